@@ -1,0 +1,7 @@
+"""`python -m interlingua` is `interlingua`."""
+
+import sys
+
+from interlingua.cli import main
+
+sys.exit(main())

@@ -1,0 +1,51 @@
+"""`interlingua reproduce`: a paper's table with one command."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+NAMES = ("reproduce",)
+
+
+def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser("reproduce", help="run a paper's table and set ours beside its numbers", parents=[common])
+    parser.add_argument("table", help="such as hu2023/table2")
+    parser.add_argument("--scale", default="mini", help="paper (public data, real sizes), mini (two cores), … (mini)")
+    parser.add_argument("--data", metavar="DIR", help="what {data} in the table's paths stands for")
+    parser.add_argument("--out", default="runs", metavar="DIR", help="where runs and results go (runs)")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds a row (1)")
+    parser.add_argument("--device", help="cpu, cuda, … (default: a GPU if there is one)")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows (to share the work among machines)")
+    parser.add_argument("--plan", action="store_true", help="check every row's recipe and say what would run")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run, print, and write Markdown beside the runs."""
+    from interlingua.experiments.arithmetic import compute_table
+    from interlingua.experiments.figures import draw
+    from interlingua.experiments.present import present
+    from interlingua.experiments.reproduce import Reproduction
+    from interlingua.experiments.table_spec import read_table
+    from interlingua.files import atomic_write
+
+    table = read_table(arguments.table)
+    if isinstance(table, dict):
+        print(compute_table(table))
+        return
+    work = Reproduction(table, arguments.table, arguments.scale, arguments.data, Path(arguments.out),
+                        arguments.seeds, arguments.device, arguments.rows)
+    if arguments.plan:
+        print("\n".join(work.plan()))
+        return
+    results = work.run()
+    text = present(table, arguments.scale, results)
+    stem = f"{arguments.table.replace('/', '-')}-{arguments.scale}"
+    with atomic_write(work.out / f"{stem}.md") as stream:
+        stream.write(text)
+    print(text)
+    for picture in draw(table, arguments.scale, results, work.out / stem):
+        print(picture)

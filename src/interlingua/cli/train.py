@@ -1,0 +1,61 @@
+"""`interlingua train` and `interlingua plan`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+NAMES = ("train", "plan")
+
+
+def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    for name, help_, run in (("train", "train what a recipe says; the same command resumes", train),
+                             ("plan", "check a recipe and show what it would do", plan)):
+        parser = verbs.add_parser(name, help=help_, parents=[common])
+        parser.add_argument("recipe", help="a YAML file, or a bundled recipe such as hu2023/semantic")
+        parser.add_argument("set", nargs="*", metavar="key.path=value",
+                            help="change the recipe, e.g. training.steps=100")
+        parser.add_argument("--data", metavar="DIR", help="what {data} in the recipe stands for")
+        if name == "train":
+            parser.add_argument("--out", required=True, metavar="DIR", help="the run folder; the model is DIR/model")
+            parser.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
+        parser.set_defaults(run=run)
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Train."""
+    from interlingua.training.build import train as train_recipe
+    from interlingua.training.recipe import read_recipe
+    from interlingua.training.trainer import Stopped
+
+    recipe = read_recipe(arguments.recipe, arguments.set, arguments.data)
+    try:
+        train_recipe(recipe, arguments.out, arguments.device)
+    except Stopped as stopped:
+        from interlingua.progress import say
+
+        say(f"interlingua: {stopped}")
+        raise SystemExit(130) from None
+
+
+def plan(arguments: argparse.Namespace) -> None:
+    """Print the resolved recipe and what a step is."""
+    import math
+
+    import yaml
+
+    from interlingua.training.recipe import read_recipe
+
+    recipe = read_recipe(arguments.recipe, arguments.set, arguments.data)
+    print(yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True))
+    for name, spec in recipe.objectives.items():
+        if spec is not None:
+            print(f"# {name}: weight {spec.get('weight', 1.0)}")
+    questions = recipe.data.get("questions")
+    retrieval = recipe.objectives.get("retrieval")
+    if questions is not None and retrieval is not None:
+        candidates = questions.batch * (1 + int(retrieval.get("hard_negatives", 1)))
+        print(f"# retrieval: {questions.batch} questions, up to {candidates} candidates, "
+              f"chance loss {math.log(candidates):.3f}")
+    print(f"# {recipe.training.steps:,} steps")

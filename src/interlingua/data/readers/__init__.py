@@ -1,0 +1,130 @@
+"""Readers: any public format in, records out. One small file per format, all of them in the tables below.
+
+Every function takes a file, a folder or a glob (all files in sorted order), gzipped or not, or the bundled
+`encyclopedia`, `encyclopedia:train`, `encyclopedia:test`; recognises the format by content unless `format` names it;
+and streams. `on_bad_row="error"` raises InterlinguaError with file, line, reason and what to do; "skip" counts the bad
+rows and lists them at the end. Bytes that are not UTF-8 and files that are broken as a whole are always an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from interlingua.data import encyclopedia
+from interlingua.data.readers import (
+    aligned_documents,
+    documents,
+    dpr,
+    moses,
+    plain_parallel,
+    plain_questions,
+    po,
+    sentences,
+    squad,
+    tevatron,
+    tmx,
+    triples,
+    tsv,
+    wikimatrix,
+    xliff,
+)
+from interlingua.data.readers.fingerprint import source_fingerprint
+from interlingua.data.readers.formats import Format, read_all
+from interlingua.data.readers.pairing import group
+from interlingua.data.readers.source import PathLike, expand
+from interlingua.data.records import Document, ParallelPair, QuestionPassage, Sentence
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.text.languages import normalise_code
+
+__all__ = ["DOCUMENTS", "PARALLEL", "QUESTIONS", "SENTENCES", "read_documents", "read_parallel", "read_questions",
+           "read_sentences", "source_fingerprint"]
+
+QUESTIONS: tuple[Format[QuestionPassage], ...] = (
+    Format("dpr", "DPR's training JSON", dpr.read, dpr.matches),
+    Format("squad", "SQuAD JSON", squad.read, squad.matches),
+    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", tevatron.read, tevatron.matches),
+    Format("jsonl", "jsonl with question, passage", plain_questions.read, plain_questions.matches),
+    Format("triples", "TSV of query, positive, negative", triples.read, triples.matches),
+)
+PARALLEL: tuple[Format[ParallelPair], ...] = (
+    Format("moses", "two files x.ar, x.en; also Tatoeba", moses.read, None),
+    Format("tmx", "TMX", tmx.read, tmx.matches),
+    Format("xliff", "XLIFF 1.2, 2.0", xliff.read, xliff.matches),
+    Format("po", "gettext PO", po.read, po.matches),
+    Format("documents", "jsonl of aligned documents", aligned_documents.read, aligned_documents.matches),
+    Format("jsonl", "jsonl with source, target", plain_parallel.read, plain_parallel.matches),
+    Format("wikimatrix", "TSV of margin, source, target", wikimatrix.read, wikimatrix.matches),
+    Format("tsv", "TSV of source, target[, origin]; also Tatoeba", tsv.read, tsv.matches),
+)
+DOCUMENTS: tuple[Format[Document], ...] = (
+    Format("jsonl", "jsonl with sentences or text", documents.read, documents.matches),
+)
+SENTENCES: tuple[Format[Sentence], ...] = (
+    Format("jsonl", "jsonl with text or sentences", sentences.read_jsonl, documents.matches),
+    Format("text", "plain text, one sentence a line", sentences.read_text, sentences.matches_text),
+)
+SIDES = ("source", "target", "foreign", "both")
+
+
+def read_questions(path: PathLike, *, format: str | None = None, lang: str = "en", on_bad_row: str = "error",
+                   **options: Any) -> Iterator[QuestionPassage]:
+    """Questions with their passages. `lang` is the language of rows that do not name theirs. Formats: `QUESTIONS`."""
+    if encyclopedia.is_encyclopedia(path):
+        _no_options(options)
+        return encyclopedia.questions(encyclopedia.split_of(path, "train"), normalise_code(lang))
+    return read_all(expand(path), QUESTIONS, format, on_bad_row, {"lang": normalise_code(lang), **options})
+
+
+def read_parallel(path: PathLike | Iterable[PathLike], *, source_lang: str | None = None,
+                  target_lang: str | None = None, format: str | None = None, on_bad_row: str = "error",
+                  **options: Any) -> Iterator[ParallelPair]:
+    """Sentence pairs. Files x.ar and x.en are read together; `x` alone means both. `source_lang` and `target_lang`
+    name the languages of the columns where neither file nor name tells them. Formats and their options: `PARALLEL`
+    (WikiMatrix: threshold=1.04, select="random"|"top", limit=50_000, seed=0)."""
+    if encyclopedia.is_encyclopedia(path):
+        _no_options({**options, **({"target_lang": target_lang} if target_lang not in (None, "en") else {})})
+        return encyclopedia.parallel(encyclopedia.split_of(path, "train"), _langs(source_lang))
+    given = {"source_lang": source_lang, "target_lang": target_lang, **options}
+    return read_all(group(path), PARALLEL, format, on_bad_row, given)
+
+
+def read_documents(path: PathLike, *, format: str | None = None, lang: str | None = None, on_bad_row: str = "error",
+                   **options: Any) -> Iterator[Document]:
+    """Documents. `lang` is the language of rows that do not name theirs. Formats: `DOCUMENTS`."""
+    if encyclopedia.is_encyclopedia(path):
+        _no_options(options)
+        return encyclopedia.documents(encyclopedia.split_of(path, None), _langs(lang))
+    return read_all(expand(path), DOCUMENTS, format, on_bad_row, {"lang": lang, **options})
+
+
+def read_sentences(path: PathLike | Iterable[PathLike], *, lang: str | None = None, side: str | None = None,
+                   format: str | None = None, on_bad_row: str = "error", **options: Any) -> Iterator[Sentence]:
+    """Raw sentences: plain text, jsonl, the sentences of documents, or one `side` of parallel files with the other
+    thrown away: "source", "target", or "foreign" (the one that is not English); "both" keeps both. Formats:
+    `SENTENCES`; with a side those of `read_parallel`, whose options are taken then."""
+    if side is not None:
+        if side not in SIDES:
+            raise InterlinguaError(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
+        return _side(read_parallel(path, format=format, on_bad_row=on_bad_row, **options), side)
+    if encyclopedia.is_encyclopedia(path):
+        _no_options(options)
+        return encyclopedia.sentences(encyclopedia.split_of(path, None), _langs(lang))
+    return read_all(expand(path), SENTENCES, format, on_bad_row, {"lang": lang, **options})
+
+
+def _langs(lang: str | None) -> list[str] | None:
+    return [normalise_code(lang)] if lang else None
+
+
+def _no_options(options: dict[str, Any]) -> None:
+    if options:
+        raise InterlinguaError(f"the bundled encyclopedia takes no option '{next(iter(options))}'. Leave it out.")
+
+
+def _side(pairs: Iterator[ParallelPair], side: str) -> Iterator[Sentence]:
+    for pair in pairs:
+        if side in ("source", "both") or (side == "foreign" and pair.source_lang != "en"):
+            yield Sentence(pair.source, pair.source_lang)
+        if side in ("target", "both") or (side == "foreign" and pair.target_lang != "en"):
+            yield Sentence(pair.target, pair.target_lang)

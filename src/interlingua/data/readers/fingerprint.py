@@ -1,0 +1,24 @@
+"""The identity of a source, by which a store knows whether it is still up to date."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from interlingua.data.encyclopedia import is_encyclopedia, topic_files
+from interlingua.data.readers.pairing import files_of
+from interlingua.data.readers.source import PathLike
+
+
+def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -> str:
+    """Identifies what would be read from `path` (whatever the readers accept) with `options`: 16 hex digits over the
+    names, sizes and modification times (ns) of the files and the options. For `RecordStore.build`."""
+    parts: list[object] = [sorted((key, repr(value)) for key, value in options.items())]
+    for one in [path] if isinstance(path, (str, bytes)) or not isinstance(path, Iterable) else path:
+        if is_encyclopedia(one):
+            parts += [one, *topic_files()]
+            continue
+        for file in files_of(one):
+            facts = file.stat()
+            parts.append((str(file.resolve()), facts.st_size, facts.st_mtime_ns))
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]

@@ -1,0 +1,107 @@
+"""One record type per kind of supervision. Plain, immutable, picklable; nothing here reads a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Qrels = dict[str, dict[str, int]]
+"""query id → passage id → graded relevance (0 = judged, not relevant)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A unit of retrieval. `id` is unique in its collection; `lang` is an ISO 639-1 code or ''."""
+
+    id: str
+    text: str
+    title: str = ""
+    lang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A test question."""
+
+    id: str
+    text: str
+    lang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionPassage:
+    """Retrieval supervision: a question, at least one positive, any number of hard negatives."""
+
+    question: str
+    positives: tuple[Passage, ...]
+    negatives: tuple[Passage, ...] = ()
+    lang: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelPair:
+    """Two sentences with one meaning. `score` is the miner's margin; `group` is shared by every
+    translation of the same sentence in multi-way parallel text; `origin` names the source corpus."""
+
+    source: str
+    target: str
+    source_lang: str
+    target_lang: str
+    score: float | None = None
+    group: str = ""
+    origin: str = ""
+
+    @property
+    def lang(self) -> str:
+        """The language that is not English; `xx-yy` when neither side is. Streams balance over it."""
+        sides = [code for code in (self.source_lang, self.target_lang) if code != "en"]
+        return "-".join(sides) or "en"
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Raw text without a translation (the Q of Hu et al. §5.4; masked-LM warm-up)."""
+
+    text: str
+    lang: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Raw text as a list of sentences; documents with one `group` are versions of one another."""
+
+    sentences: tuple[str, ...]
+    lang: str
+    id: str = ""
+    title: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedDocuments:
+    """Two documents on one topic in two languages (comparable, not parallel; C3)."""
+
+    source: Document
+    target: Document
+
+
+@dataclass(slots=True)
+class Collection:
+    """A test collection: what is searched, what is asked, what is right."""
+
+    name: str
+    passages: list[Passage]
+    queries: list[Query]
+    qrels: Qrels = field(default_factory=dict)
+
+    @property
+    def query_langs(self) -> list[str]:
+        return sorted({query.lang for query in self.queries})
+
+    @property
+    def passage_langs(self) -> list[str]:
+        return sorted({passage.lang for passage in self.passages})
+
+    def __iter__(self) -> Iterator[Passage]:
+        return iter(self.passages)

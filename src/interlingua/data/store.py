@@ -1,0 +1,163 @@
+"""Stores: records by number, without the corpus in memory."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import tempfile
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from interlingua.data.codec import Record, decode, encode, language_of
+from interlingua.data.records import Document, LinkedDocuments, ParallelPair, QuestionPassage, Sentence
+from interlingua.errors import InterlinguaError
+from interlingua.files import existing
+
+Indices = npt.NDArray[np.int64]
+Held = TypeVar("Held", covariant=True)
+KINDS: dict[str, type[Any]] = {kind.__name__: kind
+                               for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments)}
+VERSION = 1
+NOTHING = "no records: the source is empty or everything in it was left out. Check the source."
+
+
+class Store(Protocol[Held]):
+    """What a stream draws from: records by number, and the numbers of each language in ascending order."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Held: ...
+
+    @property
+    def languages(self) -> dict[str, Indices]: ...
+
+
+class MemoryStore(Generic[Record]):
+    """Records that are in memory anyway (tests, the demonstration). Raises InterlinguaError when there are none."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: Sequence[Record] = list(records)
+        if not self._records:
+            raise InterlinguaError(NOTHING)
+        codes = np.array([language_of(record) for record in self._records])
+        self.languages: dict[str, Indices] = {str(code): np.flatnonzero(codes == code) for code in np.unique(codes)}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: int) -> Record:
+        return self._records[index]
+
+
+class RecordStore(Generic[Record]):
+    """A folder with `records.jsonl`, `offsets.npy` (where each record starts, and the end), `order.npy` (record
+    numbers grouped by language) and `store.json` (kind, fingerprint, the part of `order.npy` of each language).
+
+    Everything large is memory-mapped. Languages are parts of one array, not files of their own: nothing from the data
+    becomes a path.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = existing(folder, "record store")
+        facts = _facts(self.folder)
+        if facts is None:
+            raise InterlinguaError(f"{folder}: not a record store of version {VERSION}. "
+                                   "Remove the folder and build again.")
+        self.kind: type[Record] = KINDS[facts["kind"]]
+        self.fingerprint: str = facts["fingerprint"]
+        self._offsets: Indices = np.load(self.folder / "offsets.npy", mmap_mode="r")
+        order: Indices = np.load(self.folder / "order.npy", mmap_mode="r")
+        parts: dict[str, list[int]] = facts["languages"]
+        self.languages: dict[str, Indices] = {code: order[first:end] for code, (first, end) in parts.items()}
+        with open(self.folder / "records.jsonl", "rb") as stream:
+            self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(self._bytes) != self._offsets[-1] or len(order) != len(self):
+            raise InterlinguaError(f"{folder}: damaged, its files do not agree. Remove the folder and build again.")
+
+    @classmethod
+    def open(cls, folder: str | Path) -> RecordStore[Record]:
+        """The store in a folder. Raises InterlinguaError when there is none or it is damaged."""
+        return cls(folder)
+
+    @classmethod
+    def build(cls, folder: str | Path, records: Iterable[Record], kind: type[Record] | None = None,
+              fingerprint: str = "") -> RecordStore[Record]:
+        """Write the records and open the store; or open what is there, without reading `records`, when it was built
+        of the same kind with the same `fingerprint` (never when that is ""). `kind` is that of the first record unless
+        it is given; a record of another kind raises TypeError. Holds 12 bytes a record in memory.
+
+        A kill leaves what was there before, or nothing under this name. Raises InterlinguaError for no records and
+        for a folder that exists and is no record store.
+        """
+        folder = Path(folder)
+        facts = _facts(folder)
+        same = facts is not None and facts["fingerprint"] == fingerprint and kind in (None, KINDS[facts["kind"]])
+        if same and fingerprint:
+            return cls(folder)
+        if facts is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InterlinguaError(f"{folder}: exists and is no record store. Name another folder, or remove it.")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+            new, old = Path(beside) / "new", Path(beside) / "old"
+            new.mkdir()
+            _write(new, records, kind, fingerprint)
+            if folder.exists():
+                os.rename(folder, old)
+            os.rename(new, folder)
+            shutil.rmtree(old, ignore_errors=True)
+        return cls(folder)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: int) -> Record:
+        index = int(index)
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return decode(self.kind, self._bytes[self._offsets[index]:self._offsets[index + 1]])
+
+
+def _facts(folder: Path) -> dict[str, Any] | None:
+    """The contents of `store.json`, or None when the folder holds no store of this version."""
+    try:
+        facts = json.loads((folder / "store.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    known = isinstance(facts, dict) and facts.get("version") == VERSION and facts.get("kind") in KINDS
+    return facts if known else None
+
+
+def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, fingerprint: str) -> None:
+    offsets, numbers = array("q", [0]), array("i")
+    codes: dict[str, int] = {}
+    with open(folder / "records.jsonl", "wb") as stream:
+        for record in records:
+            kind = kind or type(record)
+            if type(record) is not kind:
+                raise TypeError(f"a {type(record).__name__} in a store of {kind.__name__}")
+            line = encode(record).encode("utf-8") + b"\n"
+            stream.write(line)
+            offsets.append(offsets[-1] + len(line))
+            numbers.append(codes.setdefault(language_of(record), len(codes)))
+        stream.flush()
+        os.fsync(stream.fileno())
+    if kind is None or not numbers:
+        raise InterlinguaError(NOTHING)
+    of = np.frombuffer(numbers, dtype=np.int32)
+    order = np.argsort(of, kind="stable").astype(np.int64)
+    ends = np.cumsum(np.bincount(of, minlength=len(codes)))
+    parts = {code: [int(ends[number - 1]) if number else 0, int(ends[number])] for code, number in codes.items()}
+    np.save(folder / "offsets.npy", np.frombuffer(offsets, dtype=np.int64))
+    np.save(folder / "order.npy", order)
+    facts = {"version": VERSION, "kind": kind.__name__, "fingerprint": fingerprint, "count": len(numbers),
+             "languages": dict(sorted(parts.items()))}
+    (folder / "store.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")

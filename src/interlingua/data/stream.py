@@ -1,0 +1,101 @@
+"""Streams: endless, seeded, language-balanced batches that can be resumed at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from interlingua.data.permutation import Permutation, key_of
+from interlingua.data.store import Store
+from interlingua.errors import InterlinguaError, suggestion
+
+Record = TypeVar("Record")
+
+
+class Stream(Generic[Record]):
+    """`next(stream)` is a list of `batch_size` records, for ever.
+
+    The language of each row (of the whole batch with `one_language_per_batch`) is drawn with p ∝ n^alpha over the
+    numbers n of records per language: alpha=1 samples as from the concatenation of all, 0 treats languages alike, 0.3
+    is XLM-R's. Within a language records come without replacement, in an order shuffled anew every epoch.
+
+    What batch t holds depends on the seed, t, and how many records of each language went before; that is the whole
+    state. A batch larger than a language holds some of its records more than once.
+
+    `limit_per_lang` takes a seeded sample of each language, in which a smaller limit gives a subset of a larger one.
+    `langs` draws from these languages only.
+    """
+
+    def __init__(self, store: Store[Record], batch_size: int, *, seed: int, alpha: float = 0.5,
+                 limit_per_lang: int | None = None, one_language_per_batch: bool = False,
+                 langs: Iterable[str] | None = None) -> None:
+        if batch_size < 1 or (limit_per_lang is not None and limit_per_lang < 1) or seed < 0:
+            raise InterlinguaError(f"a stream needs batch_size ≥ 1, limit_per_lang ≥ 1 and seed ≥ 0, not {batch_size}, "
+                                   f"{limit_per_lang} and {seed}.")
+        self.store, self.batch_size, self.seed = store, batch_size, seed
+        self.one_language_per_batch = one_language_per_batch
+        self.langs = sorted(store.languages if langs is None else set(langs))
+        for lang in self.langs:
+            if lang not in store.languages:
+                raise InterlinguaError(f"a stream of '{lang}', of which there are no records."
+                                       f"{suggestion(lang, store.languages)}")
+        limit = len(store) if limit_per_lang is None else limit_per_lang
+        self.sizes = {lang: min(len(store.languages[lang]), limit) for lang in self.langs}
+        if not self.sizes:
+            raise InterlinguaError("a stream over no records. Check the source.")
+        self._subsets = {lang: Permutation(len(store.languages[lang]), key_of(seed, "subset", lang))
+                         for lang in self.langs if self.sizes[lang] < len(store.languages[lang])}
+        weights = np.array([self.sizes[lang] for lang in self.langs], dtype=np.float64) ** alpha
+        self.probabilities = dict(zip(self.langs, (weights / weights.sum()).tolist(), strict=True))
+        self._cumulative = np.cumsum(weights / weights.sum())
+        self.step = 0
+        self._cursors = dict.fromkeys(self.langs, 0)
+        self._orders: dict[str, tuple[int, Permutation]] = {}
+
+    def __iter__(self) -> Stream[Record]:
+        return self
+
+    def __next__(self) -> list[Record]:
+        # Philox is counter-based: the numbers of step t are computed from t, not reached by drawing those before.
+        random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, self.step, 0, 0]))
+        draws = random.random(1 if self.one_language_per_batch else self.batch_size)
+        last = len(self.langs) - 1  # the cumulative sum may end a rounding error below a draw
+        rows = [min(int(number), last) for number in np.searchsorted(self._cumulative, draws, side="right")]
+        if self.one_language_per_batch:
+            rows *= self.batch_size
+        batch = [self.store[self._draw(self.langs[number])] for number in rows]
+        self.step += 1
+        return batch
+
+    def _draw(self, lang: str) -> int:
+        """The number, in the store, of the next record of a language."""
+        epoch, place = divmod(self._cursors[lang], self.sizes[lang])
+        self._cursors[lang] += 1
+        held = self._orders.get(lang)
+        if held is None or held[0] != epoch:
+            held = epoch, Permutation(self.sizes[lang], key_of(self.seed, "epoch", lang, epoch))
+            self._orders[lang] = held
+        index = held[1][place]
+        if lang in self._subsets:
+            index = self._subsets[lang][index]
+        return int(self.store.languages[lang][index])
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as small JSON: the step and how many records of each language were drawn; and the seed and
+        the sizes, by which `load_state_dict` knows the stream again."""
+        return {"step": self.step, "cursors": dict(self._cursors), "seed": self.seed, "batch_size": self.batch_size,
+                "sizes": dict(self.sizes)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken: the same batches follow as would have without a stop.
+
+        Raises InterlinguaError when the state is of a stream with another seed, batch size or other data.
+        """
+        for key, mine in (("seed", self.seed), ("batch_size", self.batch_size), ("sizes", self.sizes)):
+            if state.get(key) != mine:
+                raise InterlinguaError(f"the saved position is of a stream with another {key} ({state.get(key)}, now "
+                                       f"{mine}). Continue with the data and settings of the start, or start anew.")
+        self.step = int(state["step"])
+        self._cursors = {lang: int(state["cursors"][lang]) for lang in self.langs}

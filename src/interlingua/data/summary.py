@@ -1,0 +1,117 @@
+"""What a source holds, in numbers: rows for a table."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from interlingua.data import encyclopedia
+from interlingua.data.codec import TrainingRecord, language_of
+from interlingua.data.records import (
+    Collection,
+    LinkedDocuments,
+    ParallelPair,
+    Passage,
+    Query,
+    QuestionPassage,
+    Sentence,
+)
+from interlingua.text.normalise import text_hash
+
+Row = dict[str, str | int | float]
+Item = TrainingRecord | Passage | Query
+Parts = Iterator[tuple[str, str]]
+
+
+@dataclass
+class _Counts:
+    records: int = 0
+    titles: int = 0
+    untitled: int = 0
+    repeated: int = 0
+    lengths: dict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("I")))
+
+    def row(self, lang: str) -> Row:
+        row: Row = {"lang": lang, "records": self.records, "duplicates": self.repeated / self.records}
+        if self.titles:
+            row["without title"] = self.untitled / self.titles
+        for part, lengths in self.lengths.items():
+            values = np.frombuffer(lengths, dtype=np.uint32)
+            row[f"{part} mean"] = float(values.mean())
+            row[f"{part} median"], row[f"{part} p95"] = np.percentile(values, (50, 95)).tolist()
+        return row
+
+
+def summarise(records: Iterable[Item]) -> list[Row]:
+    """One row per language and, of several, one for all: records; the share of records whose texts all occurred before
+    (equal after `text_key`); the share of empty titles, where there are titles; mean, median and 95th percentile of
+    the lengths in characters of each text of a record. Holds 8-byte hashes and 4-byte lengths, no texts."""
+    counts: dict[str, _Counts] = defaultdict(_Counts)
+    total, seen = _Counts(), set[int]()
+    for record in records:
+        parts = list(_parts(record))
+        key = text_hash(*(text for _, text in parts))
+        lang = record.lang if isinstance(record, (Passage, Query)) else language_of(record)
+        for one in (counts[lang], total):
+            one.records += 1
+            one.repeated += key in seen
+            for title in _titles(record):
+                one.titles += 1
+                one.untitled += not title.strip()
+            for part, text in parts:
+                one.lengths[part].append(len(text))
+        seen.add(key)
+    rows = [counts[lang].row(lang) for lang in sorted(counts)]
+    return rows if len(rows) < 2 else [*rows, total.row("all")]
+
+
+def _parts(record: Item) -> Parts:
+    if isinstance(record, QuestionPassage):
+        yield "question", record.question
+        yield "passage", record.positives[0].text
+    elif isinstance(record, ParallelPair):
+        yield "source", record.source
+        yield "target", record.target
+    elif isinstance(record, (Sentence, Passage, Query)):
+        yield "text", record.text
+    elif isinstance(record, LinkedDocuments):
+        yield "source", " ".join(record.source.sentences)
+        yield "target", " ".join(record.target.sentences)
+    else:
+        yield "text", " ".join(record.sentences)
+
+
+def _titles(record: Item) -> Iterator[str]:
+    if isinstance(record, QuestionPassage):
+        yield record.positives[0].title
+    elif isinstance(record, LinkedDocuments):
+        yield from (record.source.title, record.target.title)
+    elif not isinstance(record, (ParallelPair, Sentence, Query)):
+        yield record.title
+
+
+def summarise_collection(collection: Collection) -> list[Row]:
+    """The rows of its passages and of its queries, told apart by "of"; queries also with judgements per query."""
+    rows: list[Row] = [{"of": "passages", **row} for row in summarise(collection.passages)]
+    for row in summarise(collection.queries):
+        judged = [sum(grade > 0 for grade in collection.qrels.get(query.id, {}).values())
+                  for query in collection.queries if row["lang"] in ("all", query.lang)]
+        rows.append({"of": "queries", **row, "relevant per query": sum(judged) / len(judged)})
+    return rows
+
+
+def summarise_topics() -> list[Row]:
+    """The bundled encyclopedia: per split, its topics, languages, questions, sentence pairs with English, sentences."""
+    rows: list[Row] = []
+    langs = len(encyclopedia.languages())
+    for split in encyclopedia.SPLITS:
+        held = [topic for topic in encyclopedia.topics() if topic.split == split]
+        sentences = sum(len(topic.passage["en"]) for topic in held)
+        rows.append({"split": split, "topics": len(held), "languages": langs,
+                     "questions": sum(langs + len(topic.more_questions) for topic in held),
+                     "pairs": sentences * (langs - 1), "sentences": sentences * langs})
+    return rows

@@ -1,0 +1,130 @@
+"""Measures of a run, in ir-measures notation, with trec_eval's arithmetic and ordering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from interlingua.data.records import Qrels
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.retrieval.run import Run
+
+DEFAULT_MEASURES = ("RR@100", "R@100", "nDCG@10")
+# what trec_eval computes for each query and averages over queries, and whether it needs a cut-off
+_NAMES = {"AP": False, "Bpref": False, "P": True, "R": True, "RR": False, "Rprec": False, "Success": True,
+          "nDCG": False}
+_ALIASES = {"MRR": "RR", "Recall": "R", "MAP": "AP", "NDCG": "nDCG", "Precision": "P"}
+
+
+class PerQuery(dict[str, dict[str, float]]):
+    """Measure → query id → value. Aliases find their measure: `["MRR@100"]` is `["RR@100"]`."""
+
+    def __missing__(self, name: str) -> dict[str, float]:
+        known = canonical(name)
+        if known not in self:
+            raise InterlinguaError(f"measure '{name}' was not computed.{suggestion(known, self)}")
+        return self[known]
+
+
+@dataclass(frozen=True)
+class Scores(Mapping[str, float]):
+    """Measure → mean over queries; `per_query[measure]` → query id → value. Aliases find their measure."""
+
+    per_query: PerQuery
+
+    def __getitem__(self, measure: str) -> float:
+        values = self.per_query[measure]
+        return sum(values.values()) / len(values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.per_query)
+
+    def __len__(self) -> int:
+        return len(self.per_query)
+
+    @property
+    def queries(self) -> int:
+        """How many queries the means are over."""
+        return len(next(iter(self.per_query.values()), {}))
+
+
+@cache
+def canonical(name: str) -> str:
+    """The ir-measures name: "MRR@100" → "RR@100", "Recall@100" → "R@100".
+
+    Raises InterlinguaError for a measure that is unknown or lacks its cut-off, with a suggestion.
+    """
+    return str(_parse(name))
+
+
+@cache
+def _parse(name: str) -> Any:
+    import ir_measures
+
+    base = name.split("@")[0].split("(")[0].strip()
+    if base not in _NAMES and base not in _ALIASES:
+        raise InterlinguaError(f"unknown measure '{name}'.{suggestion(base, [*_NAMES, *_ALIASES])}")
+    try:
+        measure = ir_measures.parse_measure(name)
+        measure.validate_params()
+    except (AssertionError, ValueError, NameError, TypeError) as error:
+        hint = f" Write for example '{base}@100'." if _NAMES[_ALIASES.get(base, base)] else ""
+        raise InterlinguaError(f"measure '{name}': {error or 'not understood'}.{hint}") from None
+    cutoff = measure.params.get("cutoff")
+    if (cutoff is None and _NAMES[measure.NAME]) or (cutoff is not None and cutoff < 1):
+        raise InterlinguaError(f"measure '{name}': needs a cut-off of 1 or more. Write for example '{base}@100'.")
+    if measure.NAME != "RR" and not ir_measures.pytrec_eval.supports(measure):
+        raise InterlinguaError(f"measure '{name}': trec_eval does not compute it with these parameters.")
+    return measure
+
+
+def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES) -> Scores:
+    """Mean and per-query values of `measures` ("RR@100", "R@100", "nDCG@10", "AP", "P@10", …).
+
+    As `trec_eval -c -M …`: the mean is over ALL queries in `qrels`. A query that the run lacks counts 0, and
+    so does a query whose qrels hold no relevant passage (it is not left out); queries that only the run has are
+    ignored. Relevant means grade ≥ 1 (or `rel=`); recall is the fraction of the relevant passages found; nDCG's
+    gain is the grade as it is, its discount 1/log2(rank + 1). RR@k is 1/rank of the first relevant passage in
+    the top k, else 0. Ordering: `interlingua.retrieval.run.Run`.
+
+    Raises InterlinguaError for an unknown measure (with a suggestion) or qrels without queries.
+    """
+    if not qrels:
+        raise InterlinguaError("the qrels hold no query: there is nothing to evaluate.")
+    if isinstance(measures, str):
+        measures = [measures]
+    per_query = PerQuery({canonical(name): dict.fromkeys(qrels, 0.0) for name in measures})
+    ranked = {query_id: run.ids(query_id) for query_id in qrels if query_id in run and qrels[query_id]}
+    judged = {query_id: qrels[query_id] for query_id in ranked}
+    if not ranked:
+        return Scores(per_query)
+    # trec_eval has no cut-off for reciprocal rank: `-M k` cuts the run for it
+    whole = [_parse(name) for name in per_query if not _is_cut_rr(name)]
+    for name in filter(_is_cut_rr, per_query):
+        measure = _parse(name)
+        uncut = type(measure)(**{key: value for key, value in measure.params.items() if key != "cutoff"})
+        for query_id, _, value in _calculate([uncut], judged, ranked, measure.params["cutoff"]):
+            per_query[name][query_id] = value
+    if whole:
+        for query_id, name, value in _calculate(whole, judged, ranked, None):
+            per_query[name][query_id] = value
+    return Scores(per_query)
+
+
+def _is_cut_rr(name: str) -> bool:
+    measure = _parse(name)
+    return measure.NAME == "RR" and "cutoff" in measure.params
+
+
+def _calculate(
+    measures: list[Any], qrels: Qrels, ranked: dict[str, list[str]], depth: int | None
+) -> Iterator[tuple[str, str, float]]:
+    """`(query id, measure, value)` by trec_eval. Ranks become scores without ties, so that our order is the order."""
+    import ir_measures
+
+    run = {query_id: {passage_id: float(-rank) for rank, passage_id in enumerate(ids[:depth])}
+           for query_id, ids in ranked.items()}
+    for result in ir_measures.pytrec_eval.evaluator(measures, qrels).iter_calc(run):
+        yield result.query_id, str(result.measure), float(result.value)

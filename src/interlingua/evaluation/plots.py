@@ -1,0 +1,84 @@
+"""Figures of results as files. Needs the extra `plots`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from interlingua.errors import InterlinguaError
+from interlingua.evaluation.intervals import Interval
+
+
+def plot_curves(
+    curves: Mapping[str, Sequence[tuple[float, Interval]]], path: str | Path, *, x_label: str, y_label: str,
+    reference: tuple[str, float] | None = None,
+) -> Path:
+    """Mean with its 95% band over sizes (Hu et al. 2023, figures 3 and 4). Returns `path` (.svg, .png or .pdf).
+
+    `curves`: label → `(size, interval)` points; `reference`: label and value of a dashed horizontal line.
+    Sizes are spaced evenly, since they usually grow in steps of two to five and begin at 0.
+    """
+    figure, axes = _axes(6.0)
+    sizes = sorted({size for points in curves.values() for size, _ in points})
+    place = {size: i for i, size in enumerate(sizes)}
+    for label, points in curves.items():
+        ordered = sorted(points, key=lambda point: point[0])
+        x = [place[size] for size, _ in ordered]
+        (line,) = axes.plot(x, [interval.mean for _, interval in ordered], marker="o", label=label)
+        axes.fill_between(x, [i.low for _, i in ordered], [i.high for _, i in ordered],
+                          color=line.get_color(), alpha=0.2, linewidth=0)
+    if reference:
+        axes.axhline(reference[1], linestyle="--", color="grey", label=reference[0])
+    axes.set_xticks(range(len(sizes)), [f"{size:,g}" for size in sizes])
+    kinds = "; ".join(sorted({interval.method for points in curves.values() for _, interval in points}))
+    axes.set_title(f"band: 95%, {kinds}", fontsize=8)
+    return _finish(figure, axes, path, x_label, y_label)
+
+
+def plot_languages(
+    systems: Mapping[str, Mapping[str, float]], path: str | Path, *, y_label: str,
+    intervals: Mapping[str, Mapping[str, Interval]] | None = None,
+) -> Path:
+    """Bars of each system side by side for each language, in the order the languages first occur.
+
+    `systems`: system → language → value (a missing language has no bar); `intervals` likewise, as error bars.
+    """
+    languages = list(dict.fromkeys(lang for values in systems.values() for lang in values))
+    figure, axes = _axes(max(6.0, 0.25 * len(languages) * (len(systems) + 1)))
+    width = 0.8 / max(1, len(systems))
+    for i, (system, values) in enumerate(systems.items()):
+        known = [lang for lang in languages if lang in values]
+        x = [languages.index(lang) + (i - (len(systems) - 1) / 2) * width for lang in known]
+        axes.bar(x, [values[lang] for lang in known], width, label=system)
+        bands = (intervals or {}).get(system, {})
+        for at, lang in zip(x, known, strict=True):
+            if lang in bands:
+                axes.vlines(at, bands[lang].low, bands[lang].high, color="black", linewidth=1)
+    axes.set_xticks(range(len(languages)), languages)
+    return _finish(figure, axes, path, "language", y_label)
+
+
+def _axes(width: float) -> tuple[Any, Any]:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InterlinguaError("figures need matplotlib. Install it with `pip install interlingua[plots]`.") from error
+    # no pyplot: it would choose a backend for the whole process
+    figure = Figure(figsize=(width, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _finish(figure: Any, axes: Any, path: str | Path, x_label: str, y_label: str) -> Path:
+    path = Path(path)
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise InterlinguaError(f"{path}: a figure's name must end in .svg, .png or .pdf.")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path

@@ -1,0 +1,115 @@
+"""Is one system better than another? Paired tests over the same queries, corrected for how many were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Qrels
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.evaluation.measures import canonical, evaluate
+from interlingua.retrieval.run import Run
+
+FLIPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """System A against system B on one collection: two-tailed, paired by query.
+
+    `difference` = mean A − mean B; `p_corrected` accounts for the other comparisons of the same family;
+    `significant` = p_corrected < alpha.
+    """
+
+    name: str
+    measure: str
+    mean_a: float
+    mean_b: float
+    difference: float
+    p: float
+    p_corrected: float
+    significant: bool
+    n: int
+    test: str
+    correction: str | None
+
+    def __str__(self) -> str:
+        corrected = f", {self.correction} {self.p_corrected:.3g}" if self.correction else ""
+        verdict = "significant" if self.significant else "not significant"
+        return (f"{self.name}: {self.measure} {self.mean_a:.4f} vs {self.mean_b:.4f}, "
+                f"difference {self.difference:+.4f} over {self.n:,} queries, "
+                f"paired {self.test} test p = {self.p:.3g}{corrected}: {verdict}")
+
+
+def compare(
+    run_a: Run, run_b: Run, qrels: Qrels, measure: str, test: str = "t", correction: str | None = "holm",
+    *, alpha: float = 0.05, seed: int = 0,
+) -> Comparison:
+    """Test whether `run_a` and `run_b` differ in `measure` on the queries of `qrels`.
+
+    `test`: "t" (paired t) or "permutation" (10,000 random sign flips). One comparison needs no correction;
+    test several at once with `compare_all`.
+    """
+    return compare_all({"A vs B": (run_a, run_b, qrels)}, measure, test, correction, alpha=alpha, seed=seed)[0]
+
+
+def compare_all(
+    collections: Sequence[tuple[Run, Run, Qrels]] | Mapping[str, tuple[Run, Run, Qrels]], measure: str,
+    test: str = "t", correction: str | None = "holm", *, alpha: float = 0.05, seed: int = 0,
+) -> list[Comparison]:
+    """One comparison for each `(run A, run B, qrels)`, as one family of tests: p-values are corrected together.
+
+    `correction`: "holm", "bonferroni" or None. Names of collections come from the mapping's keys.
+    """
+    named = collections if isinstance(collections, Mapping) else {str(i): c for i, c in enumerate(collections, 1)}
+    pairs = []
+    for run_a, run_b, qrels in named.values():
+        values = [evaluate(run, qrels, [measure]).per_query[measure] for run in (run_a, run_b)]
+        pairs.append([np.array([value[query_id] for query_id in qrels]) for value in values])
+    p_values = [paired_p(a, b, test, seed=seed) for a, b in pairs]
+    corrected = correct(p_values, correction)
+    return [
+        Comparison(name, canonical(measure), float(a.mean()), float(b.mean()), float((a - b).mean()), p, p_corrected,
+                   p_corrected < alpha, len(a), test, correction)
+        for name, (a, b), p, p_corrected in zip(named, pairs, p_values, corrected, strict=True)
+    ]
+
+
+def paired_p(a: NDArray[np.float64], b: NDArray[np.float64], test: str = "t", *, seed: int = 0) -> float:
+    """Two-tailed p-value of paired values [queries]. Differences that do not vary give 1: nothing can be said."""
+    if test not in ("t", "permutation"):
+        raise InterlinguaError(f"unknown test '{test}'.{suggestion(test, ['t', 'permutation'])}")
+    differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    n = len(differences)
+    if n < 2 or np.ptp(differences) <= 1e-12:  # subtraction leaves noise where the differences are equal
+        return 1.0
+    if test == "t":
+        from scipy.stats import t  # type: ignore[import-untyped]
+
+        statistic = differences.mean() / (differences.std(ddof=1) / np.sqrt(n))
+        return float(2 * t.sf(abs(statistic), n - 1))
+    generator = np.random.default_rng(seed)
+    extreme, step = 0, max(1, (1 << 22) // n)
+    for start in range(0, FLIPS, step):
+        signs = generator.integers(0, 2, size=(min(step, FLIPS - start), n), dtype=np.int8) * 2 - 1
+        extreme += int((abs(signs @ differences) >= abs(differences.sum()) - 1e-9).sum())
+    return (extreme + 1) / (FLIPS + 1)
+
+
+def correct(p_values: Sequence[float], correction: str | None) -> list[float]:
+    """p-values corrected for being a family: "bonferroni" (× number of tests), "holm" (step-down), or None."""
+    count = len(p_values)
+    if correction is None:
+        return list(p_values)
+    if correction == "bonferroni":
+        return [min(1.0, p * count) for p in p_values]
+    if correction != "holm":
+        raise InterlinguaError(f"unknown correction '{correction}'.{suggestion(correction, ['holm', 'bonferroni'])}")
+    corrected, largest = [0.0] * count, 0.0
+    for place, i in enumerate(sorted(range(count), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, p_values[i] * (count - place)))
+        corrected[i] = largest
+    return corrected

@@ -1,0 +1,62 @@
+"""Measure an encoder on a table's suites; what is kept is every query's value, so that any interval can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from interlingua.data.collection import cross, load_collection
+from interlingua.data.readers import read_parallel
+from interlingua.data.records import Collection
+from interlingua.evaluation.protocol import evaluate_on
+from interlingua.evaluation.tatoeba import tatoeba_accuracy
+from interlingua.experiments.table_spec import Suite
+from interlingua.models.dual import DualEncoder
+
+Values = dict[str, dict[str, dict[str, dict[str, float]]]]
+"""suite → measure → column → query id → value."""
+
+
+def measure(model: DualEncoder, suites: Mapping[str, Suite], measures: Sequence[str], data: str | None,
+            columns: Sequence[str] | None = None) -> Values:
+    """Every suite's values. Tatoeba has one measure, the mean accuracy of the two directions."""
+    found: Values = {}
+    for name, suite in suites.items():
+        collections = [named(load(fill(path, data)), column, suite, data) for column, path in suite.collections.items()
+                       if columns is None or column in columns]
+        results = evaluate_on(model, collections, measures) if collections else []
+        if results:
+            found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
+        sides = {column: path for column, path in suite.tatoeba.items() if columns is None or column in columns}
+        if sides:
+            found[name] = {"accuracy": {column: {"mean": tatoeba(model, fill(path, data))}
+                                        for column, path in sides.items()}}
+    return found
+
+
+def named(collection: Collection, column: str, suite: Suite, data: str | None) -> Collection:
+    """The collection under its column's name, with the suite's passages if it has its own."""
+    if suite.passages is not None:
+        collection = cross(collection, load(fill(suite.passages, data)))
+    return Collection(column, collection.passages, collection.queries, collection.qrels)
+
+
+@lru_cache(maxsize=64)
+def load(path: str) -> Collection:
+    """A collection, read once for all rows of a table."""
+    return load_collection(path)
+
+
+def tatoeba(model: DualEncoder, path: str) -> float:
+    """Mean of the two directions' accuracies, both sides read by the passage encoder."""
+    pairs = list(read_parallel(path))
+    source, target = (np.asarray(model.encode_document([getattr(p, side) for p in pairs]))
+                      for side in ("source", "target"))
+    return float(tatoeba_accuracy(source, target)["mean"])
+
+
+def fill(path: str, data: str | None) -> str:
+    """`{data}` replaced; what has none (an ir_datasets id) as it is."""
+    return path if data is None else path.replace("{data}", data)

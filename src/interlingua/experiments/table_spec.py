@@ -1,0 +1,105 @@
+"""A paper's table as a file: rows are recipes with a few keys changed, columns are suites of collections, and the
+paper's numbers lie beside them (`recipes/*/table*.yaml`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.plain_yaml import parse_yaml
+from interlingua.training.recipe import Recipe as Recipe
+from interlingua.training.recipe import explain, find_recipe, merge, raw_recipe, resolve
+
+
+class Strict(BaseModel):
+    """No unknown keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Scale(Strict):
+    """Where a table is run: with which recipe, from which common start, on which suites."""
+
+    recipe: str
+    suites: str
+    start: str | None = None
+    columns: list[str] | None = Field(None, description="only these columns")
+
+
+class Suite(Strict):
+    """What is measured: collections by column, or Tatoeba files by column."""
+
+    collections: dict[str, str] = Field(default_factory=dict)
+    passages: str | None = Field(None, description="search this collection's passages with the others' questions")
+    tatoeba: dict[str, str] = Field(default_factory=dict)
+
+
+class TableRow(BaseModel):
+    """A row: overrides for every scale (`set`) and for one (a key with the scale's name)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    set: list[str] = []
+    x: float | None = Field(None, description="its place on a figure's horizontal axis")
+    scales: list[str] | None = Field(None, description="only at these scales")
+
+    def overrides(self, scale: str) -> list[str]:
+        """What this row changes in the recipe at this scale."""
+        return [*(getattr(self, scale, None) or []), *self.set]
+
+
+class TableSpec(Strict):
+    """A table or figure of a paper."""
+
+    title: str
+    measures: list[str]
+    scales: dict[str, Scale]
+    rows: dict[str, TableRow]
+    set: dict[str, list[str]] = Field(default_factory=dict, description="overrides of every row, by scale")
+    subsets: dict[str, dict[str, list[str]]] = Field(default_factory=dict, description="named averages, by scale")
+    x: str | None = Field(None, description="a figure: what the rows' x means")
+    expected: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    folder: Path = Path()
+
+    def scale(self, name: str) -> Scale:
+        """The scale called `name`, or an error naming those there are."""
+        if name not in self.scales:
+            raise InterlinguaError(f"scale '{name}' is not known for this table.{suggestion(name, self.scales)}")
+        return self.scales[name]
+
+    def rows_at(self, scale: str) -> dict[str, TableRow]:
+        """The rows that this scale has."""
+        return {name: row for name, row in self.rows.items() if row.scales is None or scale in row.scales}
+
+    def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
+        """The checked recipe of one row with one seed."""
+        tree = raw_recipe(self.folder / self.scale(scale).recipe)
+        if start is not None:
+            tree = merge(tree, {"model": {"backbone": None}})
+            tree["model"]["backbone"] = str(start)
+        # the table's overrides first: a row may switch off what they set
+        overrides = [*self.set.get(scale, []), *self.rows[row].overrides(scale)]
+        return resolve(merge(tree, {"seed": seed}), overrides, data, where=f"{self.title}, row '{row}'")
+
+    def suites(self, scale: str) -> dict[str, Suite]:
+        """The suites of a scale."""
+        path = self.folder / self.scale(scale).suites
+        tree = parse_yaml(path.read_text(encoding="utf-8"))
+        return {name: Suite.model_validate(suite) for name, suite in tree.items()}
+
+
+def read_table(name: str) -> TableSpec | dict[str, Any]:
+    """The table called `name` (`hu2023/table2`); a table of plain arithmetic comes back as a mapping."""
+    path = find_recipe(name)
+    tree = parse_yaml(path.read_text(encoding="utf-8"))
+    if not isinstance(tree, dict) or "title" not in tree:
+        raise InterlinguaError(f"{name}: is a recipe, not a table. Use `interlingua train {name}`.")
+    if tree.get("kind") == "arithmetic":
+        return tree
+    try:
+        return TableSpec.model_validate({**tree, "folder": path.parent})
+    except ValidationError as error:
+        raise InterlinguaError(f"{path}: {explain(error, TableSpec)}") from error

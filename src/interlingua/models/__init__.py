@@ -1,0 +1,1 @@
+"""Encoders: loading, training interface, saving in the sentence-transformers layout."""

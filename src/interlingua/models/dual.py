@@ -1,0 +1,128 @@
+"""Two encoders, one for queries and one for passages, or one for both."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+
+from interlingua.errors import InterlinguaError
+from interlingua.models import router
+from interlingua.models.encoder import Encoder
+from interlingua.models.folders import atomic_folder
+from interlingua.models.hub import model_folder
+from interlingua.models.layout import read_modules
+from interlingua.models.settings import MaxLength, Similarity, check_similarity, stored_role
+from interlingua.models.subwords import Text
+
+
+class _Tied:
+    """`DualEncoder.tied(encoder)` makes a tied model; `model.tied` says whether a model is."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[DualEncoder]) -> Callable[..., DualEncoder]: ...
+    @overload
+    def __get__(self, instance: DualEncoder, owner: type[DualEncoder]) -> bool: ...
+    def __get__(self, instance: DualEncoder | None, owner: type[DualEncoder]) -> Callable[..., DualEncoder] | bool:
+        if instance is None:
+            return lambda encoder, *, similarity=None: owner(encoder, similarity=similarity)
+        return instance.passage is instance.query
+
+
+class DualEncoder(nn.Module):
+    """`query` and `passage` encoders; without `passage` one encoder serves both roles (tied).
+
+    `similarity` ("cosine" or "dot") is how a query and a passage are to be compared; None keeps the encoder's.
+    Raises InterlinguaError when the two give vectors of different sizes.
+    """
+
+    tied = _Tied()
+
+    def __init__(self, query: Encoder, passage: Encoder | None = None, *, similarity: str | None = None) -> None:
+        super().__init__()
+        self.query = query
+        if passage is not None and passage is not query:
+            if passage.dim != query.dim:
+                raise InterlinguaError(f"the query encoder gives vectors of size {query.dim}, the passage encoder of "
+                                       f"size {passage.dim}. Both must be equal.")
+            self.own_passage: Encoder | None = passage
+        else:
+            # Not a second name for the same module: a state dict would hold every weight twice.
+            self.own_passage = None
+        self.similarity = query.settings.similarity if similarity is None else check_similarity(similarity)
+
+    @classmethod
+    def untied(cls, encoder: Encoder, *, similarity: str | None = None) -> DualEncoder:
+        """Two encoders that start equal: `encoder` for queries and a copy of it for passages."""
+        return cls(encoder, copy.deepcopy(encoder), similarity=similarity)
+
+    @property
+    def passage(self) -> Encoder:
+        """The encoder of passages."""
+        return self.query if self.own_passage is None else self.own_passage
+
+    @property
+    def similarity(self) -> Similarity:
+        """"cosine" or "dot"."""
+        return self.query.settings.similarity
+
+    @similarity.setter
+    def similarity(self, similarity: Similarity) -> None:
+        self.query.settings.similarity = self.passage.settings.similarity = similarity
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector."""
+        return self.query.dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.query.device
+
+    def encoder(self, role: str) -> Encoder:
+        """The encoder of a role: "query", or "passage" (also called "document")."""
+        return self.query if stored_role(role) == "query" else self.passage
+
+    def embed(self, texts: Sequence[Text], role: str) -> Tensor:
+        """Texts → float32 vectors `[texts, dim]`, in one forward pass, with gradient."""
+        return self.encoder(role).embed(texts, role)
+
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+        """Vectors of queries; options are those of `Encoder.encode`."""
+        return self.query.encode_query(sentences, **options)
+
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+        """Vectors of passages; options are those of `Encoder.encode`."""
+        return self.passage.encode_document(sentences, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write a sentence-transformers folder: a plain one when tied, a Router with two routes when not."""
+        if self.own_passage is None:
+            self.query.save(path)
+            return
+        with atomic_folder(path, "modules.json") as folder:
+            router.write(folder, self.query.parts(), self.passage.parts())
+
+    @classmethod
+    def load(
+        cls, name_or_path: str | Path, *, device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None, max_length: MaxLength = None, similarity: str | None = None,
+        for_training: bool = False,
+    ) -> DualEncoder:
+        """Load what `save` wrote, or any folder or name that `Encoder.load` reads (then tied).
+
+        `for_training` returns it in training mode (dropout on).
+        """
+        folder = model_folder(name_or_path)
+        if (folder / "modules.json").is_file() and read_modules(folder)[0][0] == "Router":
+            query, passage = (Encoder.of(parts, device=device, dtype=dtype, max_length=max_length)
+                              for parts in router.read(folder))
+            model = cls(query, passage, similarity=similarity)
+        else:
+            model = cls(Encoder.load(folder, device=device, dtype=dtype, max_length=max_length), similarity=similarity)
+        return model.train(for_training)

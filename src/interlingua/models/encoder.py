@@ -1,0 +1,237 @@
+"""The encoder: texts in, one vector each out. Backbone → pooling → Dense layers → unit length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize as unit_length
+from transformers import PreTrainedTokenizerBase
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.devices import compute_dtype, default_device
+from interlingua.models.encode import encode_texts
+from interlingua.models.folders import atomic_folder
+from interlingua.models.hub import model_folder
+from interlingua.models.layout import Parts, read_modules, read_parts, read_settings, write_parts, write_root
+from interlingua.models.pooling import Dense, check_pooling
+from interlingua.models.settings import MaxLength
+from interlingua.models.static import StaticEmbedding
+from interlingua.models.subwords import Text
+from interlingua.models.transformer import Transformer
+
+Vectors = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Encoder(nn.Module):
+    """A text encoder. Make one with `Encoder.load` or `build_encoder`; `parts` are its pieces.
+
+    A text is a string or a `(title, text)` pair, joined by the encoder's own template. `role` is "query" or
+    "passage"; it chooses the prompt and the length limit.
+    """
+
+    def __init__(self, parts: Parts, *, dtype: str | torch.dtype | None = None) -> None:
+        super().__init__()
+        if (parts.pooling is None) != isinstance(parts.backbone, StaticEmbedding):
+            raise InterlinguaError("a transformer needs a pooling ('cls' or 'mean'), a static backbone takes none.")
+        self.backbone = parts.backbone
+        self.dense = nn.ModuleList(parts.dense)
+        self.pooling = parts.pooling
+        self.normalize = parts.normalize
+        self.settings = parts.settings
+        self.dtype = dtype
+        self.eval()
+
+    @classmethod
+    def load(
+        cls, name_or_path: str | Path, *, pooling: str | None = None, layer: int | None = None,
+        normalize: bool | None = None, device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None, max_length: MaxLength = None,
+        prompts: Mapping[str, str] | None = None, template: str | None = None,
+    ) -> Encoder:
+        """Load a Hugging Face id, a Hugging Face folder or a sentence-transformers folder.
+
+        What is not given stays as the folder says; a bare Hugging Face model gets mean pooling. `layer=k` cuts the
+        model to its first k layers and pools hidden state k (0 = embeddings). `max_length` is a number of tokens or
+        one per role. `template` joins title and text: a format string, or "pair" (`<s> title </s></s> text </s>`).
+        `dtype` is what `encode` computes in (weights stay float32): by default float32 on a CPU, float16 on CUDA.
+        Raises InterlinguaError for pickled weights, custom code, unknown modules or a folder that holds no model.
+        """
+        folder = model_folder(name_or_path)
+        if (folder / "modules.json").is_file():
+            modules = read_modules(folder)
+            if modules[:1] and modules[0][0] == "Router":
+                raise InterlinguaError(f"{folder}: holds two encoders, one for queries and one for passages. "
+                                       "Load it with DualEncoder.load.")
+            parts = read_parts(folder, modules, read_settings(folder))
+        elif (folder / "config.json").is_file():
+            parts = read_parts(folder, [("Transformer", ""), ("Pooling", "1_Pooling")], read_settings(folder))
+        else:
+            raise InterlinguaError(f"{folder}: is not a model folder (looked for modules.json and config.json).")
+        return cls.of(parts, pooling=pooling, layer=layer, normalize=normalize, device=device, dtype=dtype,
+                      max_length=max_length, prompts=prompts, template=template)
+
+    @classmethod
+    def of(
+        cls, parts: Parts, *, pooling: str | None = None, layer: int | None = None, normalize: bool | None = None,
+        device: str | torch.device | None = None, dtype: str | torch.dtype | None = None,
+        max_length: MaxLength = None, prompts: Mapping[str, str] | None = None, template: str | None = None,
+    ) -> Encoder:
+        """An encoder of these parts with the options of `load` applied to them."""
+        backbone = parts.backbone
+        limit = None
+        if isinstance(backbone, StaticEmbedding):
+            if pooling not in (None, "mean") or layer not in (None, 0) or isinstance(max_length, Mapping):
+                raise InterlinguaError("a static backbone has mean pooling, no layers and one max_length for all "
+                                       "roles: leave out pooling and layer, and give max_length as one number.")
+        else:
+            limit = backbone.positions
+            if pooling is not None:
+                parts.pooling = check_pooling(pooling)
+            if layer is not None:
+                backbone.cut(layer)
+        parts.settings.change(prompts=prompts, template=template, max_length=max_length, limit=limit)
+        if normalize is not None:
+            parts.normalize = normalize
+        place = default_device(device)
+        compute_dtype(place, dtype)
+        return cls(parts, dtype=dtype).to(place)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def is_static(self) -> bool:
+        """Whether vectors are means of subword vectors, without a transformer."""
+        return isinstance(self.backbone, StaticEmbedding)
+
+    @property
+    def packs(self) -> bool:
+        """Whether batches are computed without padding now; `backbone.packed` decides (None: by device)."""
+        return isinstance(self.backbone, Transformer) and self.backbone.packs()
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector."""
+        last = self.dense[-1] if len(self.dense) else None
+        return last.linear.out_features if isinstance(last, Dense) else self.hidden_size
+
+    @property
+    def hidden_size(self) -> int:
+        """Size of a token state."""
+        return self.backbone.hidden_size
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The transformers tokenizer. `tokenize` is the way to ids; this is for its vocabulary and special tokens."""
+        return self.backbone.tokenizer
+
+    @property
+    def pad_id(self) -> int:
+        """The padding token's id (XLM-R: 1)."""
+        return self.backbone.pad_id
+
+    @property
+    def input_embeddings(self) -> nn.Module:
+        """The embedding of the vocabulary; its `weight` is `[vocabulary, hidden]`. Set its `sparse` for row-sparse
+        gradients (a static backbone's always are)."""
+        return self.backbone.input_embeddings
+
+    @property
+    def similarity(self) -> str:
+        """How vectors are to be compared: "cosine" or "dot"."""
+        return self.settings.similarity
+
+    def tokenize(self, texts: Sequence[Text], role: str | None = None, *, prompt: str | None = None) -> list[list[int]]:
+        """Token ids of each text with the role's prompt and special tokens, cut to the role's length at the end."""
+        return self.backbone.subwords(
+            texts, prompt=self.settings.prompt(role, None, prompt), template=self.settings.template,
+            max_length=self.settings.length(role))
+
+    def embed_ids(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """Token ids of each text → float32 vectors `[texts, dim]`, in one forward pass, with gradient."""
+        if not ids:
+            return torch.empty(0, self.dim, device=self.device)
+        if isinstance(self.backbone, StaticEmbedding):
+            vectors = self.backbone.vectors(ids)
+        else:
+            vectors = self.backbone.vectors(ids, check_pooling(str(self.pooling)))
+        for dense in self.dense:
+            vectors = dense(vectors).float()
+        return unit_length(vectors, dim=-1) if self.normalize else vectors
+
+    def embed(self, texts: Sequence[Text], role: str | None = None) -> Tensor:
+        """Texts → float32 vectors `[texts, dim]`, in one forward pass, with gradient."""
+        return self.embed_ids(self.tokenize(texts, role))
+
+    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """`embed_ids`, so that wrappers of modules work."""
+        return self.embed_ids(ids)
+
+    @overload
+    def token_states(self, ids: Sequence[Sequence[int]], layer: None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def token_states(self, ids: Sequence[Sequence[int]], layer: int) -> tuple[Tensor, Tensor, Tensor]: ...
+    def token_states(
+        self, ids: Sequence[Sequence[int]], layer: int | None = None
+    ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
+        """Token ids → `(states, lengths)`: last-layer states `[tokens of all texts, hidden]` laid end to end, and the
+        number of tokens of each text `[texts]`. With `layer=k` also hidden state k (0 = embeddings) of the same
+        forward pass, as a third tensor (Condenser). With gradient. Raises InterlinguaError on a static backbone."""
+        if isinstance(self.backbone, StaticEmbedding):
+            raise InterlinguaError("a static backbone has no token states; this needs a transformer.")
+        states, lengths, early = self.backbone.token_states(ids, layer)
+        return (states, lengths) if early is None else (states, lengths, early)
+
+    def encode(
+        self, sentences: str | Sequence[Text], *, role: str | None = None, batch_size: int | None = None,
+        prompt_name: str | None = None, prompt: str | None = None, show_progress_bar: bool | None = None,
+        convert_to_numpy: bool = True, convert_to_tensor: bool = False, normalize_embeddings: bool = False,
+        device: str | torch.device | None = None, truncate_dim: int | None = None,
+    ) -> Any:
+        """Vectors `[texts, dim]` in the order given; of a single string, `[dim]`. Argument names are those of
+        sentence-transformers.
+
+        `batch_size` counts texts; without it batches hold a budget of tokens, which is faster. Returns float32 NumPy,
+        a float32 tensor on the device with `convert_to_tensor`, or a list of tensors with neither.
+        """
+        if device is not None:
+            self.to(default_device(device))
+        single = isinstance(sentences, str)
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        vectors = encode_texts(self, texts, role=role, prompt_name=prompt_name, prompt=prompt, batch_size=batch_size,
+                               progress=bool(show_progress_bar), on_device=convert_to_tensor or not convert_to_numpy)
+        if truncate_dim is not None:
+            vectors = vectors[:, :truncate_dim]
+        if normalize_embeddings:
+            vectors = unit_length(vectors, dim=-1)
+        if convert_to_tensor:
+            return vectors[0] if single else vectors
+        if not convert_to_numpy:
+            return vectors[0] if single else list(vectors)
+        array: Vectors = vectors.numpy()
+        return array[0] if single else array
+
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+        """`encode` in the role of queries."""
+        return self.encode(sentences, role="query", **options)
+
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+        """`encode` in the role of passages."""
+        return self.encode(sentences, role="passage", **options)
+
+    def parts(self) -> Parts:
+        """The pieces this encoder is made of, as the folder layout writes them."""
+        dense: list[Any] = list(self.dense)
+        return Parts(self.backbone, self.pooling, dense, self.normalize, self.settings)
+
+    def save(self, path: str | Path) -> None:
+        """Write a sentence-transformers folder, whole or not at all. An earlier save at `path` is replaced."""
+        with atomic_folder(path, "modules.json") as folder:
+            write_root(folder, write_parts(folder, self.parts()), self.settings)

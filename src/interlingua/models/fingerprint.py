@@ -1,0 +1,82 @@
+"""Has the model changed? A short record of an encoder that an index keeps beside its vectors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder
+from interlingua.models.static import StaticEmbedding
+
+PROBE = (
+    "",
+    "Where was Alan Turing born?",
+    "أين ولد آلان تورينج؟",
+    "অ্যালান টুরিং কোথায় জন্মগ্রহণ করেন?",
+    "Missä Alan Turing syntyi?",
+    "Di mana Alan Turing lahir?",
+    "アラン・チューリングはどこで生まれましたか。",
+    "앨런 튜링은 어디에서 태어났습니까?",
+    "Где родился Алан Тьюринг?",
+    "Alan Turing alizaliwa wapi?",
+    "అలాన్ ట్యూరింగ్ ఎక్కడ జన్మించాడు?",
+    "แอลัน ทัวริงเกิดที่ไหน",
+    "艾伦·图灵在哪里出生？",
+)
+_SAMPLE = 1_024
+
+
+def fingerprint(encoder: Any) -> dict[str, Any]:
+    """Equal for equal models, whatever the device or number format they compute in; safe to keep as JSON.
+
+    "tokens": hash of the probe's token ids in both roles; "weights": hash of a sample of every weight;
+    "settings": hash of pooling, length, prompt and template. Vectors are not compared: their last digits depend on the
+    machine. Of an object that is not one of our encoders, its vectors of the probe are all there is to hash.
+    """
+    if not isinstance(encoder, (Encoder, DualEncoder)):
+        vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]
+        return {"vectors": _hash(repr([[round(float(x), 3) for x in row] for rows in vectors for row in rows]))}
+    model = DualEncoder(encoder) if isinstance(encoder, Encoder) else encoder
+    pair = {"query": model.query, "passage": model.passage}
+    return {
+        "dim": model.dim,
+        "similarity": model.similarity,
+        "tokens": _hash(repr([part.tokenize(PROBE, role) for role, part in pair.items()])),
+        "settings": _hash(repr([(part.pooling, part.normalize, part.settings.template, part.settings.length(role),
+                                 part.settings.prompt(role)) for role, part in pair.items()])),
+        "weights": _hash("".join(_weights(part) for part in ([model.query] if model.tied else pair.values()))),
+    }
+
+
+def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
+    """Raise InterlinguaError, naming `where` and what differs, unless `recorded` is the encoder's fingerprint."""
+    now = fingerprint(encoder)
+    different = sorted(key for key in now.keys() | recorded.keys() if now.get(key) != recorded.get(key))
+    if different:
+        raise InterlinguaError(f"{where}: was made with another model ({', '.join(different)} differ). Use that "
+                               "model, or make it again with this one.")
+
+
+def _weights(encoder: Encoder) -> str:
+    backbone = encoder.backbone
+    tensors = {f"dense.{name}": value for name, value in encoder.dense.named_parameters()}
+    if isinstance(backbone, StaticEmbedding):
+        tensors["rows"] = nn.Parameter(backbone.folded(), requires_grad=False)
+    else:
+        tensors |= {name: value for name, value in backbone.model.named_parameters() if not name.startswith("pooler.")}
+    parts = []
+    for name in sorted(tensors):
+        flat = tensors[name].detach().reshape(-1)
+        sample = flat[:: max(1, len(flat) // _SAMPLE)].to("cpu", torch.float32)
+        parts.append(f"{name} {tuple(tensors[name].shape)} {hashlib.sha256(sample.numpy().tobytes()).hexdigest()}")
+    return "\n".join(parts)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

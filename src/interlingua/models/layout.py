@@ -1,0 +1,223 @@
+"""The sentence-transformers folder layout: an encoder's modules in it, read and written with built-in types only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import Sequence as Normalizers
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.hub import read_json, require_safetensors
+from interlingua.models.pooling import TANH, Dense, Pooling, check_pooling
+from interlingua.models.settings import Settings, check_similarity, stored_role
+from interlingua.models.static import StaticEmbedding
+from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
+from interlingua.models.transformer import Transformer
+
+TYPES = {
+    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
+    "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    "Dense": "sentence_transformers.base.modules.dense.Dense",
+    "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
+    "StaticEmbedding": "sentence_transformers.sentence_transformer.modules.static_embedding.StaticEmbedding",
+    "Router": "sentence_transformers.base.modules.router.Router",
+}
+"""Module types by short name, as sentence-transformers 6 writes them. Older paths end in the same short names."""
+
+_LEGACY_POOLING = {
+    "pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_OURS = "interlingua.json"
+Module = tuple[str, str]
+"""Short type name and subfolder ("" for the folder itself)."""
+
+
+@dataclass
+class Parts:
+    """What an encoder is made of. `pooling` is None for a static backbone, which has pooled already."""
+
+    backbone: Transformer | StaticEmbedding
+    pooling: Pooling | None
+    dense: list[Dense] = field(default_factory=list)
+    normalize: bool = False
+    settings: Settings = field(default_factory=Settings)
+
+
+def short_type(name: object, where: str) -> str:
+    """The short name of a built-in module type. Raises InterlinguaError for any other: its code is never run."""
+    short = str(name).rsplit(".", 1)[-1]
+    if str(name).startswith("sentence_transformers.") and short in TYPES:
+        return short
+    raise InterlinguaError(f"{where}: module type {name} is not supported. Supported: {', '.join(TYPES)}.")
+
+
+def subfolder(folder: Path, name: object) -> Path:
+    """`folder / name` where `name` is one plain folder name or empty; a model file may not name other places."""
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w-]*|", name):
+        raise InterlinguaError(f"{folder}: {name!r} is not a plain folder name.")
+    return folder / name
+
+
+def read_modules(folder: Path) -> list[Module]:
+    """modules.json as (short type, subfolder) in order."""
+    where = folder / "modules.json"
+    try:
+        return [(short_type(entry["type"], str(where)), entry["path"]) for entry in read_json(where)]
+    except (TypeError, KeyError) as error:
+        raise InterlinguaError(f"{where}: is not a list of modules with a type and a path.") from error
+
+
+def read_settings(folder: Path) -> Settings:
+    """Prompts and similarity (sentence-transformers' file) and the title template (ours)."""
+    where = folder / "config_sentence_transformers.json"
+    config = read_json(where, {})
+    prompts = {name: text for name, text in (config.get("prompts") or {}).items() if text is not None}
+    for older in ("passage", "corpus"):
+        if older in prompts and "document" not in prompts:
+            prompts["document"] = prompts[older]
+    settings = Settings(prompts=prompts, default_prompt_name=config.get("default_prompt_name"),
+                        similarity=check_similarity(config.get("similarity_fn_name"), str(where)))
+    settings.template = check_template(read_json(folder / _OURS, {}).get("template", DEFAULT_TEMPLATE))
+    return settings
+
+
+def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts:
+    """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense, then Normalize."""
+    kinds = [kind for kind, _ in modules]
+    if not re.fullmatch(r"(Transformer Pooling|StaticEmbedding)( Dense)*( Normalize)?", " ".join(kinds)):
+        raise InterlinguaError(f"{folder}: modules {' → '.join(kinds) or 'none'} are not supported. Supported: "
+                               "Transformer → Pooling or StaticEmbedding, then Dense, then Normalize.")
+    first = subfolder(folder, modules[0][1])
+    backbone = _static(first, settings) if kinds[0] == "StaticEmbedding" else _transformer(first, settings)
+    parts = Parts(backbone, None, settings=settings)
+    for kind, name in modules[1:]:
+        path = subfolder(folder, name)
+        if kind == "Pooling":
+            parts.pooling = _pooling(path)
+        elif kind == "Dense":
+            parts.dense.append(_dense(path))
+        else:
+            parts.normalize = True
+    return parts
+
+
+def _static(folder: Path, settings: Settings) -> StaticEmbedding:
+    training = read_json(folder / _OURS, {}).get("training", {})
+    backbone, settings.max_length = StaticEmbedding.load(
+        folder, token_dropout=float(training.get("token_dropout", 0.0)),
+        token_weights=bool(training.get("token_weights", False)))
+    return backbone
+
+
+def _transformer(folder: Path, settings: Settings) -> Transformer:
+    backbone = Transformer.load(folder)
+    names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
+    config: dict[str, Any] = next((found for name in names if (found := read_json(folder / name))), {})
+    if config.get("do_lower_case"):
+        tokenizer = backbone.tokenizer.backend_tokenizer
+        tokenizer.normalizer = Normalizers([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
+    known = [limit for limit in (backbone.positions, backbone.tokenizer.model_max_length) if limit and limit < 10**9]
+    settings.max_length = config.get("max_seq_length") or min(known, default=None)
+    settings.role_lengths = {role: int(config[key]) for role, key in (("query", "query_length"), (
+        "document", "document_length")) if config.get(key)}
+    return backbone
+
+
+def _pooling(folder: Path) -> Pooling:
+    where = folder / "config.json"
+    config = read_json(where, {})
+    if config.get("include_prompt") is False:
+        raise InterlinguaError(f"{where}: include_prompt false is not supported.")
+    modes = config.get("pooling_mode") or [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
+    return check_pooling(modes if isinstance(modes, str) else "+".join(modes), str(where))
+
+
+def _dense(folder: Path) -> Dense:
+    where = folder / "config.json"
+    config = read_json(where, {})
+    ends = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
+    if config.get("use_residual") or ends != {"sentence_embedding"}:
+        raise InterlinguaError(f"{where}: only a plain Dense layer on the sentence embedding is supported.")
+    require_safetensors(folder)
+    try:
+        dense = Dense(config["in_features"], config["out_features"], bias=config.get("bias", True),
+                      activation=config.get("activation_function", TANH))
+        dense.load_state_dict(load_file(folder / "model.safetensors"))
+    except (KeyError, RuntimeError) as error:
+        raise InterlinguaError(f"{folder}: cannot be read as a Dense layer ({error}).") from error
+    return dense
+
+
+def write_parts(folder: Path, parts: Parts, prefix: str | None = None) -> list[Module]:
+    """Write the modules of one encoder into `folder`; the list for modules.json.
+
+    Without a prefix the backbone lies in the folder itself; with one (a Router's route) in a folder of its own.
+    """
+    kinds = ["StaticEmbedding" if parts.pooling is None else "Transformer"]
+    kinds += ["Pooling"] * (parts.pooling is not None) + ["Dense"] * len(parts.dense) + ["Normalize"] * parts.normalize
+    modules = [(kind, f"{prefix}_{i}_{kind}" if prefix else f"{i}_{kind}" if i else "") for i, kind in enumerate(kinds)]
+    dense = iter(parts.dense)
+    for kind, name in modules:
+        path = folder / name
+        path.mkdir(exist_ok=True)
+        if kind == "Dense":
+            _write_dense(path, next(dense))
+        elif kind == "Pooling":
+            _write(path / "config.json", {"embedding_dimension": parts.backbone.hidden_size,
+                                          "pooling_mode": parts.pooling, "include_prompt": True})
+        elif kind == "Normalize":
+            _write(path / "config.json", {"module_input_name": "sentence_embedding",
+                                          "module_output_name": "sentence_embedding"})
+        else:
+            _write_backbone(path, parts)
+    return modules
+
+
+def _write_backbone(folder: Path, parts: Parts) -> None:
+    backbone, settings = parts.backbone, parts.settings
+    if isinstance(backbone, StaticEmbedding):
+        backbone.save(folder, settings.max_length)
+        training = {"token_dropout": backbone.token_dropout, "token_weights": backbone.log_weights is not None}
+        _write(folder / _OURS, {"template": settings.template, "training": training})
+        return
+    if settings.max_length is not None:
+        backbone.tokenizer.model_max_length = settings.max_length
+    backbone.save(folder)
+    text = {"method": "forward", "method_output_name": "last_hidden_state"}
+    lengths = {f"{role}_length": length for role, length in settings.role_lengths.items()}
+    _write(folder / "sentence_bert_config.json", {
+        "transformer_task": "feature-extraction", "modality_config": {"text": text},
+        "module_output_name": "token_embeddings", **lengths})
+
+
+def _write_dense(folder: Path, dense: Dense) -> None:
+    _write(folder / "config.json", {
+        "in_features": dense.linear.in_features, "out_features": dense.linear.out_features,
+        "bias": dense.linear.bias is not None, "activation_function": dense.activation_name,
+        "module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"})
+    save_file({name: value.detach().cpu().contiguous() for name, value in dense.state_dict().items()},
+              folder / "model.safetensors")
+
+
+def write_root(folder: Path, modules: list[Module], settings: Settings) -> None:
+    """Write modules.json, config_sentence_transformers.json and interlingua.json."""
+    entries = [{"idx": i, "name": str(i), "path": name, "type": TYPES[kind]} for i, (kind, name) in enumerate(modules)]
+    _write(folder / "modules.json", entries)
+    prompts = {stored_role("query"): "", stored_role("passage"): "", **settings.prompts}
+    _write(folder / "config_sentence_transformers.json", {
+        "model_type": "SentenceTransformer", "prompts": prompts,
+        "default_prompt_name": settings.default_prompt_name, "similarity_fn_name": settings.similarity})
+    _write(folder / _OURS, {**read_json(folder / _OURS, {}), "template": settings.template})
+
+
+def _write(path: Path, content: Mapping[str, Any] | list[Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

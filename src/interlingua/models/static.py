@@ -1,0 +1,118 @@
+"""The static backbone: a text is the mean of its learned subword vectors. Fast to train and to encode, no context."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn.functional import embedding, embedding_bag
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.hub import require_safetensors
+from interlingua.models.subwords import Subwords
+
+
+class StaticEmbedding(nn.Module):
+    """Equal to sentence-transformers' StaticEmbedding: `embedding.weight` `[vocabulary, dim]`, mean over the subwords
+    of a text without special tokens; a text without subwords is the zero vector.
+
+    Gradients of the rows are sparse. In training, `token_dropout` drops whole tokens with that probability (one
+    token at least stays). With `token_weights` each subword also learns a positive weight w: the vector is
+    Σ w·v / n, divided by the number of tokens and not by Σ w, so multiplying the rows by w on saving changes nothing.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Tensor, *, token_dropout: float = 0.0,
+                 token_weights: bool = False) -> None:
+        super().__init__()
+        if not 0.0 <= token_dropout < 1.0:
+            raise InterlinguaError(f"token_dropout {token_dropout}: give a probability of at least 0 and below 1.")
+        self.tokenizer = tokenizer
+        self.subwords = Subwords(tokenizer.backend_tokenizer, special=False)
+        if self.subwords.tokenizer.get_vocab_size() > len(rows):
+            raise InterlinguaError(f"the tokenizer has {self.subwords.tokenizer.get_vocab_size():,} subwords but the "
+                                   f"embedding only {len(rows):,} rows.")
+        self.embedding = nn.EmbeddingBag(rows.shape[0], rows.shape[1], mode="mean", sparse=True,
+                                         _weight=rows.detach().clone().float())
+        self.token_dropout = token_dropout
+        self.log_weights = nn.Parameter(torch.zeros(len(rows))) if token_weights else None
+
+    @property
+    def hidden_size(self) -> int:
+        """Size of a subword vector."""
+        return self.embedding.embedding_dim
+
+    @property
+    def pad_id(self) -> int:
+        """Never used: nothing is padded."""
+        return int(self.tokenizer.pad_token_id or 0)
+
+    @property
+    def input_embeddings(self) -> nn.Module:
+        """The embedding of the vocabulary (an EmbeddingBag)."""
+        return self.embedding
+
+    def vectors(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """Subword ids of each text → float32 `[texts, dim]`, with gradient."""
+        device = self.embedding.weight.device
+        counts = torch.tensor([len(text) for text in ids], dtype=torch.long)
+        flat = torch.tensor(list(chain.from_iterable(ids)), dtype=torch.long)
+        if self.training and self.token_dropout:
+            flat, counts = _drop(flat, counts, self.token_dropout)
+        # Each subword of the batch once: the backward pass then adds up one gradient row for a distinct subword, not
+        # for every occurrence, which is several times faster than EmbeddingBag's own sparse gradient.
+        distinct, places = torch.unique(flat.to(device), return_inverse=True)
+        rows = embedding(distinct, self.embedding.weight, sparse=True)
+        if self.log_weights is not None:
+            rows = rows * self.log_weights[distinct].exp().unsqueeze(1)
+        if not len(distinct):
+            return rows.new_zeros(len(ids), self.hidden_size) + rows.sum()
+        mean: Tensor = embedding_bag(places, rows, (counts.cumsum(0) - counts).to(device), mode="mean")
+        return mean
+
+    def folded(self) -> Tensor:
+        """The rows `[vocabulary, dim]` with the learned weights multiplied in."""
+        rows = self.embedding.weight.detach()
+        return rows if self.log_weights is None else rows * self.log_weights.detach().exp().unsqueeze(1)
+
+    def save(self, folder: Path, max_length: int | None = None) -> None:
+        """Write model.safetensors and tokenizer.json (the limit on length goes into it) into `folder`."""
+        save_file({"embedding.weight": self.folded().cpu().contiguous()}, folder / "model.safetensors")
+        tokenizer = self.subwords.tokenizer
+        if max_length is not None:
+            tokenizer = copy.deepcopy(tokenizer)
+            tokenizer.enable_truncation(max_length)
+        tokenizer.save(str(folder / "tokenizer.json"))
+
+    @classmethod
+    def load(cls, folder: Path, *, token_dropout: float = 0.0, token_weights: bool = False
+             ) -> tuple[StaticEmbedding, int | None]:
+        """Read a folder written by sentence-transformers or by `save`; also the limit on a text's tokens."""
+        require_safetensors(folder)
+        try:
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            weights = load_file(folder / "model.safetensors")
+        except Exception as error:  # tokenizers raises bare Exception
+            raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
+        if set(weights) != {"embedding.weight"}:
+            raise InterlinguaError(f"{folder}: model.safetensors holds {', '.join(sorted(weights))}; a static "
+                                   "embedding has embedding.weight alone.")
+        limit = (tokenizer.truncation or {}).get("max_length")
+        return cls(PreTrainedTokenizerFast(tokenizer_object=tokenizer), weights["embedding.weight"],
+                   token_dropout=token_dropout, token_weights=token_weights), limit
+
+
+def _drop(flat: Tensor, counts: Tensor, probability: float) -> tuple[Tensor, Tensor]:
+    """Drop tokens at random; a text that would lose all of them keeps all."""
+    text = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    keep = torch.rand(len(flat)) >= probability
+    kept = torch.zeros_like(counts).index_add_(0, text, keep.long())
+    keep |= (kept == 0)[text]
+    kept = torch.where(kept == 0, counts, kept)
+    return flat[keep], kept

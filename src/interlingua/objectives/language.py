@@ -1,0 +1,154 @@
+"""The language contrastive loss: every other sentence must be as similar to a sentence as to its translation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from interlingua.data.records import ParallelPair, Sentence
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
+from interlingua.objectives.semantic import pair_requests, roles
+from interlingua.objectives.similarity import check_paired, check_temperature, similarities
+from interlingua.text.normalise import text_key
+
+FLOOR = math.log(2.0)
+"""The least value of the loss (per log term), reached when no sentence tells the two of a pair apart."""
+
+
+def language_contrastive(source: Tensor, target: Tensor, others: Tensor | None = None, *, temperature: float = 1.0,
+                         normalizer: Literal["mean", "paper"] = "mean", mask: Tensor | None = None) -> Tensor:
+    """langCL of Hu et al. 2023, eq. 3. For each pair (i, j) and each other sentence k, with d = s_ik − s_jk,
+
+        −[ log σ(d/τ) + log σ(−d/τ) ]   =   |d|/τ + 2·log(1 + e^(−|d|/τ))
+
+    summed and divided by the number of log terms, 2·B·(2B + Q − 2). Never less than log 2; the excess over
+    log 2 is what is left to learn. Nothing in it repels: never train it alone.
+
+    Args:
+        source, target: `[pairs, dim]` (B pairs).
+        others: `[sentences, dim]`, Q sentences without a translation, or None.
+        temperature: τ (the paper has none: 1.0); small-d gradients grow with 1/τ².
+        normalizer: "mean" per log term; "paper" divides by N(N−2), N = 2B + Q (the same when Q = 0).
+        mask: `[pairs, 2B + Q]` bool, True = leave sentence k out for this pair; columns are the sources, the
+            targets, the others. With "mean" the terms left out are not counted.
+
+    Returns:
+        A float32 scalar; with no pairs, a zero that is connected to the graph.
+
+    Raises:
+        InterlinguaError: for shapes that do not fit, fewer than three sentences, or an unknown normalizer.
+    """
+    if normalizer not in ("mean", "paper"):
+        raise InterlinguaError(f"normalizer '{normalizer}' is not known.{suggestion(normalizer, ['mean', 'paper'])}")
+    sums, terms = language_rows(source, target, others, temperature=temperature, mask=mask)
+    if not len(sums):
+        return (source.float() + target.float()).sum() + (0 if others is None else others.float().sum() * 0)
+    count = 2 * len(source) + (0 if others is None else len(others))
+    if normalizer == "paper":
+        return sums.sum() / (count * (count - 2))
+    return sums.sum() / terms.sum().clamp(min=1)
+
+
+def language_rows(source: Tensor, target: Tensor, others: Tensor | None = None, *, temperature: float = 1.0,
+                  mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Per pair: the sum over k, and the number of log terms in it; both `[pairs]`."""
+    check_paired(source, target, "language loss")
+    check_temperature(temperature)
+    pairs = len(source)
+    sentences = torch.cat([source, target] if others is None else [source, target, others.to(source.dtype)])
+    if pairs > 0 and len(sentences) < 3:
+        raise InterlinguaError("the language loss needs at least three sentences: "
+                               "two pairs, or one pair and one other.")
+    # one product for the similarities of every sentence to every source and target
+    scores = similarities(sentences[: 2 * pairs], sentences)
+    d = (scores[:pairs] - scores[pairs:]) / temperature
+    size = d.abs()
+    brackets = size + 2 * F.softplus(-size)
+    index = torch.arange(pairs, device=d.device)
+    left_out = torch.zeros(d.shape, dtype=torch.bool, device=d.device)
+    left_out[index, index] = left_out[index, index + pairs] = True
+    if mask is not None:
+        if mask.shape != d.shape:
+            raise InterlinguaError(f"mask must be [pairs, sentences] = {list(d.shape)}, got {list(mask.shape)}.")
+        left_out = left_out | mask.to(d.device)
+    return brackets.masked_fill(left_out, 0.0).sum(1), 2.0 * (~left_out).sum(1)
+
+
+class Language(Objective):
+    """`language_contrastive` on the pairs of a parallel stream and, where given, sentences without translation.
+
+    Args:
+        temperature, normalizer: as in `language_contrastive`.
+        on: which encoder reads the sentences (§2.4: "passage").
+        duplicates: "mask" leaves out a sentence whose text equals a member of the pair; "keep" does not.
+        detach: "others" stops the gradient into k, "pair" into i and j, "none" (paper) into neither.
+    """
+
+    streams = ("parallel", "sentences?")
+
+    def __init__(self, *, temperature: float = 1.0, normalizer: Literal["mean", "paper"] = "mean",
+                 on: Literal["passage", "query", "both"] = "passage", duplicates: Literal["mask", "keep"] = "mask",
+                 detach: Literal["none", "pair", "others"] = "none") -> None:
+        super().__init__()
+        check_temperature(temperature)
+        self.temperature, self.normalizer, self.on = temperature, normalizer, on
+        self.duplicates, self.detach = duplicates, detach
+
+    def requests(self, batch: Batch) -> dict[str, Texts]:
+        sentences = require(batch.get("sentences", ()), Sentence, self)
+        found = pair_requests(batch["parallel"], self.on)
+        for role in roles(self.on) if sentences else ():
+            found[f"{role}.others"] = Texts(role, [sentence.text for sentence in sentences])
+        return found
+
+    def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
+        pairs = require(batch["parallel"], ParallelPair, self)
+        mask = self.mask(pairs, batch.get("sentences", ())) if self.duplicates == "mask" and pairs else None
+        results = [self._rows(vectors, role, mask) for role in roles(self.on)]
+        sums = torch.stack([rows for rows, _ in results]).mean(0)
+        terms = results[0][1]
+        if not pairs:
+            return Loss(sums.sum())
+        count = 2 * len(pairs) + len(batch.get("sentences", ()))
+        mean = sums.sum() / terms.sum().clamp(min=1)
+        value = mean if self.normalizer == "mean" else sums.sum() / (count * (count - 2))
+        rows = sums / terms.clamp(min=1) - FLOOR
+        return Loss(value, {"excess": mean.item() - FLOOR, **by_language([pair.lang for pair in pairs], rows)})
+
+    def _rows(self, vectors: Mapping[str, Tensor], role: str, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        source, target = vectors[f"{role}.source"], vectors[f"{role}.target"]
+        others = vectors.get(f"{role}.others")
+        if self.detach == "none":
+            return language_rows(source, target, others, temperature=self.temperature, mask=mask)
+        still = (source.detach(), target.detach())
+        i, j = still if self.detach == "pair" else (source, target)
+        k_side = (source, target) if self.detach == "pair" else still
+        # k as "others" of its own: the pair's own two columns are then masked by hand
+        k = torch.cat([*k_side, *([] if others is None else [others if self.detach == "pair" else others.detach()])])
+        pairs = len(source)
+        own = torch.eye(pairs, dtype=torch.bool, device=k.device)
+        left_out = torch.cat([own, own, own.new_zeros(pairs, len(k) - 2 * pairs)], 1)
+        if mask is not None:
+            left_out = left_out | mask.to(k.device)
+        everything_else = torch.ones(pairs, 2 * pairs, dtype=torch.bool, device=k.device)
+        return language_rows(i, j, k, temperature=self.temperature, mask=torch.cat([everything_else, left_out], 1))
+
+    @staticmethod
+    def mask(pairs: Sequence[ParallelPair], sentences: Sequence[Sentence]) -> Tensor:
+        """`[pairs, 2B + Q]`: True where sentence k has the text of the pair's source or target."""
+        numbers: dict[str, int] = {}
+
+        def number(text: str) -> int:
+            return numbers.setdefault(text_key(text), len(numbers))
+
+        source = torch.tensor([number(pair.source) for pair in pairs])
+        target = torch.tensor([number(pair.target) for pair in pairs])
+        other = torch.tensor([number(s.text) for s in sentences], dtype=torch.long)
+        k = torch.cat([source, target, other])
+        return (source[:, None] == k) | (target[:, None] == k)

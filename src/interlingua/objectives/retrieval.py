@@ -1,0 +1,101 @@
+"""Objective on questions and passages: DPR with in-batch and hard negatives (Hu et al. 2023, eq. 1)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from interlingua.data.records import Passage, QuestionPassage
+from interlingua.errors import InterlinguaError
+from interlingua.objectives.info_nce import info_nce_rows
+from interlingua.objectives.objective import Batch, Loss, Objective, Text, Texts, by_language, require
+from interlingua.objectives.similarity import Similarity, check_temperature, similarities
+from interlingua.text.normalise import text_key
+
+LARGEST_SCALE = 100.0
+"""A learnable 1/τ stops here (CLIP)."""
+
+
+class Retrieval(Objective):
+    """`info_nce` on a stream of questions: candidates are all positives and hard negatives of the batch.
+
+    Args:
+        similarity: "cosine" or "dot"; search must use the same one.
+        temperature: τ. The paper's letter is cosine at 1.0, which hardly tells a hard negative from an easy
+            one; 0.05 is the robust choice.
+        learnable_temperature: train 1/τ from 1/temperature on, up to 100.
+        hard_negatives: how many of each question's negatives join the candidates.
+        symmetric: add the passage → question direction over the positives.
+        mask_false_negatives: leave out candidates that are the question's own passage or another known positive
+            of it (also when the same question stands in the batch twice).
+        self_guided_margin: also leave out candidates that the model itself scores above the positive minus
+            this margin (a cosine; None: never).
+    """
+
+    streams = ("questions",)
+
+    def __init__(self, *, similarity: Similarity = "cosine", temperature: float = 1.0,
+                 learnable_temperature: bool = False, hard_negatives: int = 1, symmetric: bool = False,
+                 mask_false_negatives: bool = True, self_guided_margin: float | None = None) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        if hard_negatives < 0:
+            raise InterlinguaError(f"hard_negatives must be 0 or more, got {hard_negatives}.")
+        self.similarity, self.hard_negatives, self.symmetric = similarity, hard_negatives, symmetric
+        self.mask_false_negatives, self.self_guided_margin = mask_false_negatives, self_guided_margin
+        self.temperature = temperature
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learnable_temperature else None
+
+    def candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
+        """The positives in the order of the questions, then every hard negative."""
+        return [question.positives[0] for question in questions] + [
+            negative for question in questions for negative in question.negatives[: self.hard_negatives]]
+
+    def requests(self, batch: Batch) -> dict[str, Texts]:
+        questions = require(batch["questions"], QuestionPassage, self)
+        return {"queries": Texts("query", [question.question for question in questions]),
+                "passages": Texts("passage", [as_text(passage) for passage in self.candidates(questions)])}
+
+    def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
+        questions = batch["questions"]
+        queries, passages = vectors["queries"], vectors["passages"]
+        mask = false_negatives(questions, self.candidates(questions)) if self.mask_false_negatives else None
+        if self.self_guided_margin is not None:
+            scores = similarities(queries.detach(), passages.detach(), self.similarity)
+            guided = scores > scores.diagonal()[:, None] - self.self_guided_margin
+            mask = guided if mask is None else guided | mask.to(guided.device)
+        rows = info_nce_rows(queries, passages, temperature=self.tau(), similarity=self.similarity, mask=mask,
+                             symmetric=self.symmetric)
+        report = {"ln_candidates": math.log(max(1, len(passages))), **by_language([q.lang for q in questions], rows)}
+        if self.log_scale is not None:
+            report["temperature"] = float(self.tau().detach())  # type: ignore[union-attr]
+        return Loss(rows.mean() if len(rows) else rows.sum(), report)
+
+    def tau(self) -> float | Tensor:
+        """The temperature in force."""
+        return self.temperature if self.log_scale is None else 1 / self.log_scale.exp().clamp(max=LARGEST_SCALE)
+
+
+def as_text(passage: Passage) -> Text:
+    """What the encoder reads of a passage."""
+    return (passage.title, passage.text) if passage.title else passage.text
+
+
+def false_negatives(questions: Sequence[QuestionPassage], candidates: Sequence[Passage]) -> Tensor:
+    """`[questions, candidates]` bool: candidates that answer the question although they are not its own positive."""
+    columns: dict[str, list[int]] = defaultdict(list)
+    for column, passage in enumerate(candidates):
+        columns[text_key(passage.text)].append(column)
+    answers: dict[str, set[str]] = defaultdict(set)
+    for question in questions:
+        answers[text_key(question.question)].update(text_key(passage.text) for passage in question.positives)
+    mask = torch.zeros(len(questions), len(candidates), dtype=torch.bool)
+    for row, question in enumerate(questions):
+        for answer in answers[text_key(question.question)]:
+            mask[row, columns.get(answer, [])] = True
+        mask[row, row] = False
+    return mask

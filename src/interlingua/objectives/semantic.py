@@ -1,0 +1,112 @@
+"""The semantic contrastive loss: a sentence must pick its translation out of both languages' sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from interlingua.data.records import ParallelPair
+from interlingua.errors import InterlinguaError
+from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
+from interlingua.objectives.same_meaning import same_meaning
+from interlingua.objectives.similarity import check_paired, check_temperature, similarities
+
+
+def semantic_contrastive(source: Tensor, target: Tensor, *, temperature: float | Tensor = 0.1,
+                         groups: Tensor | None = None, multi_positive: bool = False) -> Tensor:
+    """semaCL of Hu et al. 2023, eq. 2 (NT-Xent over the 2B sentences of B pairs, cosine): the mean over
+    the 2B anchors of
+
+        −log  exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ)          j = the translation of i
+
+    The denominator holds the positive and 2(B−1) negatives of both languages and all language pairs.
+
+    Args:
+        source, target: `[pairs, dim]`; row i of one translates row i of the other.
+        temperature: τ (0.1; the paper does not report it).
+        groups: `[pairs]` integers; pairs of one group share a meaning (the same English sentence
+            twice, multi-way parallel text), so they are left out of each other's negatives.
+        multi_positive: instead of leaving them out, count every member of the group as a positive
+            (Khosla et al. 2020, the mean outside the logarithm).
+
+    Returns:
+        A float32 scalar; with no pairs, a zero that is connected to the graph.
+    """
+    rows = semantic_rows(source, target, temperature=temperature, groups=groups, multi_positive=multi_positive)
+    return rows.mean() if len(rows) else (source.float() + target.float()).sum()
+
+
+def semantic_rows(source: Tensor, target: Tensor, *, temperature: float | Tensor = 0.1,
+                  groups: Tensor | None = None, multi_positive: bool = False) -> Tensor:
+    """`semantic_contrastive` before its mean: `[2 · pairs]`, sources first."""
+    check_paired(source, target, "semantic loss")
+    check_temperature(temperature)
+    pairs = len(source)
+    sentences = torch.cat([source, target])
+    logits = similarities(sentences, sentences) / temperature
+    itself = torch.eye(2 * pairs, dtype=torch.bool, device=logits.device)
+    partner = itself.roll(pairs, dims=1)
+    logits = logits.masked_fill(itself, -torch.inf)
+    if groups is None:
+        return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
+    if groups.shape != (pairs,):
+        raise InterlinguaError(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
+    both = groups.to(logits.device).repeat(2)
+    related = (both[:, None] == both[None, :]) & ~itself
+    if multi_positive:
+        log_share = logits - logits.logsumexp(1, keepdim=True)
+        return -log_share.masked_fill(~related, 0.0).sum(1) / related.sum(1)
+    logits = logits.masked_fill(related & ~partner, -torch.inf)
+    return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
+
+
+class Semantic(Objective):
+    """`semantic_contrastive` on the pairs of a parallel stream.
+
+    Args:
+        temperature: τ.
+        on: which encoder reads the sentences; the paper found "passage" stable and "both" not (§2.4).
+            "both" averages the losses of the two encoders.
+        duplicates: what a repeated sentence (or a shared `ParallelPair.group`) means in a batch: "mask" it
+            out of the negatives, treat all as "positives", or "keep" it as a negative (the paper's letter).
+    """
+
+    streams = ("parallel",)
+
+    def __init__(self, *, temperature: float = 0.1, on: Literal["passage", "query", "both"] = "passage",
+                 duplicates: Literal["mask", "positives", "keep"] = "mask") -> None:
+        super().__init__()
+        check_temperature(temperature)
+        self.temperature, self.on, self.duplicates = temperature, on, duplicates
+
+    def requests(self, batch: Batch) -> dict[str, Texts]:
+        return pair_requests(batch["parallel"], self.on)
+
+    def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
+        pairs = require(batch["parallel"], ParallelPair, self)
+        groups = None if self.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
+        rows = torch.stack([
+            semantic_rows(vectors[f"{role}.source"], vectors[f"{role}.target"], temperature=self.temperature,
+                          groups=groups, multi_positive=self.duplicates == "positives")
+            for role in roles(self.on)]).mean(0)
+        value = rows.mean() if len(pairs) else rows.sum()
+        chance = torch.tensor(2.0 * len(pairs) - 1).log().item() if pairs else 0.0
+        return Loss(value, {"ln_candidates": chance, **by_language([pair.lang for pair in pairs] * 2, rows)})
+
+
+def roles(on: str) -> list[str]:
+    """The encoders that `on` names."""
+    return ["query", "passage"] if on == "both" else [on]
+
+
+def pair_requests(pairs: Sequence[object], on: str) -> dict[str, Texts]:
+    """Both sides of every pair, for every encoder that `on` names."""
+    found = {}
+    for role in roles(on):
+        found[f"{role}.source"] = Texts(role, [pair.source for pair in pairs])  # type: ignore[attr-defined]
+        found[f"{role}.target"] = Texts(role, [pair.target for pair in pairs])  # type: ignore[attr-defined]
+    return found

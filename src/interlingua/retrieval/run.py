@@ -1,0 +1,160 @@
+"""A run: for each query, its passages in rank order. The only place where a ranking is ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_write, read_lines
+
+
+def docid_order(ids: Sequence[str]) -> NDArray[np.int64]:
+    """Positions of `ids` in docid-descending order, the order in which trec_eval breaks ties.
+
+    trec_eval compares bytes. UTF-8 was made so that bytes and code points order alike, and Python
+    compares strings by code point: no encoding is needed.
+    """
+    return np.array(sorted(range(len(ids)), key=ids.__getitem__, reverse=True), dtype=np.int64)
+
+
+class Run(Mapping[str, list[tuple[str, float]]]):
+    """Query id → `[(passage id, score), …]`, best first, ordered as trec_eval orders:
+    score as a 32-bit float descending, ties by docid descending, cut only after sorting.
+
+    A query may have an empty list: it is in the run, and nothing was found. Two runs are equal when they
+    hold the same queries (in any order) with the same ids and the same float32 scores in the same order.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, list[str]] = {}
+        self._scores: dict[str, NDArray[np.float32]] = {}
+
+    @classmethod
+    def from_scores(cls, scores: Mapping[str, Mapping[str, float]]) -> Run:
+        """A run from query id → passage id → score (the nested dict of ir-measures and pytrec_eval)."""
+        run = cls()
+        for query_id, found in scores.items():
+            run.add(query_id, list(found), list(found.values()))
+        return run
+
+    def add(self, query_id: str, ids: Sequence[str], scores: ArrayLike) -> None:
+        """Add the results of one query, in any order; they are sorted here.
+
+        Raises InterlinguaError for a query added twice, unequal lengths, a document that occurs twice, NaN.
+        """
+        if query_id in self._ids:
+            raise InterlinguaError(f"query '{query_id}': already has results in this run. Merge them before adding.")
+        ids = list(ids)
+        values = np.asarray(scores, dtype=np.float32)
+        if values.shape != (len(ids),):
+            raise InterlinguaError(f"query '{query_id}': {len(ids)} documents but scores of shape {values.shape}.")
+        if len(set(ids)) != len(ids):
+            twice = next(name for name in ids if ids.count(name) > 1)
+            raise InterlinguaError(f"query '{query_id}': document '{twice}' occurs twice. "
+                                   "Keep one score for each document.")
+        if np.isnan(values).any():
+            at = ids[int(np.isnan(values).argmax())]
+            raise InterlinguaError(f"query '{query_id}': the score of document '{at}' is NaN. "
+                                   "Look for NaN in the vectors or the model.")
+        if not (values[1:] < values[:-1]).all():
+            order = docid_order(ids)
+            order = order[np.argsort(-values[order], kind="stable")]
+            ids, values = [ids[i] for i in order], values[order]
+        self._ids[query_id], self._scores[query_id] = ids, values
+
+    def __getitem__(self, query_id: str) -> list[tuple[str, float]]:
+        return list(zip(self._ids[query_id], self._scores[query_id].tolist(), strict=True))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, query_id: object) -> bool:
+        return query_id in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Run):
+            return NotImplemented
+        return self._ids == other._ids and all(
+            np.array_equal(scores, other._scores[query_id]) for query_id, scores in self._scores.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Run: {len(self):,} queries, {sum(map(len, self._ids.values())):,} results>"
+
+    def ids(self, query_id: str) -> list[str]:
+        """The passage ids of one query, best first."""
+        return list(self._ids[query_id])
+
+    def rows(self) -> Iterator[tuple[str, str, int, float]]:
+        """`(query id, passage id, rank from 1, score)` of every result, in rank order."""
+        for query_id in self:
+            for rank, (passage_id, score) in enumerate(self[query_id], 1):
+                yield query_id, passage_id, rank, score
+
+    def truncate(self, depth: int) -> Run:
+        """A run with the first `depth` results of each query."""
+        if depth < 0:
+            raise InterlinguaError(f"depth {depth}: must not be negative.")
+        shorter = Run()
+        shorter._ids = {query_id: ids[:depth] for query_id, ids in self._ids.items()}
+        shorter._scores = {query_id: scores[:depth] for query_id, scores in self._scores.items()}
+        return shorter
+
+    @classmethod
+    def read_trec(cls, path: str | Path) -> Run:
+        """Read `query Q0 document rank score tag` lines, gzipped or not.
+
+        The rank column is ignored, as trec_eval ignores it. Blank lines are allowed.
+        Raises InterlinguaError naming file, line and reason.
+        """
+        found: dict[str, dict[str, float]] = {}
+        for number, line in read_lines(path):
+            fields = line.split()
+            if not fields:
+                continue
+            where = f"{path}, line {number}"
+            if len(fields) != 6:
+                raise InterlinguaError(f"{where}: {len(fields)} fields where a TREC run has 6 "
+                                       "(query Q0 document rank score tag).")
+            query_id, _, passage_id, _, text, _ = fields
+            try:
+                score = float(text)
+            except ValueError:
+                raise InterlinguaError(f"{where}: the score '{text}' is not a number.") from None
+            if score != score:
+                raise InterlinguaError(f"{where}: the score is NaN. Look for NaN in what made the run.")
+            documents = found.setdefault(query_id, {})
+            if passage_id in documents:
+                raise InterlinguaError(f"{where}: document '{passage_id}' occurs twice for query '{query_id}'. "
+                                       "Keep one line for each document.")
+            documents[passage_id] = score
+        return cls.from_scores(found)
+
+    def write_trec(self, path: str | Path, tag: str = "interlingua") -> None:
+        """Write a TREC run file (gzipped when the name ends in .gz), whole or not at all.
+
+        Scores have 9 significant digits: reading them back gives the same float32. The format has no
+        line for a query without results; such a query is absent from the file (and scores 0 all the same).
+        Raises InterlinguaError for an id or tag that is empty or holds white space.
+        """
+        _check_word(tag, "tag")
+        with atomic_write(path) as stream:
+            for query_id, passage_id, rank, score in self.rows():
+                _check_word(query_id, "query id")
+                _check_word(passage_id, "document id")
+                stream.write(f"{query_id} Q0 {passage_id} {rank} {score:.9g} {tag}\n")
+
+
+def _check_word(word: str, what: str) -> None:
+    if word.split() != [word]:
+        raise InterlinguaError(f"{what} {word!r}: a TREC run separates fields by white space. "
+                               "Use a name without spaces.")

@@ -1,0 +1,68 @@
+"""Texts to vectors that are safe to search: checked, float32, of unit length where the similarity is cosine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage, Query
+from interlingua.errors import InterlinguaError
+
+Vectors = NDArray[np.float32]
+
+
+class TextEncoder(Protocol):
+    """What search needs of a model. `interlingua.models.DualEncoder` is one."""
+
+    @property
+    def similarity(self) -> str:
+        """`"cosine"` or `"dot"`."""
+
+    def encode_query(self, sentences: Any, **options: Any) -> Any:
+        """Vectors `[texts, dim]` of questions."""
+
+    def encode_document(self, sentences: Any, **options: Any) -> Any:
+        """Vectors `[texts, dim]` of passages, each a string or a `(title, text)` pair."""
+
+
+def embed_queries(encoder: TextEncoder, queries: Sequence[Query], **options: Any) -> Vectors:
+    """Vectors `[queries, dim]`, float32, checked and ready for a dot product. `options` go to `encode_query`."""
+    vectors = encoder.encode_query([query.text for query in queries], **options)
+    return searchable(vectors, encoder.similarity, [query.id for query in queries], "query")
+
+
+def embed_passages(encoder: TextEncoder, passages: Sequence[Passage], **options: Any) -> Vectors:
+    """Vectors `[passages, dim]`, float32, checked and ready for a dot product. `options` go to `encode_document`."""
+    texts = [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
+    vectors = encoder.encode_document(texts, **options)
+    return searchable(vectors, encoder.similarity, [passage.id for passage in passages], "passage")
+
+
+def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> Vectors:
+    """`vectors` `[texts, dim]` as float32, divided by their lengths where `similarity` is "cosine".
+
+    Raises InterlinguaError naming the first text whose vector is not finite, or is zero under cosine.
+    """
+    if similarity not in ("cosine", "dot"):
+        raise InterlinguaError(f"similarity '{similarity}': must be 'cosine' or 'dot'.")
+    array: Vectors = np.asarray(vectors, dtype=np.float32)
+    if array.ndim != 2 or len(array) != len(ids):
+        raise InterlinguaError(f"the encoder gave vectors of shape {array.shape} for {len(ids)} texts ({what}); "
+                               f"[{len(ids)}, dim] was expected.")
+    bad = ~np.isfinite(array).all(axis=1)
+    if bad.any():
+        raise InterlinguaError(f"{what} '{ids[int(bad.argmax())]}': its vector holds NaN or infinity ({int(bad.sum())} "
+                               f"of {len(ids)} do). The model or its number format is at fault: try float32.")
+    if similarity == "dot":
+        return array
+    # in float64, since the square of a component under 1e-23 is zero in float32
+    lengths = np.sqrt(np.einsum("nd,nd->n", array, array, dtype=np.float64))
+    zero = lengths == 0
+    if zero.any():
+        raise InterlinguaError(f"{what} '{ids[int(zero.argmax())]}': its vector is zero ({int(zero.sum())} of"
+                               f" {len(ids)} are), so it has no cosine. Is its text empty?")
+    normalised: Vectors = (array / lengths[:, None]).astype(np.float32)
+    return normalised

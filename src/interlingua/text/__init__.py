@@ -1,0 +1,1 @@
+"""Facts about languages and the normal form of a text."""

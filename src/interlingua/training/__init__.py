@@ -1,0 +1,1 @@
+"""Mechanics of training: encoding in chunks, gradients, steps, checkpoints. No loss and no file format lives here."""

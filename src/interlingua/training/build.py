@@ -1,0 +1,212 @@
+"""From a recipe to a trained model in a run folder: the one place where files, models and the loop meet."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from pydantic import ValidationError, create_model
+
+from interlingua.data.permutation import key_of
+from interlingua.data.source import open_store, open_stream, texts_of
+from interlingua.data.store import RecordStore
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import atomic_write
+from interlingua.models.backbones import build_encoder
+from interlingua.models.dual import DualEncoder
+from interlingua.models.static import StaticEmbedding
+from interlingua.objectives import (
+    Language,
+    MaskedLanguageModelling,
+    Retrieval,
+    Semantic,
+    TranslationLanguageModelling,
+)
+from interlingua.objectives.objective import Objective, TokenObjective
+from interlingua.progress import say
+from interlingua.training.encoding import Chunking
+from interlingua.training.optimizer import Optimizer
+from interlingua.training.processes import Processes
+from interlingua.training.recipe import ModelSpec, Recipe, Strict, TrainingSpec, explain, resolve
+from interlingua.training.step import Term
+from interlingua.training.trainer import Trainer, Validate
+from interlingua.training.validation import retrieval_nll
+
+OBJECTIVES: dict[str, type[Objective] | type[TokenObjective]] = {
+    "retrieval": Retrieval,
+    "semantic": Semantic,
+    "language": Language,
+    "masked_language_modelling": MaskedLanguageModelling,
+    "translation_language_modelling": TranslationLanguageModelling,
+}
+
+
+def train(recipe: Recipe, out: str | Path, device: str | None = None) -> DualEncoder:
+    """Train what the recipe says into the folder `out`; the model is `out/model` afterwards.
+
+    The same call continues an interrupted run, bit for bit (same machine, same number of processes), and
+    returns at once when the run is complete. Raises InterlinguaError when `out` holds another recipe's run.
+    """
+    out, processes = Path(out), Processes.join(device)
+    if processes.first:
+        _claim(recipe, out)
+    processes.wait()
+    if (out / "model").exists():
+        if processes.first:
+            say(f"{out}: complete; the model is {out / 'model'}")
+        return DualEncoder.load(out / "model", device=str(processes.device))
+    start = _warm_up(recipe, out, device)
+    torch.manual_seed(recipe.seed)
+    stores = _stores(recipe, out, processes)
+    model = _start(recipe, out, start, stores, processes).to(processes.device)
+    trainer = _trainer(recipe, out, model, stores, processes)
+    trainer.run()
+    if processes.first:
+        chosen = DualEncoder.load(out / "best", device="cpu") if recipe.training.keep == "best" else trainer.model
+        chosen.save(out / "model")
+        say(f"{out / 'model'}: saved")
+    processes.wait()
+    return trainer.model
+
+
+def _claim(recipe: Recipe, out: Path) -> None:
+    """Write the resolved recipe, or check that the folder is this recipe's."""
+    text = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    file = out / "recipe.yaml"
+    if file.exists():
+        if file.read_text(encoding="utf-8") != text:
+            raise InterlinguaError(f"{out}: holds a run of another recipe (see {file}). "
+                                   "Use another --out, or delete it.")
+        return
+    with atomic_write(file) as stream:
+        stream.write(text)
+
+
+def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
+    """Run the recipe's warm-up first, in its own folder; where its model is."""
+    if recipe.warm_up is None:
+        return None
+    tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
+    tree["model"] = recipe.model.model_dump(mode="json") | {"encoders": "tied"} | dict(recipe.warm_up.get("model", {}))
+    train(resolve(tree, where="warm_up"), out / "warm_up", device)
+    return out / "warm_up" / "model"
+
+
+def _stores(recipe: Recipe, out: Path, processes: Processes) -> dict[str, RecordStore[Any]]:
+    if processes.first:
+        for name, spec in recipe.data.items():
+            open_store(name, spec, out / "data")
+    processes.wait()
+    return {name: open_store(name, spec, out / "data", build=False) for name, spec in recipe.data.items()}
+
+
+def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, RecordStore[Any]],
+           processes: Processes) -> DualEncoder:
+    """The untrained model, kept in `out/start` so that a resume (and every process) begins from the same one."""
+    folder = out / "start"
+    if processes.first and not folder.exists():
+        if start is None and not isinstance(recipe.model.backbone, str):
+            say(f"a new model: learning its vocabulary from up to {recipe.tokenizer_sentences:,} records")
+        dual_of(recipe.model, start, _texts(recipe, stores), recipe.seed).save(folder)
+    processes.wait()
+    model = DualEncoder.load(folder, device=str(processes.device), for_training=True)
+    for encoder in (model.query, model.passage):
+        if isinstance(encoder.backbone, StaticEmbedding):
+            encoder.backbone.token_dropout = recipe.model.token_dropout
+    return model
+
+
+def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, seed: int) -> DualEncoder:
+    """A dual encoder as the recipe's `model:` describes it, from `start` if given, else from its backbone."""
+    encoder = build_encoder(str(start) if start is not None else spec.backbone, texts=texts, seed=seed,
+                            pooling=spec.pooling, layer=None if start is not None else spec.layer,
+                            normalize=spec.normalize, max_length=spec.max_length, prompts=spec.prompts,
+                            template=spec.template)
+    kind = DualEncoder.tied if spec.encoders == "tied" else DualEncoder.untied
+    return kind(encoder, similarity=spec.similarity)
+
+
+def _texts(recipe: Recipe, stores: dict[str, RecordStore[Any]]) -> Iterator[str]:
+    share = recipe.tokenizer_sentences // max(1, len(stores))
+    return chain.from_iterable(texts_of(store, share, recipe.seed) for store in stores.values())
+
+
+def _trainer(recipe: Recipe, out: Path, model: DualEncoder, stores: dict[str, RecordStore[Any]],
+             processes: Processes) -> Trainer:
+    terms = [Term(name, objective_of(name, dict(spec), model, recipe), float(spec.get("weight", 1.0)))
+             for name, spec in recipe.objectives.items() if spec is not None]
+    if not terms:
+        raise InterlinguaError("the recipe has no objectives.")
+    used = {stream for term in terms for stream in term.streams(recipe.data)}
+    streams = {name: open_stream(stores[name], spec, key_of(recipe.seed, "stream", name))
+               for name, spec in recipe.data.items() if name in used}
+    for term in terms:
+        term.objective.to(processes.device)
+    optimizer = Optimizer([model, *(term.objective for term in terms)], recipe.optimizer, recipe.training.steps)
+    _advise(terms, recipe)
+    return Trainer(model, terms, streams, optimizer, recipe.training, out, processes,
+                   chunking_of(recipe.training, processes.device), _validation(recipe, out, terms, processes))
+
+
+def objective_of(name: str, spec: dict[str, Any], model: DualEncoder, recipe: Recipe) -> Objective | TokenObjective:
+    """The objective a recipe's entry describes, its options checked against the class."""
+    spec.pop("weight", None)
+    if name not in OBJECTIVES:
+        raise InterlinguaError(f"objectives.{name} is not known.{suggestion(name, OBJECTIVES)}")
+    kind = OBJECTIVES[name]
+    parameters = inspect.signature(kind, eval_str=True).parameters
+    options = create_model(name, __base__=Strict, **{  # type: ignore[call-overload]
+        key: (p.annotation, ... if p.default is p.empty else p.default) for key, p in parameters.items()})
+    given: dict[str, Any] = {"similarity": recipe.model.similarity} if "similarity" in parameters else {}
+    if issubclass(kind, TokenObjective):
+        given = {"hidden": model.passage.hidden_size, "vocabulary": len(model.passage.tokenizer), "seed": recipe.seed}
+    try:
+        checked = options.model_validate({**given, **spec})
+    except ValidationError as error:
+        raise InterlinguaError(f"objectives.{name}: {explain(error, options)}") from error
+    return kind(**{key: getattr(checked, key) for key in parameters})
+
+
+def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
+    """Chunk sizes and precision for this device: bfloat16 only where the hardware has it."""
+    bf16 = spec.precision == "bf16" or (spec.precision == "auto" and device.type == "cuda")
+    if bf16 and not (device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)):
+        if spec.precision == "bf16":
+            raise InterlinguaError("training.precision: bf16 needs a CUDA device that has it; use auto or float32.")
+        bf16 = False
+    return Chunking(spec.chunk_tokens, spec.gradient_cache, bf16)
+
+
+def _validation(recipe: Recipe, out: Path, terms: list[Term], processes: Processes) -> Validate | None:
+    if recipe.validation is None:
+        return None
+    spec = recipe.validation
+    if processes.first:
+        open_store("questions", spec.questions, out / "validation")
+    processes.wait()
+    store = open_store("questions", spec.questions, out / "validation", build=False)
+    objective = next((t.objective for t in terms if isinstance(t.objective, Retrieval)), Retrieval(
+        similarity=recipe.model.similarity))
+    return retrieval_nll(objective, store, spec.limit, spec.batch)
+
+
+def _advise(terms: list[Term], recipe: Recipe) -> None:
+    """Say what the person should know about this combination before hours pass."""
+    names = {term.name: term.objective for term in terms}
+    retrieval = names.get("retrieval")
+    if isinstance(retrieval, Retrieval) and retrieval.similarity == "cosine" and retrieval.temperature >= 0.5:
+        say("note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
+            "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones.")
+    if "language" in names and not {"retrieval", "semantic"} & set(names):
+        raise InterlinguaError("the language loss repels nothing and collapses alone. "
+                               "Add objectives.semantic or retrieval.")
+    for name in ("semantic", "language"):
+        if name in names and recipe.model.encoders == "tied" and getattr(names[name], "on", "") != "both":
+            say(f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says.")
+
+

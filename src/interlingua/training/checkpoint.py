@@ -1,0 +1,87 @@
+"""Checkpoints: everything that the next step depends on, written so that a kill leaves the last good one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from interlingua.data.stream import Stream
+from interlingua.errors import InterlinguaError
+from interlingua.training.optimizer import Optimizer
+
+
+def save_checkpoint(folder: Path, step: int, modules: dict[str, nn.Module], optimizer: Optimizer,
+                    streams: dict[str, Stream[Any]], extra: dict[str, Any], keep: int) -> Path:
+    """Write `folder/step-NNNNNNN` (safetensors and JSON) under another name and rename it; keep the newest few."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final, building = folder / f"step-{step:07d}", folder / f".step-{step:07d}.part"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    moments, numbers = optimizer.state()
+    random = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        random["cuda"] = torch.cuda.get_rng_state()
+    for name, tensors in {"model": weights(modules), "optimizer": moments, "random": random}.items():
+        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()},
+                  building / f"{name}.safetensors")
+    state = {"step": step, "optimizer": numbers, "streams": {k: s.state_dict() for k, s in streams.items()}, **extra}
+    (building / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    for file in building.iterdir():
+        with open(file, "rb") as stream:
+            os.fsync(stream.fileno())
+    shutil.rmtree(final, ignore_errors=True)
+    building.rename(final)
+    for old in sorted(folder.glob("step-*"))[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def newest(folder: Path) -> Path | None:
+    """The last complete checkpoint, if there is one."""
+    found = sorted(folder.glob("step-*"))
+    return found[-1] if found else None
+
+
+def load_checkpoint(path: Path, modules: dict[str, nn.Module], optimizer: Optimizer,
+                    streams: dict[str, Stream[Any]], device: torch.device) -> dict[str, Any]:
+    """Put everything back; the saved state (step and extras).
+
+    Raises InterlinguaError for a damaged checkpoint or one of another model.
+    """
+    try:
+        state: dict[str, Any] = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        saved = {name: load_file(path / f"{name}.safetensors") for name in ("model", "optimizer", "random")}
+    except (OSError, ValueError, SafetensorError) as error:
+        raise InterlinguaError(f"{path}: the checkpoint is damaged ({error}). Delete this folder; the run then goes "
+                               "on from the one before it.") from error
+    current = weights(modules)
+    if {k: v.shape for k, v in current.items()} != {k: v.shape for k, v in saved["model"].items()}:
+        raise InterlinguaError(f"{path}: the checkpoint is of another model than the recipe describes. "
+                               "Use another --out, or delete the run folder.")
+    with torch.no_grad():
+        for name, tensor in current.items():
+            tensor.copy_(saved["model"][name])
+    optimizer.load({k: v.to(device) if v.ndim else v for k, v in saved["optimizer"].items()}, state["optimizer"])
+    torch.set_rng_state(saved["random"]["cpu"])
+    if "cuda" in saved["random"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state(saved["random"]["cuda"])
+    for name, stream in streams.items():
+        stream.load_state_dict(state["streams"][name])
+    return state
+
+
+def weights(modules: dict[str, nn.Module]) -> dict[str, Tensor]:
+    """Parameters and buffers by name, each tensor once (a tied encoder is one encoder)."""
+    found: dict[str, Tensor] = {}
+    for name, module in modules.items():
+        for key, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            found[f"{name}.{key}"] = tensor
+    return found

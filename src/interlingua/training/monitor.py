@@ -1,0 +1,43 @@
+"""Is the space healthy? Alignment, uniformity and spread of the vectors, and the alarm when they collapse."""
+
+from __future__ import annotations
+
+import torch
+
+from interlingua.objectives.geometry import alignment, effective_rank, mean_pairwise_cosine, uniformity
+from interlingua.training.step import Report
+
+SAMPLE = 512
+"""Rows looked at: pairwise numbers cost the square of it."""
+
+COLLAPSED_COSINE = 0.99
+COLLAPSED_RANK = 2.0
+
+
+def space(reports: dict[str, Report]) -> dict[str, float]:
+    """Numbers of the vectors of a measured step: of pairs (alignment) and of passages or sentences."""
+    found: dict[str, float] = {}
+    for report in reports.values():
+        sides = [(name, vectors[:SAMPLE]) for name, vectors in report.vectors.items()]
+        by_name = dict(sides)
+        for name, source in sides:
+            target = by_name.get(name.replace(".source", ".target"))
+            if name.endswith(".source") and target is not None and len(source):
+                found["space/alignment"] = float(alignment(source, target))
+        sample = next((v for n, v in sides if n == "passages" or n.endswith(".target")), None)
+        if sample is not None and len(sample) > 2:
+            found["space/uniformity"] = float(uniformity(sample))
+            found["space/mean_cosine"] = float(mean_pairwise_cosine(sample))
+            found["space/effective_rank"] = float(effective_rank(sample))
+            break
+    return found
+
+
+def alarm(numbers: dict[str, float]) -> str | None:
+    """A sentence when the vectors have collapsed, saying what to try."""
+    cosine, rank = numbers.get("space/mean_cosine", 0.0), numbers.get("space/effective_rank", torch.inf)
+    if cosine < COLLAPSED_COSINE and rank > COLLAPSED_RANK:
+        return None
+    return (f"The vectors have collapsed (mean cosine {cosine:.3f}, effective rank {rank:.1f}): texts can no longer be "
+            "told apart. Lower objectives.language.weight or optimizer.lr, never train the language loss without "
+            "retrieval or semantic, and lower the retrieval temperature (0.05).")

@@ -1,0 +1,97 @@
+"""The optimizer of the papers (AdamW, warm-up, linear decay, clipping), with row-sparse Adam for embeddings that
+have row-sparse gradients: a batch touches few of a vocabulary's rows, and a dense update would visit them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from interlingua.training.step import gradient_norm
+
+
+class OptimizerSpec(BaseModel):
+    """The `optimizer:` part of a recipe. Defaults: METHODS §2.4."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lr: float = Field(1e-5, gt=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = Field(1e-8, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    warmup: int = Field(0, ge=0, description="steps from 0 to lr")
+    schedule: Literal["linear", "constant"] = "linear"
+    clip: float | None = Field(2.0, gt=0, description="largest gradient norm")
+
+
+class Optimizer:
+    """AdamW for dense parameters, torch's SparseAdam for row-sparse ones, one schedule for both."""
+
+    def __init__(self, modules: Iterable[nn.Module], spec: OptimizerSpec, steps: int) -> None:
+        self.spec, self.steps = spec, steps
+        modules = list(modules)
+        sparse = {id(m.weight) for module in modules for m in module.modules()
+                  if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse}
+        unique = {id(p): p for module in modules for p in module.parameters() if p.requires_grad}
+        self.parameters = list(unique.values())
+        rows = [p for p in self.parameters if id(p) in sparse]
+        dense = [p for p in self.parameters if id(p) not in sparse]
+        # norms and biases are not shrunk
+        decayed = [{"params": [p for p in dense if p.ndim > 1], "weight_decay": spec.weight_decay},
+                   {"params": [p for p in dense if p.ndim <= 1], "weight_decay": 0.0}]
+        self.parts: list[torch.optim.Optimizer] = []
+        if dense:
+            self.parts.append(torch.optim.AdamW(decayed, lr=spec.lr, betas=spec.betas, eps=spec.eps))
+        if rows:
+            self.parts.append(torch.optim.SparseAdam(rows, lr=spec.lr, betas=spec.betas, eps=spec.eps))
+
+    def rate(self, step: int) -> float:
+        """The learning rate of step `step` (from 0): a linear rise, then constant or a linear fall to 0."""
+        if step < self.spec.warmup:
+            return self.spec.lr * (step + 1) / self.spec.warmup
+        if self.spec.schedule == "constant":
+            return self.spec.lr
+        return self.spec.lr * max(0.0, (self.steps - step) / max(1, self.steps - self.spec.warmup))
+
+    def step(self, step: int) -> float:
+        """Clip, update, and clear the gradients; the gradient norm before clipping."""
+        norm = gradient_norm(p.grad for p in self.parameters)
+        if self.spec.clip is not None and norm > self.spec.clip:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(self.spec.clip / (norm + 1e-6))
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = self.rate(step)
+            part.step()
+        for parameter in self.parameters:
+            parameter.grad = None
+        return norm
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The moments as named tensors, and the rest as plain numbers."""
+        tensors: dict[str, Tensor] = {}
+        numbers: dict[str, Any] = {}
+        for number, part in enumerate(self.parts):
+            for index, values in part.state_dict()["state"].items():
+                for key, value in values.items():
+                    name = f"{number}.{index}.{key}"
+                    if isinstance(value, Tensor):
+                        tensors[name] = value
+                    else:
+                        numbers[name] = value
+        return tensors, numbers
+
+    def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        """Back to a state given by `state()`."""
+        for number, part in enumerate(self.parts):
+            whole = part.state_dict()
+            states: dict[int, dict[str, Any]] = {}
+            for name, value in [*tensors.items(), *numbers.items()]:
+                which, index, key = name.split(".", 2)
+                if int(which) == number:
+                    states.setdefault(int(index), {})[key] = value
+            part.load_state_dict({"state": states, "param_groups": whole["param_groups"]})

@@ -1,0 +1,190 @@
+"""A recipe: one YAML file that says what is trained on what. Every field has a meaning in a paper; an unknown key is
+an error with a suggestion; `key.path=value` on the command line overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from interlingua.data.source import DataSpec
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import existing
+from interlingua.plain_yaml import parse_yaml
+from interlingua.training.optimizer import OptimizerSpec
+
+
+class Strict(BaseModel):
+    """No unknown keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ModelSpec(Strict):
+    """The `model:` part."""
+
+    backbone: str | dict[str, Any] = Field(description="a name, a folder, {scratch: …} or {static: …}")
+    pooling: Literal["cls", "mean"] | None = None
+    layer: int | None = Field(None, description="pool this hidden state (0 = embeddings)")
+    normalize: bool | None = None
+    encoders: Literal["untied", "tied"] = "untied"
+    similarity: Literal["cosine", "dot"] = "cosine"
+    max_length: int | dict[str, int] | None = None
+    prompts: dict[str, str] | None = None
+    template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
+    token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
+
+
+class TrainingSpec(Strict):
+    """The `training:` part."""
+
+    steps: int = Field(gt=0)
+    step_mode: Literal["accumulate", "alternate"] = "accumulate"
+    share_forward: bool = Field(True, description="objectives on one stream share its encoding")
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    gradient_cache: int | None = Field(None, gt=0, description="texts per chunk; None: no cache")
+    chunk_tokens: int = Field(16_384, gt=0, description="tokens in one forward pass, padding counted")
+    log_every: int = Field(100, gt=0)
+    checkpoint_every: int = Field(500, gt=0)
+    keep_checkpoints: int = Field(2, gt=0)
+    validate_every: int = Field(500, gt=0)
+    keep: Literal["last", "best"] = Field("last", description="which weights become the model (best: by validation)")
+    tensorboard: bool = True
+
+
+class ValidationSpec(Strict):
+    """The `validation:` part: held-out questions whose retrieval loss (NLL) is followed."""
+
+    questions: DataSpec
+    limit: int = Field(2_000, gt=0)
+    batch: int = Field(48, gt=1)
+
+
+class Recipe(Strict):
+    """One run."""
+
+    description: str = ""
+    seed: int = 42
+    model: ModelSpec
+    data: dict[str, DataSpec]
+    objectives: dict[str, dict[str, Any] | None]
+    optimizer: OptimizerSpec = OptimizerSpec()  # type: ignore[call-arg]
+    training: TrainingSpec
+    validation: ValidationSpec | None = None
+    tokenizer_sentences: int = Field(300_000, gt=0, description="texts that a new tokenizer is trained on")
+    warm_up: dict[str, Any] | None = Field(None, description="a recipe (its model defaults to this one's) run first")
+
+
+def recipe_folder() -> Path:
+    """Where the recipes of the papers lie."""
+    return Path(__file__).parent.parent / "recipes"
+
+
+def find_recipe(name: str | Path) -> Path:
+    """A path to a YAML file, or the name of a bundled recipe (`hu2023/semantic`)."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") and path.exists():
+        return path
+    bundled = recipe_folder() / str(name).removeprefix("recipes/")
+    for candidate in (bundled, bundled.with_suffix(".yaml")):
+        if candidate.is_file():
+            return candidate
+    known = [str(p.relative_to(recipe_folder()).with_suffix("")) for p in recipe_folder().rglob("*.yaml")]
+    if path.suffix in (".yaml", ".yml") and not str(name).startswith("recipes/"):
+        existing(path, "recipe")
+    raise InterlinguaError(f"{name}: no such recipe.{suggestion(str(name), known)}")
+
+
+def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | None = None) -> Recipe:
+    """The recipe of a file with `key.path=value` overrides; `{data}` in it stands for the folder `data`.
+
+    A recipe may start from another: `base: other.yaml` (relative to it) is read first and then changed.
+    """
+    return resolve(raw_recipe(find_recipe(name)), overrides, data, where=str(name))
+
+
+def raw_recipe(path: Path) -> dict[str, Any]:
+    """The YAML of a recipe merged over its `base`."""
+    try:
+        tree = parse_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InterlinguaError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict):
+        raise InterlinguaError(f"{path}: a recipe is a mapping with model, data, objectives and training.")
+    if (base := tree.pop("base", None)) is not None:
+        return merge(raw_recipe(existing(path.parent / base, "base recipe")), tree)
+    return tree
+
+
+def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`over` laid upon `under`, mappings key by key."""
+    merged = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def resolve(tree: dict[str, Any], overrides: Sequence[str] = (), data: str | None = None,
+            where: str = "recipe") -> Recipe:
+    """Apply overrides and `{data}`, then check everything."""
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise InterlinguaError(f"'{override}' is not an override. "
+                                   "Write key.path=value, such as training.steps=100.")
+        branch: dict[str, Any] = {}
+        leaf = branch
+        *parents, name = key.strip().split(".")
+        for parent in parents:
+            leaf[parent] = leaf = {}
+        leaf[name] = parse_yaml(value)
+        tree = merge(tree, branch)
+    try:
+        recipe = Recipe.model_validate(_fill(tree, data, where))
+    except ValidationError as error:
+        raise InterlinguaError(f"{where}: {explain(error, Recipe)}") from error
+    return recipe
+
+
+def _fill(tree: Any, data: str | None, where: str) -> Any:
+    if isinstance(tree, dict):
+        return {key: _fill(value, data, where) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_fill(value, data, where) for value in tree]
+    if isinstance(tree, str) and "{data}" in tree:
+        if data is None:
+            raise InterlinguaError(f"{where}: this recipe reads files under {{data}}. "
+                                   "Say where they are with --data FOLDER.")
+        return tree.replace("{data}", data)
+    return tree
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first thing wrong, as a person would say it."""
+    first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{path}'.{suggestion(str(first['loc'][-1]), _siblings(model, first['loc'][:-1]))}"
+    if first["type"] == "missing":
+        return f"'{path}' is missing."
+    return f"'{path}': {first['msg'].lower()} (got {first['input']!r})."
+
+
+def _siblings(model: Any, path: Sequence[int | str]) -> list[str]:
+    """The fields beside an unknown key, walking down the models along its path."""
+    for part in path:
+        field = getattr(model, "model_fields", {}).get(str(part))
+        options = [field.annotation] if field is not None else []
+        found = None
+        while options:
+            option = options.pop()
+            if isinstance(option, type) and issubclass(option, BaseModel):
+                found = option
+                break
+            options.extend(getattr(option, "__args__", ()))
+        model = found if found is not None else model
+    return list(getattr(model, "model_fields", {}))

@@ -1,0 +1,187 @@
+"""One step's gradients (Hu et al. 2023, eq. 4): L = Σ_o w_o · loss_o, one group of objectives after the other, so
+that one graph is alive at a time. Objectives that read the same stream form a group and share its encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.objectives.objective import Batch, Objective, Text, TokenObjective
+from interlingua.training.encoding import Chunking, Encoded, chunks
+from interlingua.training.processes import Processes
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One summand of the loss: w_o · loss_o."""
+
+    name: str
+    objective: Objective | TokenObjective
+    weight: float = 1.0
+
+    def streams(self, available: Iterable[str]) -> list[str]:
+        """The streams this objective reads, of those that the recipe has; a missing required one is an error."""
+        available, found = set(available), []
+        for stream in self.objective.streams:
+            name = stream.removesuffix("?")
+            if name in available:
+                found.append(name)
+            elif not stream.endswith("?"):
+                raise InterlinguaError(f"objective '{self.name}' needs data named '{name}'; the recipe has "
+                                       f"{', '.join(sorted(available)) or 'none'}.")
+        return found
+
+
+@dataclass(slots=True)
+class Report:
+    """What one objective did in one step."""
+
+    loss: float
+    details: dict[str, float] = field(default_factory=dict)
+    gradient_norm: float | None = None
+    vectors: dict[str, Tensor] = field(default_factory=dict)
+
+
+def groups(terms: list[Term], available: Iterable[str], share: bool = True) -> list[list[Term]]:
+    """Contrastive objectives with a stream in common together; every token objective alone."""
+    available, found = list(available), list[tuple[set[str], list[Term]]]()
+    for term in terms:
+        streams = set(term.streams(available))
+        joined = [group for group in found if share and isinstance(term.objective, Objective) and streams & group[0]
+                  and isinstance(group[1][0].objective, Objective)]
+        for group in joined:
+            found.remove(group)
+        found.append((streams.union(*[g[0] for g in joined]), [t for g in joined for t in g[1]] + [term]))
+    return [members for _, members in found]
+
+
+def backward(group: list[Term], model: DualEncoder, batch: Batch, step: int, chunking: Chunking, processes: Processes,
+             measure: bool = False) -> dict[str, Report]:
+    """Add the gradient of one group to the parameters; the reports, by objective.
+
+    With `measure`, also each objective's own (weighted) gradient norm on the encoders, and its vectors.
+    """
+    first = group[0].objective
+    if isinstance(first, TokenObjective):
+        return {group[0].name: _tokens(group[0], first, model, batch, step, chunking, processes)}
+    return _contrastive(group, model, batch, chunking, processes, measure)
+
+
+def _contrastive(group: list[Term], model: DualEncoder, batch: Batch, chunking: Chunking, processes: Processes,
+                 measure: bool) -> dict[str, Report]:
+    # `groups` puts a token objective in a group of its own, so all of these are contrastive
+    objectives = {term.name: cast(Objective, term.objective) for term in group}
+    requests = {name: objective.requests(batch) for name, objective in objectives.items()}
+    unique: dict[str, dict[Text, int]] = {}
+    for wanted in requests.values():
+        for texts in wanted.values():
+            rows = unique.setdefault(texts.role, {})
+            for text in texts.texts:
+                rows.setdefault(text, len(rows))
+    encoded = {role: Encoded(model, role, list(rows), chunking, processes) for role, rows in unique.items()}
+    reports: dict[str, Report] = {}
+    pulls: list[tuple[str, dict[str, Tensor]]] = []
+    for term in group:
+        vectors = {name: encoded[texts.role].leaf[_rows(texts.texts, unique[texts.role], processes.device)]
+                   for name, texts in requests[term.name].items()}
+        loss = objectives[term.name].loss(batch, vectors)
+        _check(loss.value, term.name)
+        reports[term.name] = Report(loss.value.item(), loss.report)
+        if measure:
+            reports[term.name].vectors = {name: v.detach() for name, v in vectors.items()}
+        pulls.append((term.name, _pull(term, loss.value, encoded)))
+    if not measure:
+        total = {role: sum((g[role] for _, g in pulls), torch.zeros_like(encoded[role].leaf)) for role in encoded}
+        for role, part in encoded.items():
+            part.backward(total[role])
+        return reports
+    parameters = list(model.parameters())
+    for number, (name, gradients) in enumerate(pulls):
+        with _Apart(parameters) as apart:
+            for role, part in encoded.items():
+                part.backward(gradients[role], retain=number < len(pulls) - 1)
+        reports[name].gradient_norm = apart.norm(processes)
+    return reports
+
+
+def _pull(term: Term, loss: Tensor, encoded: dict[str, Encoded]) -> dict[str, Tensor]:
+    """∂(weight · loss)/∂vectors for each role; the objective's own parameters get their gradient here."""
+    own = [p for p in term.objective.parameters() if p.requires_grad]
+    leaves = {role: part.leaf for role, part in encoded.items()}
+    found = torch.autograd.grad(term.weight * loss, [*leaves.values(), *own], allow_unused=True)
+    for parameter, gradient in zip(own, found[len(leaves):], strict=True):
+        if gradient is not None:
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    return {role: torch.zeros_like(leaf) if g is None else g
+            for (role, leaf), g in zip(leaves.items(), found, strict=False)}
+
+
+def _tokens(term: Term, objective: TokenObjective, model: DualEncoder, batch: Batch, step: int, chunking: Chunking,
+            processes: Processes) -> Report:
+    encoder = model.query if objective.role == "query" else model.passage
+    rows = objective.rows(batch, encoder, step)
+    count = sum(len(row.targets) for row in rows)
+    if count == 0:
+        return Report(0.0)
+    by_size = sorted(range(len(rows)), key=lambda i: (len(rows[i].ids), i))
+    mine = [rows[i] for i in processes.share(by_size)[processes.rank] if rows[i].targets]
+    total = 0.0
+    for chunk in chunks([len(row.ids) for row in mine], chunking.tokens, chunking.cache):
+        picked = [mine[i] for i in chunk]
+        with torch.autocast("cuda", torch.bfloat16) if chunking.bf16 else nullcontext():
+            states, lengths = encoder.token_states([row.ids for row in picked])
+            starts = [0, *torch.as_tensor(lengths).cumsum(0).tolist()]
+            where = [starts[i] + position for i, row in enumerate(picked) for position, _ in row.targets]
+            targets = torch.tensor([token for row in picked for _, token in row.targets], device=states.device)
+            losses = objective.token_loss(states[torch.tensor(where, device=states.device)], targets, encoder)
+        loss = losses.float().sum() / count
+        _check(loss, term.name)
+        torch.autograd.backward(term.weight * loss)
+        total += loss.item()
+    return Report(processes.total(total), {"predictions": float(count)})
+
+
+def _rows(texts: list[Text] | list[str], index: dict[Text, int], device: torch.device) -> Tensor:
+    return torch.tensor([index[text] for text in texts], dtype=torch.long, device=device)
+
+
+def _check(loss: Tensor, name: str) -> None:
+    if not torch.isfinite(loss):
+        raise InterlinguaError(f"the loss of '{name}' is {loss.item()}. The last checkpoint is untouched. Lower "
+                               "optimizer.lr or raise the temperature, and look at the data for empty texts.")
+
+
+class _Apart:
+    """Within the block gradients start from nothing; on leaving, what was there before is added back."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        self.parameters = parameters
+
+    def __enter__(self) -> _Apart:
+        self.before = [p.grad for p in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.inside = [p.grad for p in self.parameters]
+        for parameter, before in zip(self.parameters, self.before, strict=True):
+            if before is not None:
+                parameter.grad = before if parameter.grad is None else before + parameter.grad
+
+    def norm(self, processes: Processes) -> float:
+        """The norm of what the block added, over all processes."""
+        return gradient_norm(processes.sum(self.parameters, self.inside))
+
+
+def gradient_norm(gradients: Iterable[Tensor | None]) -> float:
+    """The Euclidean norm of gradients, dense and row-sparse together."""
+    squares = [(g.coalesce().values() if g.is_sparse else g).float().pow(2).sum() for g in gradients if g is not None]
+    return float(torch.stack(squares).sum().sqrt()) if squares else 0.0

@@ -1,0 +1,159 @@
+"""The loop: draw a batch from every stream, add up the gradients of the objectives, take a step, and be ready to be
+killed at any moment. What is trained (recipe, files, models) is put together in `build.py`."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from interlingua.data.stream import Stream
+from interlingua.models.dual import DualEncoder
+from interlingua.objectives.objective import Batch
+from interlingua.progress import say
+from interlingua.training.checkpoint import load_checkpoint, newest, save_checkpoint
+from interlingua.training.encoding import Chunking
+from interlingua.training.journal import Journal, announce, flatten
+from interlingua.training.monitor import alarm, space
+from interlingua.training.optimizer import Optimizer
+from interlingua.training.processes import Processes
+from interlingua.training.recipe import TrainingSpec
+from interlingua.training.step import Report, Term, backward, groups
+
+Validate = Callable[[DualEncoder], dict[str, float]]
+
+
+class Stopped(Exception):
+    """A person or the system asked for the end; a checkpoint was written."""
+
+
+@dataclass(slots=True)
+class Trainer:
+    """Everything one run needs. `run()` trains from the newest checkpoint in `folder` (or the start) to the end.
+
+    validate: called every `spec.validate_every` steps; its first number (lower is better) chooses `folder/best`.
+    """
+
+    model: DualEncoder
+    terms: list[Term]
+    streams: dict[str, Stream[Any]]
+    optimizer: Optimizer
+    spec: TrainingSpec
+    folder: Path
+    processes: Processes
+    chunking: Chunking
+    validate: Validate | None = None
+    best: float = field(default=float("inf"))
+
+    def run(self) -> DualEncoder:
+        """Train to the end; the model with its last weights. Raises `Stopped` on Ctrl-C or SIGTERM."""
+        self.model.train()
+        start = self._resume()
+        parts = groups(self.terms, self.streams, self.spec.share_forward and self.spec.step_mode == "accumulate")
+        journal = Journal(self.folder, start, self.spec.tensorboard) if self.processes.first else None
+        since, before = time.monotonic(), start
+        with stop_requested() as stop:
+            for step in range(start, self.spec.steps):
+                last = step + 1 == self.spec.steps
+                measure = last or step == 0 or (step + 1) % self.spec.log_every == 0
+                batch = {name: next(stream) for name, stream in self.streams.items()}
+                reports, norm = self._step(parts, batch, step, measure)
+                if measure and journal is not None:
+                    numbers = space(reports)
+                    journal.write(step + 1, {**flatten(reports), **numbers, "gradient_norm": norm,
+                                             "lr": self.optimizer.rate(step)})
+                    now = time.monotonic()
+                    announce(step + 1, self.spec.steps, reports, (step + 1 - before) / max(now - since, 1e-9))
+                    since, before = now, step + 1
+                    if (warning := alarm(numbers)) is not None:
+                        say(f"step {step + 1:,}: {warning}")
+                self._validate(step + 1, last, journal)
+                if stop() or last or (step + 1) % self.spec.checkpoint_every == 0:
+                    self._save(step + 1)
+                    if stop() and not last:
+                        raise Stopped(f"stopped after step {step + 1:,}; the same command goes on from there.")
+        if journal is not None:
+            journal.close()
+        self.model.eval()
+        return self.model
+
+    def _step(self, parts: list[list[Term]], batch: Batch, step: int, measure: bool) -> tuple[dict[str, Report], float]:
+        reports: dict[str, Report] = {}
+        norm = 0.0
+        for number, group in enumerate(parts):
+            reports |= backward(group, self.model, batch, step, self.chunking, self.processes, measure)
+            if self.spec.step_mode == "alternate" or number == len(parts) - 1:
+                self._add_up([term for part in parts for term in part])
+                norm = self.optimizer.step(step)
+        return reports, norm
+
+    def _add_up(self, terms: list[Term]) -> None:
+        """Sum over processes. A contrastive objective's own gradient is computed whole on every process already."""
+        shared = [*self.model.parameters(), *(p for term in terms if not hasattr(term.objective, "requests")
+                                              for p in term.objective.parameters())]
+        unique = list({id(p): p for p in shared}.values())
+        for parameter, gradient in zip(unique, self.processes.sum(unique, [p.grad for p in unique]), strict=True):
+            parameter.grad = gradient
+
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"model": self.model, **{f"objectives.{term.name}": term.objective for term in self.terms}}
+
+    def _resume(self) -> int:
+        checkpoint = newest(self.folder / "checkpoints")
+        if checkpoint is None:
+            return 0
+        state = load_checkpoint(checkpoint, self._modules(), self.optimizer, self.streams, self.processes.device)
+        self.best = state["best"] if state["best"] is not None else float("inf")
+        if self.processes.first:
+            say(f"{self.folder}: going on after step {state['step']:,} of {self.spec.steps:,}")
+        return int(state["step"])
+
+    def _save(self, step: int) -> None:
+        if self.processes.first:
+            extra = {"best": None if self.best == float("inf") else self.best}
+            save_checkpoint(self.folder / "checkpoints", step, self._modules(), self.optimizer, self.streams, extra,
+                            self.spec.keep_checkpoints)
+        self.processes.wait()
+
+    def _validate(self, step: int, last: bool, journal: Journal | None) -> None:
+        if self.validate is None or not (last or step % self.spec.validate_every == 0):
+            return
+        self.model.eval()
+        numbers = self.validate(self.model)
+        self.model.train()
+        score = next(iter(numbers.values()))
+        if score < self.best:
+            self.best = score
+            if self.processes.first:
+                self.model.save(self.folder / "best")
+        if journal is not None:
+            journal.write(step, {f"validation/{name}": value for name, value in numbers.items()})
+            say(f"step {step:,}: validation {'  '.join(f'{k} {v:.4f}' for k, v in numbers.items())}")
+
+
+@contextmanager
+def stop_requested() -> Iterator[Callable[[], bool]]:
+    """Within the block Ctrl-C and SIGTERM set a flag instead of breaking a step in two; a second one breaks."""
+    asked: list[int] = []
+
+    def ask(number: int, _frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        say("stopping after this step (once more to stop at once)")
+
+    try:
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: leave the signals alone
+        before = {}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

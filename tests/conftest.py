@@ -1,0 +1,120 @@
+"""Tiny models for every test: an XLM-R-shaped transformer and a Unigram tokenizer, random but seeded, made offline."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+
+from interlingua.models.encoder import Encoder
+from interlingua.models.layout import Parts
+from interlingua.models.settings import Settings
+from interlingua.models.static import StaticEmbedding
+from interlingua.models.tokenizer import unigram_tokenizer
+from interlingua.models.transformer import Transformer
+
+torch.set_num_threads(1)
+
+SENTENCES = (
+    "The lighthouse keeper wrote every storm into a small blue book.",
+    "Who wrote the first book about the stars of the southern sky?",
+    "Two rivers meet below the old town, and a bridge crosses both.",
+    "يكتب حارس المنارة كل عاصفة في دفتر صغير أزرق.",
+    "বাতিঘরের রক্ষক প্রতিটি ঝড়ের কথা একটি ছোট নীল খাতায় লিখতেন।",
+    "Majakanvartija kirjoitti jokaisen myrskyn pieneen siniseen kirjaan.",
+    "Penjaga mercusuar mencatat setiap badai di buku biru kecil.",
+    "灯台守はすべての嵐を小さな青い本に書き留めた。",
+    "등대지기는 모든 폭풍을 작은 파란 책에 적었다.",
+    "Смотритель маяка записывал каждую бурю в маленькую синюю книгу.",
+    "Mlinzi wa mnara aliandika kila dhoruba katika kitabu kidogo cha bluu.",
+    "లైట్‌హౌస్ కాపలాదారు ప్రతి తుఫానును చిన్న నీలి పుస్తకంలో రాశాడు.",
+    "คนเฝ้าประภาคารจดพายุทุกลูกลงในสมุดสีฟ้าเล่มเล็ก",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def _tokenizer(max_length: int = 64) -> PreTrainedTokenizerFast:
+    """A Unigram vocabulary without training: every character, and every word and half word of the sentences."""
+    counts: Counter[str] = Counter({chr(code): 2 for code in range(32, 127)})
+    counts["▁"] = 5
+    for sentence in SENTENCES:
+        counts.update(sentence)
+        for word in sentence.split():
+            counts.update({"▁" + word: 3, "▁" + word[: len(word) // 2 + 1]: 3, word[len(word) // 2 :]: 2})
+    total = sum(counts.values())
+    pieces = sorted((piece, math.log(count / total)) for piece, count in counts.items() if piece != " ")
+    return unigram_tokenizer(pieces, max_length=max_length)
+
+
+def _encoder(
+    *, pooling: str = "cls", layers: int = 2, hidden: int = 32, max_length: int = 64, seed: int = 0, **options: Any
+) -> Encoder:
+    tokenizer = _tokenizer(max_length)
+    torch.manual_seed(seed)
+    model = XLMRobertaModel(XLMRobertaConfig(
+        vocab_size=len(tokenizer), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=4,
+        intermediate_size=2 * hidden, max_position_embeddings=max_length + 2, type_vocab_size=1, initializer_range=0.2,
+        pad_token_id=1, bos_token_id=0, eos_token_id=2, use_cache=False))
+    parts = Parts(Transformer(model, tokenizer), "mean", settings=Settings(max_length=max_length))
+    return Encoder.of(parts, pooling=pooling, **{"device": "cpu", **options})
+
+
+def _static(
+    *, dim: int = 24, seed: int = 0, token_dropout: float = 0.0, token_weights: bool = False, **options: Any
+) -> Encoder:
+    tokenizer = _tokenizer()
+    rows = torch.randn(len(tokenizer), dim, generator=torch.Generator().manual_seed(seed))
+    backbone = StaticEmbedding(tokenizer, rows, token_dropout=token_dropout, token_weights=token_weights)
+    return Encoder.of(Parts(backbone, None, normalize=True), **{"device": "cpu", **options})
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    """Sentences in the eleven scripts of Mr. TyDi (and a few more English ones), all covered by the tiny vocabulary."""
+    return list(SENTENCES)
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer() -> Callable[..., PreTrainedTokenizerFast]:
+    """Factory: `tiny_tokenizer(max_length=64)`, a Unigram tokenizer with XLM-R's special tokens."""
+    return _tokenizer
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder() -> Callable[..., Encoder]:
+    """Factory: `tiny_encoder(pooling="cls", layers=2, hidden=32, max_length=64, seed=0, **options of Encoder.load)`."""
+    return _encoder
+
+
+@pytest.fixture(scope="session")
+def tiny_static() -> Callable[..., Encoder]:
+    """Factory: `tiny_static(dim=24, seed=0, token_dropout=0.0, token_weights=False, **options of Encoder.load)`."""
+    return _static
+
+
+@pytest.fixture(scope="session")
+def tiny_hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain Hugging Face folder (config.json, safetensors, tokenizer) of a tiny XLM-R of 3 layers."""
+    folder = tmp_path_factory.mktemp("hf") / "tiny-xlm-r"
+    backbone = _encoder(layers=3).backbone
+    assert isinstance(backbone, Transformer)
+    folder.mkdir()
+    backbone.save(folder)
+    return folder

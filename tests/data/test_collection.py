@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from interlingua.data import cross, load_collection, merge_collections, save_collection
+from interlingua.data.records import Collection, Passage, Query
+from interlingua.errors import InterlinguaError
+
+FIXTURES = Path(__file__).parent / "fixtures"
+COLLECTIONS = FIXTURES / "collections"
+BROKEN = FIXTURES / "broken"
+
+
+def test_plain_folder() -> None:
+    loaded = load_collection(COLLECTIONS / "folder_en")
+    assert loaded.name == "folder_en"
+    assert loaded.passages[0] == Passage("p0", "The lake is nine metres deep.", "Lake", "en")
+    assert loaded.queries[1] == Query("q1", "what lives in it", "en")
+    assert loaded.qrels == {"q0": {"p0": 1}, "q1": {"p1": 2, "p2": 0}}
+    assert load_collection(COLLECTIONS / "folder_en", lang="zh-TW", name="mine").query_langs == ["zh"]
+
+
+def test_beir_keeps_the_queries_of_the_split() -> None:
+    loaded = load_collection(COLLECTIONS / "beir", lang="en")
+    assert [query.id for query in loaded.queries] == ["q0"]
+    assert loaded.qrels == {"q0": {"p0": 1}}
+    assert [query.id for query in load_collection(COLLECTIONS / "beir", lang="en", split="dev").queries] == ["q5"]
+    with pytest.raises(InterlinguaError, match=r"queries\.jsonl: the language is unknown. Give lang=…"):
+        load_collection(COLLECTIONS / "beir")
+    with pytest.raises(InterlinguaError, match=r"no qrels/train\.tsv"):
+        load_collection(COLLECTIONS / "beir", lang="en", split="train")
+
+
+def test_mrtydi_splits_contents_at_the_first_blank_line() -> None:
+    loaded = load_collection(COLLECTIONS / "mrtydi-v1.1-swahili")
+    assert loaded.passages[0] == Passage("7#0", "Ziwa ni refu.\n\nLina samaki.", "Ziwa", "sw")
+    assert loaded.passages[1] == Passage("7#1", "Samaki wanaishi hapa.", "", "sw")
+    assert loaded.qrels == {"1": {"7#0": 1}}
+    assert load_collection(COLLECTIONS / "mrtydi-v1.1-swahili", split="dev").qrels == {"2": {"7#1": 1}}
+
+
+def test_miracl() -> None:
+    loaded = load_collection(COLLECTIONS / "miracl_sw", split="dev")
+    assert [passage.id for passage in loaded.passages] == ["7#0", "7#1"]
+    assert loaded.qrels == {"0#0": {"7#0": 1, "7#1": 0}}
+    with pytest.raises(InterlinguaError, match=r"no file topic\*\.tsv\* of the split 'test' .*sw-dev\.tsv"):
+        load_collection(COLLECTIONS / "miracl_sw")
+
+
+def test_squad_and_xquad_r() -> None:
+    plain = load_collection(FIXTURES / "questions" / "squad.json", lang="en")
+    assert [passage.id for passage in plain.passages] == ["p0", "p1"]
+    assert plain.qrels == {"a1": {"p0": 1}, "a2": {"p0": 1}, "a4": {"p1": 1}}
+    sentences = load_collection(COLLECTIONS / "xquad_r_en.json")
+    assert [passage.id for passage in sentences.passages] == ["p0.s0", "p0.s1", "p1.s0"]
+    assert (sentences.passages[1].title, sentences.passages[1].text[:8]) == ("It lies in the north.", "The lake")
+    assert sentences.qrels == {"a1": {"p0.s0": 1}, "a2": {"p0.s1": 1}, "a4": {"p1.s0": 1}}
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("unknown_passage_en", r"the qrels name 1 unknown passage id\(s\), the first is 'p9'"),
+    ("twice_en", r"passages\.jsonl, line 3: the passage id 'p0' occurs twice"),
+])
+def test_broken_collections(name: str, message: str) -> None:
+    with pytest.raises(InterlinguaError, match=message):
+        load_collection(BROKEN / name)
+
+
+def _folder(path: Path, qrels: str = "q0 0 p0 1\n", queries: str = "q0\twhat\n") -> Path:
+    path.mkdir()
+    (path / "passages.jsonl").write_text('{"id": "p0", "text": "x"}\n')
+    (path / "queries.tsv").write_text(queries)
+    (path / "qrels.txt").write_text(qrels)
+    return path
+
+
+@pytest.mark.parametrize(("qrels", "queries", "message"), [
+    ("q7 0 p0 1\n", "q0\twhat\n", "1 unknown query id"),
+    ("q0 0 p0 yes\n", "q0\twhat\n", r"qrels\.txt, line 1: 'q0 0 p0 yes' is no judgement"),
+    ("q0 0 p0 1\nq0 0 p0 0\n", "q0\twhat\n", "line 2: passage 'p0' has two grades"),
+    ("", "q0\twhat\n", r"qrels\.txt: is empty"),
+    ("q0 0 p0 1\n", "q0\twhat\nq0\tagain\n", "the query id 'q0' occurs twice"),
+    ("q0 0 p0 1\n", "q0 what\n", r"queries\.tsv, line 1: 1 column\(s\)"),
+])
+def test_broken_rows(tmp_path: Path, qrels: str, queries: str, message: str) -> None:
+    with pytest.raises(InterlinguaError, match=message):
+        load_collection(_folder(tmp_path / "c_en", qrels, queries))
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(InterlinguaError, match="no such collection"):
+        load_collection(tmp_path / "nowhere")
+    with pytest.raises(InterlinguaError, match="not a collection"):
+        load_collection(tmp_path)
+    (_folder(tmp_path / "c_en") / "qrels.txt").unlink()
+    with pytest.raises(InterlinguaError, match=r"no qrels\.txt \(or \.gz\)"):
+        load_collection(tmp_path / "c_en")
+
+
+def _translation(lang: str, questions: int = 2) -> Collection:
+    return Collection(f"x_{lang}", [Passage(f"p{i}", f"text {i} {lang}", "", lang) for i in range(3)],
+                      [Query(f"q{i}", f"question {i} {lang}", lang) for i in range(questions)],
+                      {f"q{i}": {f"p{i}": 1} for i in range(questions)})
+
+
+def test_save_and_load_give_the_same_collection(tmp_path: Path) -> None:
+    mixed = merge_collections([_translation("ar"), _translation("th")], name="mixed")
+    save_collection(mixed, tmp_path / "mixed")
+    assert load_collection(tmp_path / "mixed") == mixed
+    with pytest.raises(InterlinguaError, match="has a tab or a line break"):
+        save_collection(Collection("c", [], [Query("q", "a\tb")]), tmp_path / "c")
+    with pytest.raises(InterlinguaError, match="white space"):
+        save_collection(Collection("c", [Passage("p 0", "x")], []), tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_merge_prefixes_ids_by_language() -> None:
+    merged = merge_collections([_translation("ar"), _translation("th", 1)])
+    assert merged.passages[3] == Passage("th:p0", "text 0 th", "", "th")
+    assert merged.qrels == {"ar:q0": {"ar:p0": 1}, "ar:q1": {"ar:p1": 1}, "th:q0": {"th:p0": 1}}
+    twins = merge_collections([_translation("ar"), Collection("y", *_parts(_translation("ar")))])
+    assert [passage.id for passage in twins.passages[::3]] == ["x_ar:p0", "y:p0"]
+    with pytest.raises(InterlinguaError, match="same language and the same name"):
+        merge_collections([_translation("ar"), _translation("ar")])
+
+
+def _parts(collection: Collection) -> Any:
+    return collection.passages, collection.queries, collection.qrels
+
+
+def test_merge_of_translations_counts_every_version_as_relevant() -> None:
+    arabic, thai = _translation("ar"), _translation("th", 1)
+    by_passage = merge_collections([arabic, thai], translations="passages").qrels
+    assert by_passage["ar:q1"] == {"ar:p1": 1, "th:p1": 1}
+    by_question = merge_collections([arabic, thai], translations="questions").qrels
+    assert by_question["ar:q0"] == by_question["th:q0"] == {"ar:p0": 1, "th:p0": 1}
+    assert by_question["ar:q1"] == {"ar:p1": 1}
+    with pytest.raises(InterlinguaError, match="Did you mean 'passages'"):
+        merge_collections([arabic], translations="passage")
+
+
+def test_cross() -> None:
+    arabic, thai = _translation("ar", 3), _translation("th")
+    del thai.passages[1]
+    crossed = cross(arabic, thai)
+    assert [query.lang for query in crossed.queries] == ["ar", "ar"]
+    assert crossed.passage_langs == ["th"]
+    assert crossed.qrels == {"q0": {"p0": 1}, "q2": {"p2": 1}}
+    thai.qrels = {"q1": {"p2": 1}}
+    assert cross(arabic, thai, translations="questions").qrels == {"q1": {"p2": 1}}
+    thai.passages = [Passage("other", "x", "", "th")]
+    with pytest.raises(InterlinguaError, match="no question of x_ar has a relevant passage in x_th"):
+        cross(arabic, thai)
+
+
+class _Doc(NamedTuple):
+    doc_id: str
+    text: str
+
+
+class _Query(NamedTuple):
+    query_id: str
+    title: str
+
+    def default_text(self) -> str:
+        return self.title
+
+
+def _stand_in(has_qrels: bool = True) -> ModuleType:
+    data = SimpleNamespace(
+        has_docs=lambda: True, has_queries=lambda: True, has_qrels=lambda: has_qrels,
+        docs_lang=lambda: "sw", queries_lang=lambda: None,
+        docs_iter=lambda: iter([_Doc("d1", "Ziwa\n\nZiwa ni refu."), _Doc("d2", "Samaki.")]),
+        queries_iter=lambda: iter([_Query("1", "lake ")]),
+        qrels_iter=lambda: iter([SimpleNamespace(query_id="1", doc_id="d1", relevance=3)]))
+    package = ModuleType("ir_datasets")
+    package.load = {"mr-tydi/sw/test": data}.__getitem__  # type: ignore[attr-defined]
+    return package
+
+
+def test_ir_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_datasets", _stand_in())
+    loaded = load_collection("ir_datasets:mr-tydi/sw/test", lang="en")
+    assert loaded.name == "mr-tydi_sw_test"
+    assert loaded.passages == [Passage("d1", "Ziwa ni refu.", "Ziwa", "sw"), Passage("d2", "Samaki.", "", "sw")]
+    assert loaded.queries == [Query("1", "lake", "en")]
+    assert loaded.qrels == {"1": {"d1": 3}}
+    with pytest.raises(InterlinguaError, match="ir_datasets knows no such id"):
+        load_collection("ir_datasets:mr-tydi/xx")
+    monkeypatch.setitem(sys.modules, "ir_datasets", _stand_in(has_qrels=False))
+    with pytest.raises(InterlinguaError, match="this id has no qrels"):
+        load_collection("ir_datasets:mr-tydi/sw/test")
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    with pytest.raises(InterlinguaError, match=r"pip install 'interlingua\[datasets\]'"):
+        load_collection("ir_datasets:mr-tydi/sw/test")
+
+
+def test_lang_field_wins_over_the_folder_name(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "c_en")
+    (folder / "passages.jsonl").write_text(json.dumps({"id": "p0", "text": "x", "lang": "tha"}) + "\n")
+    loaded = load_collection(folder)
+    assert (loaded.passage_langs, loaded.query_langs) == (["th"], ["en"])

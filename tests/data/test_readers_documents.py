@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlingua.data.readers import read_documents, read_sentences
+from interlingua.data.records import Document, Sentence
+from interlingua.errors import InterlinguaError
+
+DOCUMENTS = Path(__file__).parent / "fixtures" / "documents"
+
+
+def test_documents_with_sentences_and_with_text() -> None:
+    english, japanese = read_documents(DOCUMENTS / "documents.jsonl")
+    assert english == Document(("The lake is deep.", "Fish live here.", "It is cold."), "en", "", "Lake", "g1")
+    assert japanese.sentences == ("湖は深い。魚がいる。",)
+    assert japanese.id == "d2"
+
+
+def test_sentences_of_documents_and_of_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [s.lang for s in read_sentences(DOCUMENTS / "documents.jsonl")] == ["en", "en", "en", "ja"]
+    expected = [Sentence("Ziwa ni refu.", "sw"), Sentence("Samaki wanaishi hapa.", "sw")]
+    assert list(read_sentences(DOCUMENTS / "sw.txt")) == expected
+    assert "1 blank lines" in capsys.readouterr().err
+
+
+def test_the_language_must_be_known(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("A line.\n")
+    with pytest.raises(InterlinguaError, match=r"Give lang\."):
+        list(read_sentences(tmp_path / "notes.txt"))
+    assert [s.lang for s in read_sentences(tmp_path / "notes.txt", lang="en-GB")] == ["en"]
+    (tmp_path / "notes.txt").write_text('{"text": "A line."}\n')
+    with pytest.raises(InterlinguaError, match="no 'lang', and no language was given"):
+        list(read_documents(tmp_path / "notes.txt"))
+
+
+def test_a_table_is_not_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "en.txt").write_text("A line.\nA\ttable\n")
+    with pytest.raises(InterlinguaError, match="none of the formats"):
+        read_sentences(tmp_path / "en.txt")
+    with pytest.raises(InterlinguaError, match=r"line 2: a tab.*side='source'"):
+        list(read_sentences(tmp_path / "en.txt", format="text"))
+
+
+def test_empty_sentences_are_bad_rows(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"lang": "en", "sentences": ["A.", " "]}\n')
+    with pytest.raises(InterlinguaError, match=r"sentences\[1\] is empty"):
+        list(read_documents(tmp_path / "d.jsonl"))
+
+
+def test_importing_the_data_floor_loads_no_torch() -> None:
+    code = "import sys, interlingua.data; assert not {'torch', 'transformers', 'ir_datasets'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from interlingua.data.readers import read_parallel, read_sentences, source_fingerprint
+from interlingua.data.records import ParallelPair
+from interlingua.errors import InterlinguaError
+
+FIXTURES = Path(__file__).parent / "fixtures"
+PARALLEL = FIXTURES / "parallel"
+BROKEN = FIXTURES / "broken"
+WIKIMATRIX = PARALLEL / "WikiMatrix.en-fi.tsv"
+
+
+def texts(pairs: object) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in pairs]  # type: ignore[attr-defined]
+
+
+def test_tsv_takes_languages_from_its_name_and_the_origin_from_its_third_column() -> None:
+    first, second = read_parallel(PARALLEL / "ar-en.tsv")
+    assert first == ParallelPair("البحيرة عميقة جدا", "The lake is very deep", "ar", "en", origin="news")
+    assert second.origin == "bible"
+    (given, _) = read_parallel(PARALLEL / "ar-en.tsv", source_lang="fas")
+    assert (given.source_lang, given.target_lang) == ("fa", "en")
+
+
+def test_tatoeba_in_both_of_its_forms() -> None:
+    assert [pair.source_lang for pair in read_parallel(PARALLEL / "ara-eng.tsv")] == ["ar", "ar"]
+    (pair,) = read_parallel(PARALLEL / "tatoeba.swh-eng.swh")
+    assert pair == ParallelPair("Ziwa ni refu.", "The lake is deep.", "sw", "en")
+    assert [pair] == list(read_parallel(PARALLEL / "tatoeba.swh-eng"))
+
+
+def test_moses_is_read_once_however_it_is_named() -> None:
+    expected = list(read_parallel([PARALLEL / "corpus.en", PARALLEL / "corpus.ar"]))
+    assert (expected[0].source_lang, expected[0].target_lang) == ("ar", "en")
+    assert texts(expected)[1] == ("البرج عال", "The tower is high.")
+    for path in (PARALLEL / "corpus", PARALLEL / "corpus.ar", PARALLEL / "corpus.en", str(PARALLEL / "corpus.*")):
+        assert list(read_parallel(path)) == expected
+
+
+def test_moses_keeps_the_order_of_languages_in_its_name(tmp_path: Path) -> None:
+    for code, text in (("en", "A lake"), ("fi", "Järvi")):
+        (tmp_path / f"news.en-fi.{code}").write_text(text + "\n")
+    assert list(read_parallel(tmp_path)) == [ParallelPair("A lake", "Järvi", "en", "fi")]
+
+
+def test_moses_with_unequal_lines_gives_no_pair_at_all() -> None:
+    with pytest.raises(InterlinguaError, match=r"short\.fi has 2 lines, .*short\.en has 1"):
+        next(read_parallel(BROKEN / "short"))
+
+
+def test_moses_without_a_partner(tmp_path: Path) -> None:
+    (tmp_path / "x.fi").write_text("Järvi\n")
+    with pytest.raises(InterlinguaError, match="the other side cannot be told"):
+        read_parallel(tmp_path / "x.fi")
+    for code in ("sw", "en"):
+        (tmp_path / f"x.{code}").write_text("text\n")
+    assert {pair.lang for pair in read_parallel(tmp_path)} == {"fi", "sw"}
+    with pytest.raises(InterlinguaError, match=r"found: x\.en, x\.sw"):
+        read_parallel(tmp_path / "x.fi")
+
+
+def test_bad_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InterlinguaError, match=r"sw-en\.tsv, line 2: 1 column\(s\), 2 or 3 are needed"):
+        list(read_parallel(BROKEN / "sw-en.tsv", format="tsv"))
+    pairs = list(read_parallel(BROKEN / "sw-en.tsv", format="tsv", on_bad_row="skip"))
+    assert texts(pairs) == [("Ziwa ni refu", "The lake is deep"), ("Mnara ni mrefu", "The tower is high")]
+    assert "line 3: an empty side" in capsys.readouterr().err
+
+
+def test_bytes_that_are_not_utf8_are_an_error_under_either_policy() -> None:
+    for policy in ("error", "skip"):
+        with pytest.raises(InterlinguaError, match=r"fr-en\.tsv, line 2: not UTF-8.*iconv"):
+            list(read_parallel(BROKEN / "fr-en.tsv", on_bad_row=policy))
+
+
+def test_empty_file_and_unknown_languages(tmp_path: Path) -> None:
+    with pytest.raises(InterlinguaError, match=r"empty\.tsv: is empty"):
+        read_parallel(BROKEN / "empty.tsv")
+    with gzip.open(tmp_path / "ar-en.tsv.gz", "wb"):
+        pass
+    with pytest.raises(InterlinguaError, match="is empty"):
+        read_parallel(tmp_path / "ar-en.tsv.gz")
+    (tmp_path / "pairs.tsv").write_text("a b c\td e f\n")
+    with pytest.raises(InterlinguaError, match="Give source_lang and target_lang"):
+        list(read_parallel(tmp_path / "pairs.tsv"))
+
+
+def test_wikimatrix_top_takes_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = list(read_parallel(WIKIMATRIX, select="top", limit=3))
+    assert [pair.score for pair in pairs] == [1.25, 1.2, 1.15]
+    assert (pairs[0].source_lang, pairs[0].target_lang, pairs[0].lang) == ("en", "fi", "fi")
+    said = capsys.readouterr().err
+    assert "2 rows under the margin 1.04" in said
+    assert "4 rows over the limit of 3" in said
+
+
+def test_wikimatrix_threshold_is_inclusive() -> None:
+    assert [pair.score for pair in read_parallel(WIKIMATRIX)] == [1.25, 1.2, 1.15, 1.1, 1.06, 1.05, 1.04]
+    assert len(list(read_parallel(WIKIMATRIX, threshold=1.1, limit=None))) == 4
+
+
+def test_wikimatrix_random_is_seeded_nested_and_in_order(tmp_path: Path) -> None:
+    rows = [f"{2 - i / 1000}\tenglish {i}\tsuomi {i}" for i in range(900)]
+    (tmp_path / "WikiMatrix.en-fi.tsv").write_text("\n".join(rows))
+
+    def draw(limit: int, seed: int) -> list[int]:
+        return [int(pair.source.split()[1]) for pair in read_parallel(tmp_path, limit=limit, seed=seed)]
+
+    small, large = draw(50, 1), draw(200, 1)
+    assert len(small) == 50
+    assert set(small) < set(large)
+    assert large == sorted(large)
+    assert small == draw(50, 1) != draw(50, 2)
+    assert 300 < sum(large) / len(large) < 600  # not the top
+
+
+def test_wikimatrix_options_are_checked() -> None:
+    with pytest.raises(InterlinguaError, match="Did you mean 'random'"):
+        list(read_parallel(WIKIMATRIX, select="randm"))
+    with pytest.raises(InterlinguaError, match="Did you mean 'threshold'"):
+        read_parallel(WIKIMATRIX, treshold=1.1)
+
+
+def test_tmx_drops_codes_and_pairs_every_language_with_english() -> None:
+    pairs = list(read_parallel(PARALLEL / "memory.tmx"))
+    assert [(pair.source_lang, pair.target_lang) for pair in pairs] == [("de", "en"), ("sw", "en"), ("de", "en")]
+    assert texts(pairs)[0] == ("Drücken Sie Start und warten Sie.", "Press Start & wait.")
+    assert pairs[1].source == "Bonyeza Anza na usubiri."
+    assert pairs[0].group == pairs[1].group != ""
+    assert pairs[2].group == ""
+
+
+def test_tmx_with_languages_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    (pair,) = read_parallel(PARALLEL / "memory.tmx", source_lang="sw", target_lang="de")
+    assert (pair.source_lang, pair.target_lang, pair.lang) == ("sw", "de", "sw-de")
+    assert "1 units without a translation in the languages asked for" in capsys.readouterr().err
+    assert [p.target_lang for p in read_parallel(PARALLEL / "memory.tmx", source_lang="en")] == ["de", "sw", "de"]
+
+
+def test_tmx_in_utf16(tmp_path: Path) -> None:
+    text = (PARALLEL / "memory.tmx").read_text().replace("UTF-8", "UTF-16")
+    (tmp_path / "memory.tmx").write_bytes(text.encode("utf-16"))
+    assert texts(read_parallel(tmp_path)) == texts(read_parallel(PARALLEL / "memory.tmx"))
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("bomb.tmx", "line 2: the entity 'a' is not read"), ("entity.tmx", "line 3: the entity 'secret' is not read"),
+    ("cut.tmx", "not well-formed XML"),
+])
+def test_harmful_or_broken_xml(name: str, message: str) -> None:
+    with pytest.raises(InterlinguaError, match=message):
+        list(read_parallel(BROKEN / name))
+
+
+def test_po_counts_what_it_does_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = list(read_parallel(PARALLEL / "fi.po"))
+    assert texts(pairs) == [("Open the file", "Avaa tiedosto"), ("%d files were found", "%d tiedostoa löytyi")]
+    assert (pairs[0].source_lang, pairs[0].target_lang) == ("en", "fi")
+    said = capsys.readouterr().err
+    for note in ("1 fuzzy", "1 untranslated", "1 obsolete"):
+        assert note in said
+
+
+def test_xliff_of_both_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    (old,), (new,) = read_parallel(PARALLEL / "one.xlf"), read_parallel(PARALLEL / "two.xlf")
+    assert old == ParallelPair("Open the file", "เปิดไฟล์", "en", "th")
+    assert new == ParallelPair("Open the file", "파일 열기", "en", "ko")
+    assert capsys.readouterr().err.count("1 untranslated units") == 2
+
+
+def test_plain_jsonl() -> None:
+    (pair,) = read_parallel(PARALLEL / "plain.jsonl")
+    assert pair == ParallelPair("Ziwa ni refu", "The lake is deep", "sw", "en", 1.2, "g", "o")
+
+
+def test_a_folder_of_mixed_formats() -> None:
+    assert len(list(read_parallel(PARALLEL))) == 2 + 2 + 2 + 1 + 7 + 3 + 2 + 1 + 1 + 1
+
+
+def test_one_side_as_raw_text() -> None:
+    foreign = [*read_sentences(WIKIMATRIX, side="foreign", limit=1)]
+    foreign += read_sentences(PARALLEL / "corpus", side="foreign")
+    assert [sentence.lang for sentence in foreign] == ["fi", "ar", "ar"]
+    assert {s.lang for s in read_sentences(PARALLEL / "corpus", side="target")} == {"en"}
+    with pytest.raises(InterlinguaError, match="Did you mean 'source'"):
+        read_sentences(PARALLEL / "corpus", side="sorce")
+
+
+def test_fingerprint_changes_with_the_file_and_the_options(tmp_path: Path) -> None:
+    for code in ("ar", "en"):
+        (tmp_path / f"x.{code}").write_text("a\n")
+    first = source_fingerprint(tmp_path / "x", limit=5)
+    assert first == source_fingerprint(tmp_path / "x", limit=5) != source_fingerprint(tmp_path / "x", limit=6)
+    (tmp_path / "x.en").write_text("ab\n")
+    assert source_fingerprint(tmp_path / "x", limit=5) != first
+    assert source_fingerprint("encyclopedia:train") != source_fingerprint("encyclopedia:test")

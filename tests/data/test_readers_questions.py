@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from interlingua.data.readers import json_array, read_questions
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+
+FIXTURES = Path(__file__).parent / "fixtures"
+QUESTIONS = FIXTURES / "questions"
+BROKEN = FIXTURES / "broken"
+
+
+def test_dpr_puts_the_gold_passage_first() -> None:
+    first, second = read_questions(QUESTIONS / "dpr.json")
+    assert first.question == "who built the lighthouse"
+    assert [passage.id for passage in first.positives] == ["34", "12"]
+    assert first.positives[0] == Passage("34", "The lighthouse was built by Ada.", "Lighthouse", "en")
+    assert [passage.id for passage in first.negatives] == ["56"]
+    assert second.positives[0].id == "78"
+    assert second.negatives == ()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_dpr_is_streamed_over_any_chunk(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    whole = list(read_questions(QUESTIONS / "dpr.json"))
+    monkeypatch.setattr(json_array, "CHUNK", chunk)
+    assert list(read_questions(QUESTIONS / "dpr.json")) == whole
+    lines = [line for line, _ in json_array.json_array(QUESTIONS / "dpr.json")]
+    text = (QUESTIONS / "dpr.json").read_text().split("\n")
+    assert [text[line - 1] for line in lines] == ["    {", "    {"]
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ('[{"positive_ctxs": [1, 2}]', "line 1: an element that is not JSON or is cut off"),
+    ('[\n{"positive_ctxs": []}\n', "line 3: ',' or ']' after an element is needed"),
+    ('[{"positive_ctxs": []}] 7', "text after the end of the array"),
+    ('["positive_ctxs"]', "the array must consist of objects"),
+])
+def test_broken_json_array(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "dpr.json").write_text(text)
+    with pytest.raises(InterlinguaError, match=r"dpr\.json, line") as caught:
+        list(json_array.json_array(tmp_path / "dpr.json"))
+    assert reason in str(caught.value)
+
+
+def test_dpr_without_positive_is_a_bad_row(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InterlinguaError, match=r"line 43: the question 'how deep is the lake' has no positive passage"):
+        list(read_questions(BROKEN / "dpr_without_positive.json"))
+    kept = list(read_questions(BROKEN / "dpr_without_positive.json", on_bad_row="skip"))
+    assert [record.question for record in kept] == ["who built the lighthouse"]
+    assert "1 bad row left out" in capsys.readouterr().err
+
+
+def test_tevatron() -> None:
+    first, second = read_questions(QUESTIONS / "tevatron.jsonl", lang="sw")
+    assert (first.id, first.lang, first.positives[0].id, len(first.negatives)) == ("1", "sw", "8#0", 2)
+    assert second.positives == (Passage("5#3", "Mnara ulijengwa na Ada.", "Mnara", "sw"),)
+
+
+def test_squad_makes_every_paragraph_a_passage(capsys: pytest.CaptureFixture[str]) -> None:
+    records = list(read_questions(QUESTIONS / "squad.json"))
+    assert [record.id for record in records] == ["a1", "a2", "a4"]
+    assert records[0].positives == records[1].positives != records[2].positives
+    assert records[2].positives[0].text == "Fish live in it."
+    assert "1 questions without an answer" in capsys.readouterr().err
+
+
+def test_plain_rows_name_their_language_and_equal_passages_share_an_id() -> None:
+    english, german, again = read_questions(QUESTIONS / "plain.jsonl")
+    assert (english.lang, german.lang, again.lang) == ("en", "de", "en")
+    assert english.positives[0].id == again.positives[0].id != german.positives[0].id
+    assert english.id == "x-0"
+
+
+def test_triples() -> None:
+    first, second = read_questions(QUESTIONS / "triples.tsv")
+    assert first.question == "how deep is the lake"
+    assert [p.text for p in second.negatives] == ["Ada built a lighthouse.", "Fish live here."]
+    with pytest.raises(InterlinguaError, match="these are ids, the texts are needed"):
+        list(read_questions(BROKEN / "triples_of_ids.tsv"))
+
+
+def test_folder_glob_and_gzip_read_the_same(tmp_path: Path) -> None:
+    for name in ("tevatron.jsonl", "plain.jsonl"):
+        with gzip.open(tmp_path / f"{name}.gz", "wb") as packed:
+            packed.write((QUESTIONS / name).read_bytes())
+    (tmp_path / ".hidden").write_text("not a question")
+    expected = [*read_questions(QUESTIONS / "plain.jsonl"), *read_questions(QUESTIONS / "tevatron.jsonl")]
+    assert list(read_questions(tmp_path)) == expected
+    assert list(read_questions(str(tmp_path / "*.jsonl.gz"))) == expected
+
+
+def test_bad_rows_stop_or_are_counted_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InterlinguaError, match=r"plain_questions\.jsonl, line 2: not JSON .* --on-bad-row skip"):
+        list(read_questions(BROKEN / "plain_questions.jsonl"))
+    kept = list(read_questions(BROKEN / "plain_questions.jsonl", on_bad_row="skip"))
+    assert [record.question for record in kept] == ["A?", "G?"]
+    said = capsys.readouterr().err
+    assert "4 bad rows left out" in said
+    for reason in ("line 2: not JSON", "line 3: 'question' is empty", "line 4: 'klingon' is not a language code",
+                   "line 5: no 'passage' (there is: question)"):
+        assert reason in said
+
+
+def test_many_bad_rows_are_counted_and_ten_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = json.dumps({"question": "A?", "passage": "B."})
+    (tmp_path / "q.jsonl").write_text("\n".join([good, *["{}"] * 25]))
+    assert len(list(read_questions(tmp_path / "q.jsonl", on_bad_row="skip"))) == 1
+    said = capsys.readouterr().err
+    assert "25 bad rows left out" in said
+    assert said.count("no 'passage'") == 10
+    assert "and 15 more" in said
+
+
+def test_bad_rows_are_reported_when_the_reader_is_closed_early(capsys: pytest.CaptureFixture[str]) -> None:
+    reader = read_questions(BROKEN / "plain_questions.jsonl", on_bad_row="skip")
+    next(reader), next(reader)
+    reader.close()  # type: ignore[attr-defined]
+    assert "4 bad rows left out" in capsys.readouterr().err
+
+
+def test_errors_before_the_first_row(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n \n")
+    (tmp_path / "prose.md").write_text("Some prose.\n")
+    for call, message in (
+        (lambda: read_questions(tmp_path / "empty.jsonl"), "is empty"),
+        (lambda: read_questions(tmp_path / "prose.md"), "none of the formats that are read here"),
+        (lambda: read_questions(tmp_path / "nothing"), "no such file"),
+        (lambda: read_questions(str(tmp_path / "*.xml")), "no file matches"),
+        (lambda: read_questions(QUESTIONS / "dpr.json", format="drp"), "Did you mean 'dpr'"),
+        (lambda: read_questions(QUESTIONS / "dpr.json", on_bad_row="skp"), "Did you mean 'skip'"),
+        (lambda: read_questions(QUESTIONS / "dpr.json", treshold=2), "has no option 'treshold'"),
+        (lambda: read_questions(QUESTIONS / "dpr.json", lang="xyz"), "not a language code"),
+    ):
+        with pytest.raises(InterlinguaError, match=message):
+            call()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InterlinguaError, match="the folder holds no file"):
+        read_questions(tmp_path / "folder")
+
+
+def test_a_named_format_is_not_guessed(tmp_path: Path) -> None:
+    shutil.copy(QUESTIONS / "plain.jsonl", tmp_path / "q")
+    with pytest.raises(InterlinguaError, match="no 'query'"):
+        list(read_questions(tmp_path / "q", format="tevatron"))

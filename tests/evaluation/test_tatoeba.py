@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from interlingua.errors import InterlinguaError
+from interlingua.evaluation import tatoeba_accuracy
+
+
+def test_both_directions_by_brute_force():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 6))
+    y = x + rng.normal(size=(60, 6))
+    unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y)]
+    cosines = unit[0] @ unit[1].T
+    forward, backward = ((cosines.argmax(axis=axis) == np.arange(60)).mean() for axis in (1, 0))
+    found = tatoeba_accuracy(x * rng.uniform(0.1, 9, (60, 1)), y)
+    assert found == pytest.approx({"forward": forward, "backward": backward, "mean": (forward + backward) / 2})
+    assert 0 < forward < 1
+    assert forward != backward
+
+
+def test_textual_forgives_a_sentence_that_occurs_twice():
+    x = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]])
+    assert tatoeba_accuracy(x, x) == {"forward": 2 / 3, "backward": 2 / 3, "mean": 2 / 3}
+    texts = (["ja", "ja", "nein"], ["yes", "yeah", "no"])
+    assert tatoeba_accuracy(x, x, textual=texts) == pytest.approx({"forward": 2 / 3, "backward": 1, "mean": 5 / 6})
+
+
+def test_what_cannot_be_compared_is_refused():
+    with pytest.raises(InterlinguaError, match="both must be the same"):
+        tatoeba_accuracy(np.ones((2, 3)), np.ones((3, 3)))
+    with pytest.raises(InterlinguaError, match="zero"):
+        tatoeba_accuracy(np.zeros((2, 3)), np.ones((2, 3)))
+    with pytest.raises(InterlinguaError, match="numbers must agree"):
+        tatoeba_accuracy(np.ones((2, 3)), np.ones((2, 3)), textual=(["a"], ["b"]))

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.backbones import build_encoder
+from interlingua.models.encoder import Encoder
+from interlingua.models.tokenizer import token_counts, train_tokenizer
+
+SCRATCH = {"scratch": {"vocab_size": 300, "layers": 2, "hidden": 16, "heads": 2, "intermediate": 32, "max_length": 32}}
+STATIC = {"static": {"vocab_size": 300, "dim": 8, "token_dropout": 0.15}}
+
+
+@pytest.fixture
+def corpus(sentences):
+    pytest.importorskip("sentencepiece")
+    return [" ".join(s.split()[i:]) for s in sentences for i in range(4)]
+
+
+def test_a_name_or_path_is_loaded(tiny_hf_folder, sentences):
+    for path in (tiny_hf_folder, str(tiny_hf_folder)):
+        encoder = build_encoder(path, pooling="cls", device="cpu")
+        expected = Encoder.load(tiny_hf_folder, pooling="cls", device="cpu").encode(sentences)
+        np.testing.assert_array_equal(encoder.encode(sentences), expected)
+
+
+@pytest.mark.parametrize("spec", [SCRATCH, STATIC])
+def test_a_new_backbone_follows_from_texts_and_seed(spec, corpus, sentences, tmp_path):
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    encoders = [build_encoder(spec, texts=iter(corpus), seed=seed, device="cpu") for seed in (1, 1, 2)]
+    assert torch.equal(torch.get_rng_state(), state)
+    one, two, other = (encoder.encode(sentences) for encoder in encoders)
+    np.testing.assert_array_equal(one, two)
+    assert not np.allclose(one, other, atol=1e-2)
+    encoders[0].save(tmp_path / "m")
+    again = Encoder.load(tmp_path / "m", device="cpu")
+    np.testing.assert_array_equal(again.encode(sentences), one)
+
+
+def test_scratch_has_the_shape_asked_for(corpus, sentences):
+    encoder = build_encoder(SCRATCH, texts=corpus, pooling="cls", max_length={"query": 8, "passage": 30},
+                            prompts={"query": "q "}, template="pair", device="cpu")
+    config = encoder.backbone.model.config
+    assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (2, 16, len(encoder.tokenizer))
+    assert (encoder.pooling, encoder.pad_id, encoder.backbone.positions) == ("cls", 1, 32)
+    assert len(encoder.tokenize(["a b c d e f g h i j k"], "query")[0]) == 8
+
+
+def test_static_starts_with_frequent_subwords_weighing_little(corpus):
+    encoder = build_encoder(STATIC, texts=corpus, device="cpu")
+    counts = token_counts(encoder.tokenizer, corpus)
+    norms = encoder.input_embeddings.weight.norm(dim=1)
+    unseen = [t for t in range(len(encoder.tokenizer)) if not counts[t]]
+    frequent = [t for t, _ in counts.most_common(10)]
+    assert norms[frequent].mean() < norms[unseen].mean() / 5
+    assert encoder.backbone.token_dropout == 0.15
+
+
+@pytest.mark.parametrize(("spec", "message"), [
+    ({"scratch": {"layer": 3}}, r"scratch\.layer: Extra inputs"),
+    ({"scratch": {}, "static": {}}, "exactly one of scratch and static"),
+    ({}, "exactly one of scratch and static"),
+    ({"scratch": {"hidden": 10, "heads": 4}}, "not a multiple of heads"),
+    ({"static": {"token_dropout": 1.5}}, "static.token_dropout"),
+    ({"static": {}}, "give `texts`"),
+])
+def test_a_wrong_spec_is_explained(spec, message):
+    with pytest.raises(InterlinguaError, match=message):
+        build_encoder(spec)
+
+
+def test_a_trained_tokenizer_has_xlm_rs_special_tokens_and_pairs(corpus):
+    tokenizer = train_tokenizer(corpus, 300)
+    assert [tokenizer.convert_ids_to_tokens(i) for i in range(4)] == ["<s>", "<pad>", "</s>", "<unk>"]
+    assert tokenizer.mask_token_id == len(tokenizer) - 1
+    assert len(tokenizer) <= 300
+    one, two = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("the sea", "a blue book"))
+    assert tokenizer("the sea")["input_ids"] == [0, *one, 2]
+    assert tokenizer("the sea", "a blue book")["input_ids"] == [0, *one, 2, 2, *two, 2]
+    assert tokenizer.decode(tokenizer("a small <mask> book")["input_ids"], skip_special_tokens=True) == "a small book"
+
+
+def test_a_trained_tokenizer_reads_every_script_and_is_the_same_every_time(corpus, sentences):
+    tokenizer, second = (train_tokenizer(iter(corpus), 600, character_coverage=1.0) for _ in range(2))
+    assert tokenizer.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
+    for sentence in sentences:
+        assert 3 not in tokenizer(sentence)["input_ids"], sentence
+    # Full-width letters and odd white space are normalised (NFKC); case only where asked.
+    assert tokenizer("Ｔｈｅ  ｂｏｏｋ ")["input_ids"] == tokenizer("The book")["input_ids"]
+    assert tokenizer("THE BOOK")["input_ids"] != tokenizer("the book")["input_ids"]
+    lower = train_tokenizer(corpus, 600, lowercase=True)
+    assert lower("THE BOOK")["input_ids"] == lower("the book")["input_ids"]
+
+
+def test_too_little_text_is_said():
+    pytest.importorskip("sentencepiece")
+    with pytest.raises(InterlinguaError, match="Give more text"):
+        train_tokenizer([], 300)
+    with pytest.raises(InterlinguaError, match="too small"):
+        train_tokenizer(["a"], 3)

@@ -1,0 +1,153 @@
+"""What we save, sentence-transformers loads and gives the same vectors; what it saves, we load."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.encoder import Encoder
+from interlingua.models.pooling import TANH, Dense
+
+METHODS = ("encode", "encode_query", "encode_document")
+
+
+def labse_like(tiny_encoder):
+    torch.manual_seed(1)
+    encoder = tiny_encoder(normalize=True)
+    encoder.dense.append(Dense(32, 32, activation=TANH))
+    return encoder
+
+
+def with_learned_weights(tiny_static):
+    encoder = tiny_static(token_weights=True, token_dropout=0.3)
+    with torch.no_grad():
+        encoder.backbone.log_weights.copy_(torch.linspace(-2, 2, len(encoder.backbone.log_weights)))
+    return encoder
+
+
+KINDS = {
+    "cls": lambda e, s: e(),
+    "mean": lambda e, s: e(pooling="mean"),
+    "mean of layer 1": lambda e, s: e(pooling="mean", layers=3, layer=1),
+    "LaBSE": lambda e, s: labse_like(e),
+    "prompts": lambda e, s: e(prompts={"query": "query: ", "passage": "passage: "}),
+    "short": lambda e, s: e(max_length=16),
+    "lengths by role": lambda e, s: Encoder.of(e().parts(), max_length={"query": 12, "passage": 6}, device="cpu"),
+    "static": lambda e, s: s(),
+    "static, short, prompts": lambda e, s: s(max_length=4, prompts={"query": "storm "}),
+    "static, learned weights": lambda e, s: with_learned_weights(s),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_folder_gives_the_same_vectors_in_both_libraries(kind, tiny_encoder, tiny_static, sentences, tmp_path):
+    encoder = KINDS[kind](tiny_encoder, tiny_static)
+    texts = [*sentences, "", "a longer text " * 20]
+    encoder.save(tmp_path / "model")
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    again = Encoder.load(tmp_path / "model", device="cpu")
+    for method in METHODS:
+        ours = getattr(encoder, method)(texts)
+        np.testing.assert_allclose(getattr(theirs, method)(texts), ours, atol=1e-5, err_msg=method)
+        np.testing.assert_allclose(getattr(again, method)(texts), ours, atol=1e-6)
+    if "prompts" in kind or "role" in kind:
+        assert not np.allclose(encoder.encode_query(texts), encoder.encode_document(texts), atol=1e-3)
+
+
+def test_saved_folder_holds_built_in_types_and_no_pickle(tiny_encoder, tmp_path):
+    labse_like(tiny_encoder).save(tmp_path / "model")
+    types = [entry["type"] for entry in json.loads((tmp_path / "model/modules.json").read_text())]
+    assert types == ["sentence_transformers.base.modules.transformer.Transformer",
+                     "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+                     "sentence_transformers.base.modules.dense.Dense",
+                     "sentence_transformers.base.modules.normalize.Normalize"]
+    assert {p.suffix for p in (tmp_path / "model").rglob("*") if p.is_file()} == {".json", ".safetensors"}
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_saving_replaces_a_model_and_nothing_else(tiny_encoder, tmp_path):
+    tiny_encoder(seed=1).save(tmp_path / "model")
+    encoder = tiny_encoder(seed=2)
+    encoder.save(tmp_path / "model")
+    np.testing.assert_array_equal(Encoder.load(tmp_path / "model", device="cpu").encode("a"), encoder.encode("a"))
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter.txt").write_text("years of work")
+    with pytest.raises(InterlinguaError, match="not an earlier save"):
+        encoder.save(tmp_path / "thesis")
+    assert (tmp_path / "thesis/chapter.txt").exists()
+
+
+def test_a_failed_save_leaves_the_old_model(tiny_encoder, tmp_path, monkeypatch):
+    encoder = tiny_encoder()
+    encoder.save(tmp_path / "model")
+    before = encoder.encode("a")
+    monkeypatch.setattr("interlingua.models.encoder.write_root", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        tiny_encoder(seed=5).save(tmp_path / "model")
+    np.testing.assert_array_equal(Encoder.load(tmp_path / "model", device="cpu").encode("a"), before)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_loads_what_sentence_transformers_saves(tiny_hf_folder, sentences, tmp_path):
+    theirs = SentenceTransformer(
+        modules=[modules.Transformer(str(tiny_hf_folder)), modules.Pooling(32, pooling_mode="mean"),
+                 modules.Dense(32, 7), modules.Normalize()],
+        prompts={"query": "ask: ", "document": "read: ", "own": "own: "}, similarity_fn_name="dot")
+    theirs.save(str(tmp_path / "st"))
+    ours = Encoder.load(tmp_path / "st", device="cpu")
+    for method in METHODS:
+        np.testing.assert_allclose(getattr(ours, method)(sentences), getattr(theirs, method)(sentences), atol=1e-5)
+    np.testing.assert_allclose(ours.encode(sentences, prompt_name="own"), theirs.encode(sentences, prompt_name="own"),
+                               atol=1e-5)
+    assert ours.similarity == "dot"
+    with pytest.raises(InterlinguaError, match="no such prompt"):
+        ours.encode(sentences, prompt_name="other")
+
+
+def test_loads_the_older_layout(tiny_encoder, sentences, tmp_path):
+    encoder = tiny_encoder(pooling="mean")
+    encoder.save(tmp_path / "model")
+    root = tmp_path / "model"
+    listed = json.loads((root / "modules.json").read_text())
+    for entry in listed:
+        entry["type"] = "sentence_transformers.models." + entry["type"].rsplit(".", 1)[1]
+    (root / "modules.json").write_text(json.dumps(listed))
+    (root / "1_Pooling/config.json").write_text(json.dumps({
+        "word_embedding_dimension": 32, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}))
+    (root / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 9, "do_lower_case": True}))
+    old = Encoder.load(root, device="cpu")
+    theirs = SentenceTransformer(str(root), device="cpu")
+    np.testing.assert_allclose(old.encode(sentences), theirs.encode(sentences), atol=1e-5)
+    assert max(map(len, old.tokenize(sentences))) == 9
+
+
+def test_a_passage_prompt_of_other_makers_is_the_documents(tiny_encoder, sentences, tmp_path):
+    expected = tiny_encoder(prompts={"passage": "passage: "}).encode_document(sentences)
+    tiny_encoder().save(tmp_path / "model")
+    (tmp_path / "model/config_sentence_transformers.json").write_text(json.dumps({"prompts": {"passage": "passage: "}}))
+    np.testing.assert_array_equal(Encoder.load(tmp_path / "model", device="cpu").encode_document(sentences), expected)
+
+
+@pytest.mark.parametrize(("file", "content", "message"), [
+    ("modules.json", [{"path": "", "type": "my_code.MyTransformer"}], "type my_code.MyTransformer is not supported"),
+    ("modules.json", [{"path": "", "type": "sentence_transformers.models.CNN"}], "CNN is not supported"),
+    ("modules.json", [{"path": "../..", "type": "sentence_transformers.models.StaticEmbedding"}], "not a plain folder"),
+    ("modules.json", [{"path": "", "type": "sentence_transformers.models.Pooling"}], "modules Pooling are not"),
+    ("1_Pooling/config.json", {"pooling_mode": "max"}, "pooling 'max' is not supported"),
+    ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, r"pooling 'cls\+mean' is not supported"),
+    ("2_Dense/config.json", {"in_features": 32, "out_features": 32, "activation_function": "os.system"},
+     "activation 'os.system' is not one of the known"),
+    ("config_sentence_transformers.json", {"similarity_fn_name": "manhattan"}, "'manhattan' is not supported"),
+    ("interlingua.json", {"template": "{title.__class__} {text}"}, "title template"),
+])
+def test_what_is_not_supported_is_named(file, content, message, tiny_encoder, tmp_path):
+    labse_like(tiny_encoder).save(tmp_path / "model")
+    (tmp_path / "model" / file).write_text(json.dumps(content))
+    with pytest.raises(InterlinguaError, match=message):
+        Encoder.load(tmp_path / "model", device="cpu")

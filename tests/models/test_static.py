@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from interlingua.errors import InterlinguaError
+
+
+def test_a_vector_is_the_unit_mean_of_the_subwords_and_zero_without_any(tiny_static, sentences):
+    encoder = tiny_static()
+    rows = encoder.input_embeddings.weight
+    vectors = encoder.encode([*sentences, ""])
+    for text, vector in zip(sentences, vectors, strict=False):
+        mean = rows[encoder.tokenizer(text, add_special_tokens=False)["input_ids"]].mean(0)
+        np.testing.assert_allclose(vector, (mean / mean.norm()).detach().numpy(), atol=1e-6)
+    assert not vectors[-1].any()
+
+
+def test_gradients_are_row_sparse(tiny_static, sentences):
+    for weights in (False, True):
+        encoder = tiny_static(token_weights=weights)
+        encoder.train()
+        encoder.embed(sentences[:2], "query").sum().backward()
+        gradient = encoder.input_embeddings.weight.grad
+        assert gradient.is_sparse
+        used = {token for ids in encoder.tokenize(sentences[:2]) for token in ids}
+        assert set(gradient.coalesce().indices()[0].tolist()) == used
+
+
+def test_learned_weights_weigh_and_fold(tiny_static, sentences):
+    encoder = tiny_static(token_weights=True)
+    ids = encoder.tokenize(sentences)
+    with torch.no_grad():
+        encoder.backbone.log_weights.copy_(torch.linspace(-1, 1, len(encoder.backbone.log_weights)))
+    folded = encoder.backbone.folded()
+    expected = torch.stack([folded[text].mean(0) for text in ids])
+    torch.testing.assert_close(encoder.backbone.vectors(ids), expected)
+    encoder.embed(sentences).sum().backward()
+    assert encoder.backbone.log_weights.grad.abs().sum() > 0
+
+
+def test_token_dropout_drops_whole_tokens_and_never_all(tiny_static, sentences):
+    encoder = tiny_static(token_dropout=0.6)
+    ids = [*encoder.tokenize(sentences), [7], []]
+    still = encoder.backbone.vectors(ids)
+    encoder.train()
+    torch.manual_seed(0)
+    draws = torch.stack([encoder.backbone.vectors(ids) for _ in range(20)])
+    assert not torch.allclose(draws[0, 0], still[0])
+    # A text of one token always keeps it; an empty one stays zero.
+    torch.testing.assert_close(draws[:, -2], still[-2].expand(20, -1))
+    assert not draws[:, -1].any()
+    assert (draws[:, :-1].abs().sum(-1) > 0).all()
+    torch.manual_seed(0)
+    assert torch.equal(encoder.backbone.vectors(ids), draws[0])
+
+
+def test_many_texts_equal_few(tiny_static, sentences):
+    encoder = tiny_static()
+    many = encoder.encode(sentences * 50)
+    np.testing.assert_allclose(many, np.tile(encoder.encode(sentences), (50, 1)), atol=1e-6)
+
+
+def test_what_a_static_backbone_cannot_do_is_said(tiny_static, sentences):
+    with pytest.raises(InterlinguaError, match="no token states"):
+        tiny_static().token_states([[1]])
+    for options in ({"pooling": "cls"}, {"layer": 2}, {"max_length": {"query": 4}}):
+        with pytest.raises(InterlinguaError, match="a static backbone has mean pooling"):
+            tiny_static(**options)
+    with pytest.raises(InterlinguaError, match="token_dropout 1"):
+        tiny_static(token_dropout=1.0)

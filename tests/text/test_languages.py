@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from interlingua.errors import InterlinguaError
+from interlingua.text.languages import find_name, language, language_at_end, languages, normalise_code
+
+TATOEBA = """
+afr amh ang ara arq arz ast awa aze bel ben ber bos bre bul cat cbk ceb ces cha cmn cor csb cym dan deu dsb
+dtp ell epo est eus fao fin fra fry gla gle glg gsw heb hin hrv hsb hun hye ido ile ina ind isl ita jav jpn
+kab kat kaz khm kor kur kzj lat lfn lit lvs mal mar max mhr mkd mon nds nld nno nob nov oci orv pam pes pms
+pol por ron rus slk slv spa sqi srp swe swg swh tam tat tel tgl tha tuk tur tzl uig ukr urd uzb vie war wuu
+xho yid yue zsm
+"""
+XLMR = """
+af am ar as az be bg bn br bs ca cs cy da de el en eo es et eu fa fi fr fy ga gd gl gu ha he hi hr hu hy id is
+it ja jv ka kk km kn ko ku ky la lo lt lv mg mk ml mn mr ms my ne nl no om or pa pl ps pt ro ru sa sd si sk sl
+so sq sr su sv sw ta te th tl tr ug uk ur uz vi xh yi zh rw zu ig yo
+"""
+
+
+@pytest.mark.parametrize(("tag", "code"), [
+    ("zh-TW", "zh"), ("ara", "ar"), ("en_US", "en"), ("cmn", "zh"), ("zhtw", "zh"), ("pt_BR.UTF-8", "pt"),
+    ("arb", "ar"),
+    ("sr@latin", "sr"), ("pes", "fa"), ("swh", "sw"), ("zsm", "ms"), ("lvs", "lv"), ("iw", "he"), ("cha", "ch"),
+    ("yue", "yue"), ("AR", "ar"), ("ger", "de"),
+])
+def test_normalise_code(tag: str, code: str) -> None:
+    assert normalise_code(tag) == code
+
+
+def test_every_language_of_tatoeba_and_xlm_roberta_is_known() -> None:
+    assert len(TATOEBA.split()) == 112
+    assert len({normalise_code(code) for code in TATOEBA.split()}) == 112
+    assert [normalise_code(code) for code in XLMR.split()] == XLMR.split()
+
+
+def test_no_alias_means_two_languages() -> None:
+    tags = [tag for known in languages().values() for tag in (known.code, *known.aliases)]
+    assert len(tags) == len(set(tags))
+
+
+def test_unknown_code_suggests() -> None:
+    with pytest.raises(InterlinguaError, match=r"'xq' is not a language code \(ISO 639\)\. Did you mean 'qu'|Known"):
+        language("xq")
+    with pytest.raises(InterlinguaError, match="Did you mean 'de'"):
+        normalise_code("German")
+
+
+def test_scripts() -> None:
+    right_to_left = [code for code in XLMR.split() if language(code).right_to_left]
+    assert sorted(right_to_left) == ["ar", "fa", "he", "ps", "sd", "ug", "ur", "yi"]
+    assert {code for code in XLMR.split() if not language(code).spaced} == {"ja", "km", "lo", "my", "th", "zh"}
+    assert language("th").sentence_gap == " "
+    assert language("ja").sentence_gap == ""
+    assert language("ko").name == "Korean"
+
+
+@pytest.mark.parametrize(("name", "code"), [
+    ("xquad_ar", "ar"), ("drcd_dev_zhtw", "zh"), ("mrtydi-v1.1-swahili", "sw"), ("tydiqa_train_ko", "ko"),
+    ("scifact", None),
+])
+def test_language_at_end(name: str, code: str | None) -> None:
+    assert language_at_end(name) == code
+
+
+def test_find_name() -> None:
+    assert find_name("Bengali") == "bn"
+    assert find_name("Elvish") is None

@@ -1,0 +1,71 @@
+import pytest
+
+from interlingua.errors import InterlinguaError
+from interlingua.plain_yaml import parse_yaml
+from interlingua.training.recipe import find_recipe, raw_recipe, read_recipe, recipe_folder, resolve
+
+BUNDLED = sorted(p for p in recipe_folder().rglob("*.yaml")
+                 if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8"))))
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("""
+model: {backbone: {static: {}}, encoders: tied}
+data: {questions: {path: "{data}/q.jsonl", batch: 8}}
+objectives: {retrieval: {temperature: 0.05}}
+training: {steps: 10}
+""", encoding="utf-8")
+    return path
+
+
+def test_overrides_and_data_folder(recipe):
+    read = read_recipe(recipe, ["training.steps=7", "objectives.retrieval.temperature=0.1", "optimizer.lr=1e-3"], "/d")
+    assert (read.training.steps, read.optimizer.lr, read.data["questions"].path) == (7, 1e-3, "/d/q.jsonl")
+    assert read.objectives["retrieval"] == {"temperature": 0.1}
+
+
+@pytest.mark.parametrize(("override", "says"), [
+    ("trainig.steps=3", "unknown key 'trainig'. Did you mean 'training'"),
+    ("training.step=3", "unknown key 'training.step'. Did you mean 'steps'"),
+    ("data.questions.bach=3", "unknown key 'data.questions.bach'. Did you mean 'batch'"),
+    ("training.steps=none", "'training.steps'"),
+    ("training.steps", "not an override"),
+    ("model.pooling=max", "'model.pooling'"),
+])
+def test_mistakes_are_named(recipe, override, says):
+    with pytest.raises(InterlinguaError, match=says):
+        read_recipe(recipe, [override], "/d")
+
+
+def test_missing_data_folder_and_missing_recipe(recipe, tmp_path):
+    with pytest.raises(InterlinguaError, match="--data"):
+        read_recipe(recipe)
+    with pytest.raises(InterlinguaError, match="no such recipe"):
+        read_recipe(tmp_path / "other.yaml")
+    with pytest.raises(InterlinguaError, match="Did you mean 'hu2023/semantic'"):
+        find_recipe("hu2023/semantik")
+
+
+def test_base_is_read_first_and_null_removes(tmp_path, recipe):
+    child = tmp_path / "child.yaml"
+    child.write_text("base: r.yaml\ntraining: {steps: 3}\nobjectives: {semantic: {weight: 2.0}}\n", encoding="utf-8")
+    tree = raw_recipe(child)
+    assert tree["training"] == {"steps": 3}
+    assert set(tree["objectives"]) == {"retrieval", "semantic"}
+    assert resolve(tree, ["objectives.semantic=null"], "/d").objectives["semantic"] is None
+
+
+@pytest.mark.parametrize("path", BUNDLED, ids=lambda p: p.stem)
+def test_every_bundled_recipe_is_valid(path):
+    if path.stem == "languages":
+        pytest.skip("a part that others start from")
+    assert read_recipe(path, data="/data").training.steps > 0
+
+
+def test_broken_yaml(tmp_path):
+    path = tmp_path / "b.yaml"
+    path.write_text("model: [", encoding="utf-8")
+    with pytest.raises(InterlinguaError, match="not valid YAML"):
+        read_recipe(path)

@@ -1,0 +1,189 @@
+"""One step's gradients: chunks, cache, sharing and sequence change how they are computed, never what they are."""
+
+import pytest
+import torch
+
+from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sentence
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.objectives import Language, MaskedLanguageModelling, Retrieval, Semantic
+from interlingua.training.encoding import Chunking, chunks
+from interlingua.training.processes import Processes
+from interlingua.training.step import Term, backward, groups
+
+ALONE = Processes(0, 1, torch.device("cpu"))
+WORDS = "the keeper wrote every storm into a small blue book about stars of southern sky rivers meet below town".split()
+
+
+def text(seed, length=8):
+    generator = torch.Generator().manual_seed(seed)
+    return " ".join(WORDS[i] for i in torch.randint(len(WORDS), (2 + seed % length,), generator=generator))
+
+
+def batch():
+    passages = [Passage(f"p{i}", text(i + 50, 12)) for i in range(12)]
+    return {"questions": [QuestionPassage(text(i), (passages[i],), (passages[6 + i],)) for i in range(6)],
+            "parallel": [ParallelPair(text(i + 100), text(i % 4 + 200), "de", "en") for i in range(6)],
+            "sentences": [Sentence(text(i + 300), "fi") for i in range(4)]}
+
+
+def terms():
+    return [Term("retrieval", Retrieval(temperature=0.1), 1.0), Term("semantic", Semantic(), 0.5),
+            Term("language", Language(temperature=0.1), 2.0)]
+
+
+def gradients(model, chunking, the_terms=None, share=True, measure=False):
+    model.zero_grad()
+    the_terms = terms() if the_terms is None else the_terms
+    reports = {}
+    torch.manual_seed(7)
+    for group in groups(the_terms, batch(), share):
+        reports |= backward(group, model, batch(), 0, chunking, ALONE, measure)
+    return {n: p.grad.to_dense().clone() for n, p in model.named_parameters() if p.grad is not None}, reports
+
+
+def same(a, b, atol=1e-6):
+    assert a.keys() == b.keys()
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], atol=atol, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.fixture
+def untied(tiny_encoder):
+    return DualEncoder.untied(tiny_encoder())
+
+
+def joint(model):
+    """Equation 4 in one graph, written out."""
+    records = batch()
+    total = 0
+    for term in terms():
+        vectors = {name: model.embed(texts.texts, texts.role)
+                   for name, texts in term.objective.requests(records).items()}
+        total = total + term.weight * term.objective.loss(records, vectors).value
+    model.zero_grad()
+    total.backward()
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("chunking", [Chunking(), Chunking(tokens=40), Chunking(cache=2), Chunking(tokens=30, cache=4)])
+@pytest.mark.parametrize("share", [True, False])
+def test_sequential_gradients_equal_the_joint_loss(untied, chunking, share):
+    untied.eval()
+    same(gradients(untied, chunking, share=share)[0], joint(untied))
+
+
+def test_gradient_cache_replays_dropout(untied):
+    """Dropout on: the cached gradients equal those of the same chunks with their graphs kept."""
+    untied.train()
+    kept, _ = gradients(untied, Chunking(tokens=48))
+    # a cache of 1,000 texts a chunk cuts by tokens alone: the same chunks
+    cached, _ = gradients(untied, Chunking(tokens=48, cache=1000))
+    same(kept, cached)
+    torch.manual_seed(8)
+    assert any((kept[n] - g).abs().max() > 1e-4 for n, g in joint(untied).items())  # dropout really is on
+
+
+def test_measuring_changes_neither_gradients_nor_random_numbers(untied):
+    untied.train()
+    for chunking in (Chunking(), Chunking(cache=3)):
+        plain, _ = gradients(untied, chunking)
+        after_plain = torch.rand(1)
+        measured, reports = gradients(untied, chunking, measure=True)
+        assert torch.rand(1) == after_plain
+        same(plain, measured)
+        assert all(report.gradient_norm > 0 for report in reports.values())
+        assert reports["semantic"].vectors["passage.source"].shape == (6, untied.dim)
+
+
+def test_gradient_norms_are_each_objectives_own(untied):
+    untied.eval()
+    _, reports = gradients(untied, Chunking(), measure=True)
+    for term in terms():
+        alone, _ = gradients(untied, Chunking(), [term])
+        norm = torch.stack([g.pow(2).sum() for g in alone.values()]).sum().sqrt()
+        assert reports[term.name].gradient_norm == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_parallel_losses_leave_the_query_encoder_alone(untied):
+    found, _ = gradients(untied, Chunking(), terms()[1:])
+    assert found
+    assert all(name.startswith("own_passage") for name in found)
+
+
+def test_static_encoder_gets_row_sparse_gradients(tiny_static):
+    model = DualEncoder.tied(tiny_static())
+    dense = joint_sparse(model)
+    found, _ = gradients(model, Chunking())
+    assert next(model.parameters()).grad.is_sparse
+    same(found, dense)
+    # measured: sparse gradients of several objectives add up as well
+    same(gradients(model, Chunking(), measure=True)[0], dense)
+
+
+def joint_sparse(model):
+    return {name: gradient.to_dense() for name, gradient in joint(model).items()}
+
+
+def test_learnable_temperature_gets_its_gradient(untied):
+    term = Term("retrieval", Retrieval(temperature=0.1, learnable_temperature=True), 3.0)
+    gradients(untied.eval(), Chunking(), [term])
+    ours = term.objective.log_scale.grad.clone()
+    vectors = {n: untied.embed(t.texts, t.role) for n, t in term.objective.requests(batch()).items()}
+    expected = torch.autograd.grad(3.0 * term.objective.loss(batch(), vectors).value, term.objective.log_scale)[0]
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("tokens", [10_000, 40])
+def test_masked_language_modelling_in_chunks(tiny_encoder, tokens):
+    model = DualEncoder.tied(tiny_encoder()).eval()
+    objective = MaskedLanguageModelling(hidden=model.passage.hidden_size, vocabulary=len(model.passage.tokenizer))
+    found, reports = gradients(model, Chunking(tokens=tokens), [Term("mlm", objective)])
+    rows = objective.rows(batch(), model.passage, 0)
+    states, lengths = model.passage.token_states([row.ids for row in rows])
+    starts = lengths.cumsum(0) - lengths
+    where = torch.tensor([int(starts[i]) + p for i, row in enumerate(rows) for p, _ in row.targets])
+    targets = torch.tensor([t for row in rows for _, t in row.targets])
+    loss = objective.token_loss(states[where], targets, model.passage).mean()
+    assert reports["mlm"].loss == pytest.approx(loss.item(), rel=1e-5)
+    model.zero_grad()
+    loss.backward()
+    same(found, {n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+
+
+def test_masking_is_the_same_for_a_step_and_another_for_the_next(tiny_encoder):
+    encoder = tiny_encoder()
+    objective = MaskedLanguageModelling(hidden=encoder.hidden_size, vocabulary=len(encoder.tokenizer), seed=3)
+    first, again, later = (objective.rows(batch(), encoder, step) for step in (5, 5, 6))
+    assert first == again != later
+    special = set(encoder.tokenizer.all_special_ids)
+    original = encoder.tokenize([s.text for s in batch()["sentences"]], "passage")
+    for row, ids in zip(first, original, strict=True):
+        assert row.targets
+        assert all(ids[position] == token and token not in special for position, token in row.targets)
+        changed = {i for i, (a, b) in enumerate(zip(row.ids, ids, strict=True)) if a != b}
+        assert changed <= {position for position, _ in row.targets}
+
+
+def test_chunks_hold_the_budget_and_every_text_once():
+    lengths = [5, 1, 9, 3, 3, 30, 2, 8]
+    found = list(chunks(lengths, 18))
+    assert sorted(i for chunk in found for i in chunk) == list(range(8))
+    assert all(len(chunk) * max(lengths[i] for i in chunk) <= 18 or len(chunk) == 1 for chunk in found)
+    assert all(len(chunk) <= 2 for chunk in chunks(lengths, 1000, texts=2))
+    assert list(chunks([], 10)) == []
+
+
+def test_objectives_on_one_stream_form_a_group():
+    names = [[t.name for t in group] for group in groups(terms(), batch())]
+    assert names == [["retrieval"], ["semantic", "language"]]
+    assert len(groups(terms(), batch(), share=False)) == 3
+    with pytest.raises(InterlinguaError, match="needs data named 'parallel'"):
+        groups(terms(), ["questions"])
+
+
+def test_a_loss_that_is_not_a_number_stops_with_advice(untied):
+    with torch.no_grad():
+        next(untied.query.parameters()).fill_(float("nan"))
+    with pytest.raises(InterlinguaError, match="the loss of 'retrieval' is nan"):
+        gradients(untied, Chunking(), terms()[:1])

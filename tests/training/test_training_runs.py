@@ -1,0 +1,190 @@
+"""Whole runs: interrupted ones end as unbroken ones do, two processes learn what one learns, mistakes are named."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.training.build import train
+from interlingua.training.recipe import resolve
+
+STATIC = {
+    "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 16}}, "encoders": "tied", "token_dropout": 0.2},
+    "data": {"questions": {"path": "encyclopedia:train", "batch": 6},
+             "parallel": {"path": "encyclopedia:train", "batch": 8}},
+    "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}, "semantic": {"weight": 0.5},
+                   "language": {"weight": 0.1}},
+    "optimizer": {"lr": 0.01, "warmup": 2},
+    "training": {"steps": 12, "checkpoint_every": 4, "log_every": 4, "tensorboard": False},
+}
+SCRATCH = {**STATIC, "model": {
+    "backbone": {"scratch": {"vocab_size": 3000, "layers": 1, "hidden": 16, "heads": 2, "intermediate": 32,
+                             "max_length": 32}},
+    "encoders": "untied"}}
+
+
+def weights(folder):
+    return {str(p.relative_to(folder)): load_file(p) for p in sorted(Path(folder).rglob("model.safetensors"))}
+
+
+def equal(a, b):
+    assert a.keys() == b.keys()
+    return all(torch.equal(a[f][k], b[f][k]) for f in a for k in a[f])
+
+
+def losses(folder):
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("tree", [STATIC, SCRATCH], ids=["static", "scratch"])
+def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree):
+    train(resolve(tree), tmp_path / "a")
+    train(resolve(tree), tmp_path / "b")
+    assert equal(weights(tmp_path / "a/model"), weights(tmp_path / "b/model"))
+    assert losses(tmp_path / "a") == losses(tmp_path / "b")
+    before = (tmp_path / "a/model/modules.json").stat().st_mtime_ns
+    train(resolve(tree), tmp_path / "a")
+    assert (tmp_path / "a/model/modules.json").stat().st_mtime_ns == before
+    other = resolve(tree, ["seed=7"])
+    train(other, tmp_path / "c")
+    assert not equal(weights(tmp_path / "a/model"), weights(tmp_path / "c/model"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill", "ctrl-c"])
+def test_a_killed_run_resumes_bit_for_bit(tmp_path, number):
+    """A real process, really killed, at whatever point it is when its second checkpoint appears."""
+    import yaml
+
+    tree = {**SCRATCH, "training": {**SCRATCH["training"], "steps": 60, "checkpoint_every": 5}}
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    train(resolve(tree), tmp_path / "whole")
+    command = [sys.executable, "-m", "interlingua", "train", str(recipe), "--out", str(tmp_path / "broken")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "broken/checkpoints/step-0000010").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -9)
+    assert not (tmp_path / "broken/model").exists()
+    if number == signal.SIGINT:
+        assert "the same command goes on from there" in said
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=True)
+    assert "going on after step" in done.stderr
+    assert equal(weights(tmp_path / "whole/model"), weights(tmp_path / "broken/model"))
+    assert losses(tmp_path / "whole") == losses(tmp_path / "broken")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tree", [STATIC, SCRATCH], ids=["static", "scratch"])
+def test_two_processes_learn_what_one_learns(tmp_path, tree):
+    """torchrun with gloo; dropout off, so that only the order of additions differs."""
+    import yaml
+
+    model = {**tree["model"], "token_dropout": 0.0}
+    if "scratch" in model["backbone"]:
+        model["backbone"] = {"scratch": {**model["backbone"]["scratch"], "dropout": 0.0}}
+    warm = {"data": {"sentences": {"path": "encyclopedia", "batch": 9}},
+            "objectives": {"masked_language_modelling": {}},
+            "optimizer": {"lr": 0.001}, "training": {"steps": 3, "tensorboard": False}}
+    tree = {**tree, "model": model, "objectives": {**tree["objectives"], "retrieval": {
+        "temperature": 0.05, "hard_negatives": 0, "learnable_temperature": True}}}
+    if "scratch" in model["backbone"]:
+        tree["warm_up"] = warm
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    train(resolve(tree), tmp_path / "one")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port),
+                    "-m", "interlingua", "train", str(recipe), "--out", str(tmp_path / "two"), "--device", "cpu"],
+                   env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, timeout=300)
+    one, two = weights(tmp_path / "one/model"), weights(tmp_path / "two/model")
+    assert one.keys() == two.keys()
+    for file in one:
+        for key in one[file]:
+            torch.testing.assert_close(one[file][key], two[file][key], atol=2e-4, rtol=1e-3)
+    first, second = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert [line["step"] for line in first] == [line["step"] for line in second]
+    for key in ("retrieval/loss", "semantic/loss", "language/excess", "gradient_norm", "semantic/gradient_norm"):
+        assert [line[key] for line in first] == pytest.approx([line[key] for line in second], rel=1e-3, abs=1e-5)
+
+
+def test_warm_up_runs_first_and_its_model_is_the_start(tmp_path):
+    warm = {"data": {"questions": {"kind": "cloze", "path": "encyclopedia", "batch": 8}},
+            "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}},
+            "training": {"steps": 3, "tensorboard": False}}
+    train(resolve({**STATIC, "warm_up": warm}), tmp_path)
+    assert equal(weights(tmp_path / "warm_up/model"), weights(tmp_path / "start"))
+    assert not equal(weights(tmp_path / "start"), weights(tmp_path / "model"))
+
+
+def test_validation_keeps_the_best(tmp_path):
+    tree = {**STATIC, "validation": {"questions": {"path": "encyclopedia:train"}, "batch": 8, "limit": 32},
+            "training": {**STATIC["training"], "validate_every": 4, "keep": "best"}}
+    train(resolve(tree), tmp_path)
+    nll = {line["step"]: line["validation/nll"] for line in losses(tmp_path) if "validation/nll" in line}
+    assert set(nll) == {4, 8, 12}
+    assert equal(weights(tmp_path / "best"), weights(tmp_path / "model"))
+
+
+def test_alternate_steps_differ_from_accumulated_ones(tmp_path):
+    train(resolve(STATIC), tmp_path / "accumulate")
+    train(resolve(STATIC, ["training.step_mode=alternate"]), tmp_path / "alternate")
+    assert not equal(weights(tmp_path / "accumulate/model"), weights(tmp_path / "alternate/model"))
+
+
+def test_what_is_saved_loads_and_searches(tmp_path):
+    model = train(resolve(SCRATCH), tmp_path)
+    loaded = DualEncoder.load(tmp_path / "model")
+    assert not loaded.tied
+    vectors = loaded.encode_query(["What do bees make?"])
+    torch.testing.assert_close(torch.tensor(vectors), torch.tensor(model.encode_query(["What do bees make?"])),
+                               atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("overrides", "says"), [
+    (["objectives.retrieval.temprature=1"],
+     "objectives.retrieval: unknown key 'temprature'. Did you mean 'temperature'"),
+    (["objectives.semantik={}"], "objectives.semantik is not known. Did you mean 'semantic'"),
+    (["objectives.retrieval=null", "objectives.semantic=null"], "repels nothing"),
+    (["objectives.language.normalizer=maen"], "objectives.language: 'normalizer'"),
+    (["training.precision=bf16"], "bf16 needs a CUDA device"),
+    (["objectives.masked_language_modelling={}"], "needs data named 'sentences'"),
+    (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
+    (["data.parallel.langs=[xx]"], "gave no records in xx"),
+    (["objectives.retrieval=null", "objectives.semantic=null", "objectives.language=null"], "no objectives"),
+])
+def test_mistakes_in_a_run_are_named(tmp_path, overrides, says):
+    if "bf16" in overrides[0] and torch.cuda.is_available():
+        pytest.skip("this machine has bf16")
+    with pytest.raises(InterlinguaError, match=says):
+        train(resolve(STATIC, overrides), tmp_path)
+
+
+def test_a_folder_of_another_recipe_and_a_damaged_checkpoint(tmp_path):
+    short = resolve(STATIC, ["training.steps=4"])
+    train(short, tmp_path)
+    with pytest.raises(InterlinguaError, match="another recipe"):
+        train(resolve(STATIC, ["seed=9"]), tmp_path)
+    import shutil
+
+    shutil.rmtree(tmp_path / "model")
+    file = next((tmp_path / "checkpoints").glob("*/model.safetensors"))
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(InterlinguaError, match="the checkpoint is damaged"):
+        train(short, tmp_path)
