@@ -86,7 +86,8 @@ class Reproduction:
         start = self.table.scale(self.scale).start
         if start is None:
             return None
-        return self.out / "starts" / slug(str((self.table.folder / start).with_suffix("").name)) / "model"
+        name = f"{self.table.folder.name}/{start.removesuffix('.yaml')}"
+        return self.out / "starts" / slug(name) / "model"
 
     def _start(self) -> Path | None:
         """The common start of all rows, trained once for all tables of this output folder."""
