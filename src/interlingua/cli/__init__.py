@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from interlingua import __version__
 from interlingua.cli import compare, demo, encode, evaluate, index, inspect, reproduce, train
@@ -29,9 +32,26 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """One line and the way out."""
-        if "invalid choice" in message and "'" in message:
+        if message.startswith("argument VERB: invalid choice") and "'" in message:
             message = f"unknown verb '{message.split(chr(39))[1]}'." + suggestion(message.split("'")[1], names())
-        self.exit(2, f"interlingua: {message} See `{self.prog} --help`.\n")
+        end = "" if message.endswith((".", "?")) else "."
+        self.exit(2, f"interlingua: {message}{end} See `{self.prog} --help`.\n")
+
+
+class VerbParser(Parser):
+    """A verb's own parser: arguments and options in any order (`train recipe.yaml --out runs/a training.steps=9`)."""
+
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """As argparse, which would close a list of arguments at the first option after it."""
+        if self._mixing:  # argparse parses options and arguments apart by calling this twice
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
 
 
 def names() -> list[str]:
@@ -44,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="interlingua", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"interlingua {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", parser_class=VerbParser)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS,
                         help="show the traceback of an error")
@@ -70,8 +90,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        return _fail(f"{error.filename or 'system'}: {error.strerror or error}.", 2, arguments.debug)
+        return _fail(f"{_file_of(error)}: {error.strerror or error}.", 2, arguments.debug)
     return 0
+
+
+def _file_of(error: OSError) -> str:
+    """What the person knows the file as: a temporary `.name.xxxxxxxx.part` was to become `name`."""
+    path = Path(str(error.filename2 or error.filename or "system"))
+    return str(path.with_name(re.sub(r"^\.(.+)\.\w{8}\.part$", r"\1", path.name)))
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

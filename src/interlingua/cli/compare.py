@@ -22,12 +22,18 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Compare."""
     from interlingua.data.collections.rows import read_qrels
+    from interlingua.errors import InterlinguaError
     from interlingua.evaluation.measures import evaluate
     from interlingua.evaluation.significance import compare
     from interlingua.retrieval.run import Run
 
     qrels = read_qrels(arguments.qrels)
     a, b = Run.read_trec(arguments.run_a), Run.read_trec(arguments.run_b)
-    for name, one in ((arguments.run_a, a), (arguments.run_b, b)):
+    runs = ((arguments.run_a, a), (arguments.run_b, b))
+    for name, one in runs:
+        if not qrels.keys() & one.keys():
+            raise InterlinguaError(f"{name}: has results for no query of {arguments.qrels}. "
+                                   "The run and the qrels must be of one test set.")
+    for name, one in runs:
         print(f"{name}: {arguments.measure} {evaluate(one, qrels, [arguments.measure])[arguments.measure]:.4f}")
     print(compare(a, b, qrels, arguments.measure, test=arguments.test, correction=None))

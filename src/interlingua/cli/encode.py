@@ -25,12 +25,20 @@ def run(arguments: argparse.Namespace) -> None:
     """Encode and save."""
     import numpy as np
 
+    from interlingua.errors import InterlinguaError
     from interlingua.files import atomic_write, read_lines
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
 
-    lines = [line.rstrip("\n") for line in sys.stdin] if arguments.texts == "-" else [
-        line for _, line in read_lines(arguments.texts)]
+    try:
+        lines = [line.rstrip("\n") for line in sys.stdin] if arguments.texts == "-" else [
+            line for _, line in read_lines(arguments.texts)]
+    except UnicodeDecodeError as error:
+        raise InterlinguaError(f"standard input: not UTF-8 ({error.reason}). "
+                               "Convert it with `iconv -t UTF-8`.") from error
+    if not lines:
+        where = "standard input" if arguments.texts == "-" else arguments.texts
+        raise InterlinguaError(f"{where}: is empty. Give one text a line.")
     model = DualEncoder.load(arguments.model)
     encode = model.encode_query if arguments.role == "query" else model.encode_document
     vectors = np.asarray(encode(lines, show_progress_bar=True), dtype=np.float32)

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
         collections = [cross(collection, pool) for collection in collections]
     models = {name: DualEncoder.load(name) for name in arguments.models}
     if arguments.matrix:
-        by_language = {collection.query_langs[0]: collection for collection in collections}
+        by_language = one_a_language(collections)
         for name, model in models.items():
             print(f"{name}\n{language_matrix(model, by_language, arguments.matrix).render(arguments.format)}\n")
         return
@@ -54,6 +54,20 @@ def run(arguments: argparse.Namespace) -> None:
     for measure in arguments.measures:
         table = results_table(systems, measure, intervals=not arguments.no_intervals)
         print(table.render(arguments.format, intervals=not arguments.no_intervals) + "\n")
+
+
+def one_a_language(collections: list[Any]) -> dict[str, Any]:
+    """Language → collection. Raises InterlinguaError where two have one language: a matrix has one row for each."""
+    from interlingua.errors import InterlinguaError
+
+    found: dict[str, Any] = {}
+    for collection in collections:
+        lang = ",".join(collection.query_langs)
+        if lang in found:
+            raise InterlinguaError(f"{found[lang].name} and {collection.name} both ask in '{lang}'. "
+                                   "--matrix needs one collection for each language.")
+        found[lang] = collection
+    return found
 
 
 def write_runs(folder: Path, systems: dict[str, Any], collections: list[Any]) -> None:

@@ -44,8 +44,11 @@ def index(arguments: argparse.Namespace) -> None:
 def search(arguments: argparse.Namespace) -> None:
     """Search and print."""
     from interlingua.retrieval.index import Index
+    from interlingua.text.languages import find_code
 
-    langs = None if arguments.lang_of_results == "any" else arguments.lang_of_results.split(",")
+    asked = arguments.lang_of_results
+    # an unknown code goes on as it is: the index says which ones it has
+    langs = None if asked == "any" else [find_code(lang) or lang for lang in asked.split(",")]
     hits = Index.open(arguments.index).search(" ".join(arguments.question), k=arguments.k, langs=langs)
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage

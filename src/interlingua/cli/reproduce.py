@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
         return
     results = work.run()
     text = present(table, arguments.scale, results)
-    stem = f"{arguments.table.replace('/', '-')}-{arguments.scale}"
+    stem = f"{work.stem}-{arguments.scale}"
     with atomic_write(work.out / f"{stem}.md") as stream:
         stream.write(text)
     print(text)

@@ -46,8 +46,10 @@ def plan(arguments: argparse.Namespace) -> None:
     import yaml
 
     from interlingua.training.recipe import read_recipe
+    from interlingua.training.terms import check
 
     recipe = read_recipe(arguments.recipe, arguments.set, arguments.data)
+    check(recipe)
     print(yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True))
     for name, spec in recipe.objectives.items():
         if spec is not None:

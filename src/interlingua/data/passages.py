@@ -12,6 +12,7 @@ from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, stri
 from interlingua.data.readers.source import expand, filled_lines
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.text.languages import normalise_code
 
 
 def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
@@ -20,7 +21,7 @@ def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
 
     A row without an id is called after its file and line. Raises InterlinguaError for a bad row, naming file and line.
     """
-    path = Path(source)
+    path, lang = Path(source), normalise_code(lang) if lang else ""
     if is_encyclopedia(source) or str(source).startswith("ir_datasets:") or (
             (path.is_dir() and not any(path.glob("*.jsonl*"))) or (path / "qrels.txt").exists()):
         yield from load_collection(source, lang=lang or None).passages

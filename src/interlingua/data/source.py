@@ -18,6 +18,7 @@ from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say
 
+CLOZE_OPTIONS = ("seed", "max_sentences", "max_chars", "keep")
 KINDS = ("questions", "parallel", "sentences", "documents", "cloze")
 
 
@@ -48,7 +49,9 @@ class DataSpec(BaseModel):
 def read(name: str, spec: DataSpec) -> Iterator[Any]:
     """The records of one entry: read, filtered, restricted to its languages. An empty result is an error."""
     kind = spec.kind or name
-    common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **spec.options}
+    of_cloze = {key: value for key, value in spec.options.items() if kind == "cloze" and key in CLOZE_OPTIONS}
+    rest = {key: value for key, value in spec.options.items() if key not in of_cloze}
+    common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     readers = {"questions": read_questions, "parallel": read_parallel, "sentences": read_sentences,
                "documents": read_documents, "cloze": read_documents}
     if kind not in readers:
@@ -56,7 +59,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     records: Iterable[Any] = (r for path in spec.paths() for r in readers[kind](path, **common))  # type: ignore[operator]
     report = FilterReport()
     if kind == "cloze":
-        records = cloze(records)
+        records = cloze(records, **of_cloze)
     if kind == "parallel" and spec.filter:
         records = filter_parallel(records, report=report)
     count = 0
@@ -88,7 +91,7 @@ def open_stream(store: RecordStore[Any], spec: DataSpec, seed: int) -> Stream[An
 
 
 def texts_of(store: RecordStore[Any], most: int, seed: int = 0) -> Iterator[str]:
-    """Up to `most` texts of a store for training a tokenizer: every language in turn, records in seeded order."""
+    """The texts of up to `most` records for learning a vocabulary: every language in turn, records in seeded order."""
     per_language = max(1, most // max(1, len(store.languages)))
     for lang in sorted(store.languages):
         stream = Stream(store, 1, seed=seed, alpha=0.0, langs=[lang])

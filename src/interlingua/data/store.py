@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import os
@@ -72,6 +73,7 @@ class RecordStore(Generic[Record]):
                                    "Remove the folder and build again.")
         self.kind: type[Record] = KINDS[facts["kind"]]
         self.fingerprint: str = facts["fingerprint"]
+        self.digest: str = facts.get("digest", "")
         self._offsets: Indices = np.load(self.folder / "offsets.npy", mmap_mode="r")
         order: Indices = np.load(self.folder / "order.npy", mmap_mode="r")
         parts: dict[str, list[int]] = facts["languages"]
@@ -139,13 +141,19 @@ def _facts(folder: Path) -> dict[str, Any] | None:
 def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, fingerprint: str) -> None:
     offsets, numbers = array("q", [0]), array("i")
     codes: dict[str, int] = {}
+    digest = hashlib.blake2b(digest_size=16)
     with open(folder / "records.jsonl", "wb") as stream:
         for record in records:
             kind = kind or type(record)
             if type(record) is not kind:
                 raise TypeError(f"a {type(record).__name__} in a store of {kind.__name__}")
-            line = encode(record).encode("utf-8") + b"\n"
+            try:
+                line = encode(record).encode("utf-8") + b"\n"
+            except UnicodeEncodeError as error:
+                raise InterlinguaError(f"record {len(numbers) + 1:,} of the source holds half a surrogate pair, which "
+                                       "is no text. Mend the source.") from error
             stream.write(line)
+            digest.update(line)
             offsets.append(offsets[-1] + len(line))
             numbers.append(codes.setdefault(language_of(record), len(codes)))
         stream.flush()
@@ -158,6 +166,7 @@ def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, f
     parts = {code: [int(ends[number - 1]) if number else 0, int(ends[number])] for code, number in codes.items()}
     np.save(folder / "offsets.npy", np.frombuffer(offsets, dtype=np.int64))
     np.save(folder / "order.npy", order)
-    facts = {"version": VERSION, "kind": kind.__name__, "fingerprint": fingerprint, "count": len(numbers),
+    facts = {"version": VERSION, "kind": kind.__name__, "fingerprint": fingerprint, "digest": digest.hexdigest(),
+             "count": len(numbers),
              "languages": dict(sorted(parts.items()))}
     (folder / "store.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")

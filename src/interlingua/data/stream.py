@@ -86,14 +86,16 @@ class Stream(Generic[Record]):
         """The position, as small JSON: the step and how many records of each language were drawn; and the seed and
         the sizes, by which `load_state_dict` knows the stream again."""
         return {"step": self.step, "cursors": dict(self._cursors), "seed": self.seed, "batch_size": self.batch_size,
-                "sizes": dict(self.sizes)}
+                "sizes": dict(self.sizes), "content": getattr(self.store, "digest", "")}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken: the same batches follow as would have without a stop.
 
         Raises InterlinguaError when the state is of a stream with another seed, batch size or other data.
         """
-        for key, mine in (("seed", self.seed), ("batch_size", self.batch_size), ("sizes", self.sizes)):
+        content = getattr(self.store, "digest", "")
+        for key, mine in (("seed", self.seed), ("batch_size", self.batch_size), ("sizes", self.sizes),
+                          ("content", content)):
             if state.get(key) != mine:
                 raise InterlinguaError(f"the saved position is of a stream with another {key} ({state.get(key)}, now "
                                        f"{mine}). Continue with the data and settings of the start, or start anew.")

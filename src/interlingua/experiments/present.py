@@ -90,4 +90,4 @@ def interval(runs: Sequence[Values], suite: str, measure: str) -> Interval | Non
 
 def shown(interval: Interval | None) -> str:
     """`[low, high]` and what was resampled."""
-    return "" if interval is None else f"[{interval.low:.4f}, {interval.high:.4f}]"
+    return "" if interval is None else f"[{interval.low:.4f}, {interval.high:.4f}] ({interval.method})"

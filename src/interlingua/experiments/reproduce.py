@@ -18,7 +18,8 @@ from interlingua.experiments.table_spec import TableSpec
 from interlingua.files import atomic_write
 from interlingua.progress import say
 from interlingua.training.build import train
-from interlingua.training.recipe import read_recipe
+from interlingua.training.recipe import read_recipe, recipe_text
+from interlingua.training.terms import check
 
 
 @dataclass(slots=True)
@@ -35,22 +36,30 @@ class Reproduction:
     only: Sequence[str] | None = None
 
     def rows(self) -> list[str]:
-        """The rows to run; an unknown name among those asked for is an error."""
+        """The rows to run; an unknown name among those asked for is an error, and so is no seed."""
+        if self.seeds < 1:
+            raise InterlinguaError(f"--seeds {self.seeds}: at least one is needed.")
         there = list(self.table.rows_at(self.scale))
         for name in self.only or ():
             if name not in there:
                 raise InterlinguaError(f"row '{name}' is not in this table.{suggestion(name, there)}")
         return [name for name in there if self.only is None or name in self.only]
 
+    @property
+    def stem(self) -> str:
+        """What folders and files of this table are called: `hu2023-table2`, also for a table of one's own."""
+        return slug(self.name.removesuffix(".yaml"))
+
     def folder(self, row: str, seed: int) -> Path:
         """The run folder of one row and seed."""
-        return self.out / self.name.replace("/", "-") / self.scale / slug(row) / f"seed-{seed}"
+        return self.out / self.stem / self.scale / slug(row) / f"seed-{seed}"
 
     def plan(self) -> list[str]:
         """What would run, one line a row; every recipe is resolved and checked."""
         lines = []
         for row in self.rows():
             recipe = self.table.recipe(row, self.scale, self.data, 1, self._start_folder())
+            check(recipe)
             objectives = " + ".join(f"{spec.get('weight', 1.0)}·{name}"
                                     for name, spec in recipe.objectives.items() if spec)
             batches = ", ".join(f"{name} {spec.batch}" for name, spec in recipe.data.items())
@@ -60,26 +69,32 @@ class Reproduction:
 
     def run(self) -> dict[str, list[Values]]:
         """Train and measure everything: row → one `Values` a seed."""
+        rows = self.rows()
         self._check_data()
         start = self._start()
         results: dict[str, list[Values]] = {}
-        for row in self.rows():
+        for row in rows:
             results[row] = [self._row(row, seed, start) for seed in range(1, self.seeds + 1)]
         return results
 
     def _row(self, row: str, seed: int, start: Path | None) -> Values:
         folder = self.folder(row, seed)
         recipe = self.table.recipe(row, self.scale, self.data, seed, start)
-        file = folder / "values.json"
+        file, scale = folder / "values.json", self.table.scale(self.scale)
+        suites = self.table.suites(self.scale)
+        asked = {"recipe": recipe_text(recipe), "suites": {name: suite.model_dump() for name, suite in suites.items()},
+                 "measures": self.table.measures, "columns": scale.columns, "data": self.data}
         if file.exists():
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if kept.get("asked") != asked:
+                raise InterlinguaError(f"{folder}: holds results of another recipe, suite or --data folder. "
+                                       "Delete it, or use another --out.")
             say(f"{row}, seed {seed}: done before ({file})")
-            return dict(json.loads(file.read_text(encoding="utf-8")))
+            return dict(kept["values"])
         say(f"{row}, seed {seed}")
-        model = train(recipe, folder, self.device)
-        scale = self.table.scale(self.scale)
-        values = measure(model, self.table.suites(self.scale), self.table.measures, self.data, scale.columns)
+        values = measure(train(recipe, folder, self.device), suites, self.table.measures, self.data, scale.columns)
         with atomic_write(file) as stream:
-            json.dump(values, stream)
+            json.dump({"asked": asked, "values": values}, stream)
         return values
 
     def _start_folder(self) -> Path | None:

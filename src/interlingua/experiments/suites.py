@@ -24,9 +24,13 @@ def measure(model: DualEncoder, suites: Mapping[str, Suite], measures: Sequence[
     """Every suite's values. Tatoeba has one measure, the mean accuracy of the two directions."""
     found: Values = {}
     for name, suite in suites.items():
-        collections = [named(load(fill(path, data)), column, suite, data) for column, path in suite.collections.items()
-                       if columns is None or column in columns]
-        results = evaluate_on(model, collections, measures) if collections else []
+        chosen = [column for column in suite.collections if columns is None or column in columns]
+        # passages shared by all columns are encoded once; others are held one collection at a time
+        groups = [chosen] if suite.passages is not None else [[column] for column in chosen]
+        results = []
+        for group in filter(None, groups):
+            held = [named(load(fill(suite.collections[column], data)), column, suite, data) for column in group]
+            results += evaluate_on(model, held, measures)
         if results:
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
         sides = {column: path for column, path in suite.tatoeba.items() if columns is None or column in columns}
@@ -43,9 +47,9 @@ def named(collection: Collection, column: str, suite: Suite, data: str | None) -
     return Collection(column, collection.passages, collection.queries, collection.qrels)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2)
 def load(path: str) -> Collection:
-    """A collection, read once for all rows of a table."""
+    """A collection; the last two stay in memory."""
     return load_collection(path)
 
 

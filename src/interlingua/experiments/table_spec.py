@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.plain_yaml import parse_yaml
+from interlingua.files import existing
 from interlingua.training.recipe import Recipe as Recipe
-from interlingua.training.recipe import explain, find_recipe, merge, raw_recipe, resolve
+from interlingua.training.recipe import explain, find_recipe, merge, raw_recipe, read_yaml, resolve
 
 
 class Strict(BaseModel):
@@ -35,6 +35,12 @@ class Suite(Strict):
     collections: dict[str, str] = Field(default_factory=dict)
     passages: str | None = Field(None, description="search this collection's passages with the others' questions")
     tatoeba: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Suite:
+        if bool(self.collections) == bool(self.tatoeba):
+            raise ValueError("a suite has either collections or tatoeba")
+        return self
 
 
 class TableRow(BaseModel):
@@ -64,6 +70,15 @@ class TableSpec(Strict):
     expected: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
     folder: Path = Path()
 
+    @model_validator(mode="after")
+    def _known_scales(self) -> TableSpec:
+        named = {*self.set, *self.subsets}
+        for row in self.rows.values():
+            named.update(row.scales or (), row.model_extra or ())
+        if unknown := sorted(named - set(self.scales)):
+            raise ValueError(f"'{unknown[0]}' is neither a key of a row nor a scale of this table")
+        return self
+
     def scale(self, name: str) -> Scale:
         """The scale called `name`, or an error naming those there are."""
         if name not in self.scales:
@@ -86,15 +101,17 @@ class TableSpec(Strict):
 
     def suites(self, scale: str) -> dict[str, Suite]:
         """The suites of a scale."""
-        path = self.folder / self.scale(scale).suites
-        tree = parse_yaml(path.read_text(encoding="utf-8"))
-        return {name: Suite.model_validate(suite) for name, suite in tree.items()}
+        path = existing(self.folder / self.scale(scale).suites, "file of suites")
+        try:
+            return TypeAdapter(dict[str, Suite]).validate_python(read_yaml(path))
+        except ValidationError as error:
+            raise InterlinguaError(f"{path}: {explain(error, Suite)}") from error
 
 
 def read_table(name: str) -> TableSpec | dict[str, Any]:
     """The table called `name` (`hu2023/table2`); a table of plain arithmetic comes back as a mapping."""
     path = find_recipe(name)
-    tree = parse_yaml(path.read_text(encoding="utf-8"))
+    tree = read_yaml(path)
     if not isinstance(tree, dict) or "title" not in tree:
         raise InterlinguaError(f"{name}: is a recipe, not a table. Use `interlingua train {name}`.")
     if tree.get("kind") == "arithmetic":

@@ -118,8 +118,11 @@ class Language(Objective):
         count = 2 * len(pairs) + len(batch.get("sentences", ()))
         mean = sums.sum() / terms.sum().clamp(min=1)
         value = mean if self.normalizer == "mean" else sums.sum() / (count * (count - 2))
-        rows = sums / terms.clamp(min=1) - FLOOR
-        return Loss(value, {"excess": mean.item() - FLOOR, **by_language([pair.lang for pair in pairs], rows)})
+        compared = terms > 0  # with everything masked there is nothing to be in excess of
+        rows = (sums / terms.clamp(min=1) - FLOOR)[compared]
+        langs = [pair.lang for pair, some in zip(pairs, compared.tolist(), strict=True) if some]
+        excess = {"excess": mean.item() - FLOOR} if langs else {}
+        return Loss(value, {**excess, **by_language(langs, rows)})
 
     def _rows(self, vectors: Mapping[str, Tensor], role: str, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         source, target = vectors[f"{role}.source"], vectors[f"{role}.target"]

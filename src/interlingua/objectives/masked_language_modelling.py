@@ -75,7 +75,8 @@ class MaskedLanguageModelling(TokenObjective):
 
 class TranslationLanguageModelling(MaskedLanguageModelling):
     """The same on a sentence and its translation read together (Conneau & Lample 2019): a word may be
-    predicted from the other language."""
+    predicted from the other language. They are joined as title and text are: set the model's template to "pair" for
+    the separators of the paper."""
 
     streams = ("parallel",)
 

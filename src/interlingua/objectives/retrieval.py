@@ -48,6 +48,9 @@ class Retrieval(Objective):
         self.similarity, self.hard_negatives, self.symmetric = similarity, hard_negatives, symmetric
         self.mask_false_negatives, self.self_guided_margin = mask_false_negatives, self_guided_margin
         self.temperature = temperature
+        if learnable_temperature and temperature < 1 / LARGEST_SCALE:
+            raise InterlinguaError(f"a learnable temperature starts at {1 / LARGEST_SCALE} or above; "
+                                   f"got {temperature}.")
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learnable_temperature else None
 
     def candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
@@ -77,7 +80,11 @@ class Retrieval(Objective):
 
     def tau(self) -> float | Tensor:
         """The temperature in force."""
-        return self.temperature if self.log_scale is None else 1 / self.log_scale.exp().clamp(max=LARGEST_SCALE)
+        if self.log_scale is None:
+            return self.temperature
+        with torch.no_grad():  # the parameter itself stops at the limit: a clamp in the graph would kill its gradient
+            self.log_scale.clamp_(max=math.log(LARGEST_SCALE))
+        return (-self.log_scale).exp()
 
 
 def as_text(passage: Passage) -> Text:

@@ -64,5 +64,5 @@ def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> 
     if zero.any():
         raise InterlinguaError(f"{what} '{ids[int(zero.argmax())]}': its vector is zero ({int(zero.sum())} of"
                                f" {len(ids)} are), so it has no cosine. Is its text empty?")
-    normalised: Vectors = (array / lengths[:, None]).astype(np.float32)
+    normalised: Vectors = array / lengths.astype(np.float32)[:, None]
     return normalised

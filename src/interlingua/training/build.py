@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import inspect
+import shutil
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
-from pydantic import ValidationError, create_model
 
 from interlingua.data.permutation import key_of
 from interlingua.data.source import open_store, open_stream, texts_of
 from interlingua.data.store import RecordStore
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_write
 from interlingua.models.backbones import build_encoder
+from interlingua.models.devices import default_device
 from interlingua.models.dual import DualEncoder
 from interlingua.models.static import StaticEmbedding
-from interlingua.objectives import (
-    Language,
-    MaskedLanguageModelling,
-    Retrieval,
-    Semantic,
-    TranslationLanguageModelling,
-)
-from interlingua.objectives.objective import Objective, TokenObjective
+from interlingua.objectives import Retrieval
 from interlingua.progress import say
+from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
 from interlingua.training.processes import Processes
-from interlingua.training.recipe import ModelSpec, Recipe, Strict, TrainingSpec, explain, resolve
+from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve
 from interlingua.training.step import Term
+from interlingua.training.terms import advise, check, term_of
 from interlingua.training.trainer import Trainer, Validate
 from interlingua.training.validation import retrieval_nll
-
-OBJECTIVES: dict[str, type[Objective] | type[TokenObjective]] = {
-    "retrieval": Retrieval,
-    "semantic": Semantic,
-    "language": Language,
-    "masked_language_modelling": MaskedLanguageModelling,
-    "translation_language_modelling": TranslationLanguageModelling,
-}
 
 
 def train(recipe: Recipe, out: str | Path, device: str | None = None) -> DualEncoder:
@@ -52,6 +38,9 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> DualEnc
     The same call continues an interrupted run, bit for bit (same machine, same number of processes), and
     returns at once when the run is complete. Raises InterlinguaError when `out` holds another recipe's run.
     """
+    check(recipe)
+    if device is not None and default_device(device).type == "cuda" and not torch.cuda.is_available():
+        raise InterlinguaError(f"device {device!r}: no CUDA device is there. Use 'cpu', or leave it out.")
     out, processes = Path(out), Processes.join(device)
     if processes.first:
         _claim(recipe, out)
@@ -61,28 +50,35 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> DualEnc
             say(f"{out}: complete; the model is {out / 'model'}")
         return DualEncoder.load(out / "model", device=str(processes.device))
     start = _warm_up(recipe, out, device)
-    torch.manual_seed(recipe.seed)
     stores = _stores(recipe, out, processes)
     model = _start(recipe, out, start, stores, processes).to(processes.device)
+    # new heads start the same on every process, whether or not `start` was there already
+    torch.manual_seed(recipe.seed)
     trainer = _trainer(recipe, out, model, stores, processes)
     trainer.run()
     if processes.first:
-        chosen = DualEncoder.load(out / "best", device="cpu") if recipe.training.keep == "best" else trainer.model
-        chosen.save(out / "model")
+        best = recipe.training.keep == "best"
+        (DualEncoder.load(out / "best", device="cpu") if best else trainer.model).save(out / "model")
         say(f"{out / 'model'}: saved")
     processes.wait()
-    return trainer.model
+    return DualEncoder.load(out / "model", device=str(processes.device))
 
 
 def _claim(recipe: Recipe, out: Path) -> None:
-    """Write the resolved recipe, or check that the folder is this recipe's."""
-    text = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """Write the resolved recipe, or check that the folder is this recipe's.
+
+    A run that failed before its first checkpoint has nothing to lose: the mended recipe may have its folder.
+    """
+    text = recipe_text(recipe)
     file = out / "recipe.yaml"
     if file.exists():
-        if file.read_text(encoding="utf-8") != text:
+        if file.read_text(encoding="utf-8") == text:
+            return
+        if any((run / "model").exists() or newest(run / "checkpoints") for run in (out, out / "warm_up")):
             raise InterlinguaError(f"{out}: holds a run of another recipe (see {file}). "
                                    "Use another --out, or delete it.")
-        return
+        for leftover in ("start", "best"):
+            shutil.rmtree(out / leftover, ignore_errors=True)
     with atomic_write(file) as stream:
         stream.write(text)
 
@@ -138,38 +134,18 @@ def _texts(recipe: Recipe, stores: dict[str, RecordStore[Any]]) -> Iterator[str]
 
 def _trainer(recipe: Recipe, out: Path, model: DualEncoder, stores: dict[str, RecordStore[Any]],
              processes: Processes) -> Trainer:
-    terms = [Term(name, objective_of(name, dict(spec), model, recipe), float(spec.get("weight", 1.0)))
-             for name, spec in recipe.objectives.items() if spec is not None]
-    if not terms:
-        raise InterlinguaError("the recipe has no objectives.")
+    terms = [term_of(name, spec, model, recipe) for name, spec in recipe.objectives.items() if spec is not None]
     used = {stream for term in terms for stream in term.streams(recipe.data)}
     streams = {name: open_stream(stores[name], spec, key_of(recipe.seed, "stream", name))
                for name, spec in recipe.data.items() if name in used}
     for term in terms:
         term.objective.to(processes.device)
     optimizer = Optimizer([model, *(term.objective for term in terms)], recipe.optimizer, recipe.training.steps)
-    _advise(terms, recipe)
+    if processes.first:
+        advise(terms, recipe)
     return Trainer(model, terms, streams, optimizer, recipe.training, out, processes,
-                   chunking_of(recipe.training, processes.device), _validation(recipe, out, terms, processes))
-
-
-def objective_of(name: str, spec: dict[str, Any], model: DualEncoder, recipe: Recipe) -> Objective | TokenObjective:
-    """The objective a recipe's entry describes, its options checked against the class."""
-    spec.pop("weight", None)
-    if name not in OBJECTIVES:
-        raise InterlinguaError(f"objectives.{name} is not known.{suggestion(name, OBJECTIVES)}")
-    kind = OBJECTIVES[name]
-    parameters = inspect.signature(kind, eval_str=True).parameters
-    options = create_model(name, __base__=Strict, **{  # type: ignore[call-overload]
-        key: (p.annotation, ... if p.default is p.empty else p.default) for key, p in parameters.items()})
-    given: dict[str, Any] = {"similarity": recipe.model.similarity} if "similarity" in parameters else {}
-    if issubclass(kind, TokenObjective):
-        given = {"hidden": model.passage.hidden_size, "vocabulary": len(model.passage.tokenizer), "seed": recipe.seed}
-    try:
-        checked = options.model_validate({**given, **spec})
-    except ValidationError as error:
-        raise InterlinguaError(f"objectives.{name}: {explain(error, options)}") from error
-    return kind(**{key: getattr(checked, key) for key in parameters})
+                   chunking_of(recipe.training, processes.device), recipe.seed,
+                   _validation(recipe, out, terms, processes))
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
@@ -190,23 +166,6 @@ def _validation(recipe: Recipe, out: Path, terms: list[Term], processes: Process
         open_store("questions", spec.questions, out / "validation")
     processes.wait()
     store = open_store("questions", spec.questions, out / "validation", build=False)
-    objective = next((t.objective for t in terms if isinstance(t.objective, Retrieval)), Retrieval(
-        similarity=recipe.model.similarity))
+    objective = next((t.objective for t in terms if isinstance(t.objective, Retrieval)),
+                     Retrieval(similarity=recipe.model.similarity))
     return retrieval_nll(objective, store, spec.limit, spec.batch)
-
-
-def _advise(terms: list[Term], recipe: Recipe) -> None:
-    """Say what the person should know about this combination before hours pass."""
-    names = {term.name: term.objective for term in terms}
-    retrieval = names.get("retrieval")
-    if isinstance(retrieval, Retrieval) and retrieval.similarity == "cosine" and retrieval.temperature >= 0.5:
-        say("note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
-            "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones.")
-    if "language" in names and not {"retrieval", "semantic"} & set(names):
-        raise InterlinguaError("the language loss repels nothing and collapses alone. "
-                               "Add objectives.semantic or retrieval.")
-    for name in ("semantic", "language"):
-        if name in names and recipe.model.encoders == "tied" and getattr(names[name], "on", "") != "both":
-            say(f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says.")
-
-

@@ -20,16 +20,20 @@ from interlingua.training.optimizer import Optimizer
 
 def save_checkpoint(folder: Path, step: int, modules: dict[str, nn.Module], optimizer: Optimizer,
                     streams: dict[str, Stream[Any]], extra: dict[str, Any], keep: int) -> Path:
-    """Write `folder/step-NNNNNNN` (safetensors and JSON) under another name and rename it; keep the newest few."""
+    """Write `folder/step-NNNNNNN` (safetensors and JSON) under another name and rename it; keep the newest few.
+
+    Raises InterlinguaError for weights that are not finite: the last good checkpoint must not give way to them.
+    """
+    broken = next((name for name, tensor in weights(modules).items() if not torch.isfinite(tensor).all()), None)
+    if broken is not None:
+        raise InterlinguaError(f"{folder}: not saved: after step {step:,} the weights '{broken}' are not finite. What "
+                               "was saved before is untouched. Lower optimizer.lr.")
     folder.mkdir(parents=True, exist_ok=True)
     final, building = folder / f"step-{step:07d}", folder / f".step-{step:07d}.part"
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
     moments, numbers = optimizer.state()
-    random = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state()
-    for name, tensors in {"model": weights(modules), "optimizer": moments, "random": random}.items():
+    for name, tensors in {"model": weights(modules), "optimizer": moments}.items():
         save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()},
                   building / f"{name}.safetensors")
     state = {"step": step, "optimizer": numbers, "streams": {k: s.state_dict() for k, s in streams.items()}, **extra}
@@ -58,7 +62,7 @@ def load_checkpoint(path: Path, modules: dict[str, nn.Module], optimizer: Optimi
     """
     try:
         state: dict[str, Any] = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        saved = {name: load_file(path / f"{name}.safetensors") for name in ("model", "optimizer", "random")}
+        saved = {name: load_file(path / f"{name}.safetensors") for name in ("model", "optimizer")}
     except (OSError, ValueError, SafetensorError) as error:
         raise InterlinguaError(f"{path}: the checkpoint is damaged ({error}). Delete this folder; the run then goes "
                                "on from the one before it.") from error
@@ -70,9 +74,6 @@ def load_checkpoint(path: Path, modules: dict[str, nn.Module], optimizer: Optimi
         for name, tensor in current.items():
             tensor.copy_(saved["model"][name])
     optimizer.load({k: v.to(device) if v.ndim else v for k, v in saved["optimizer"].items()}, state["optimizer"])
-    torch.set_rng_state(saved["random"]["cpu"])
-    if "cuda" in saved["random"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state(saved["random"]["cuda"])
     for name, stream in streams.items():
         stream.load_state_dict(state["streams"][name])
     return state

@@ -34,10 +34,13 @@ class Chunking:
 
 
 def chunks(lengths: list[int], tokens: int, texts: int | None = None) -> Iterator[list[int]]:
-    """Indices sorted by length and cut so that (longest × number) ≤ `tokens`, and at most `texts` each."""
+    """Indices sorted by length and cut so that (longest × number) ≤ `tokens`, and at most `texts` each.
+
+    The longest come first: each later chunk then fits into memory that an earlier one has freed.
+    """
     chunk: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
-        full = chunk and ((len(chunk) + 1) * lengths[index] > tokens or (texts is not None and len(chunk) >= texts))
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        full = chunk and ((len(chunk) + 1) * lengths[chunk[0]] > tokens or (texts is not None and len(chunk) >= texts))
         if full:
             yield chunk
             chunk = []

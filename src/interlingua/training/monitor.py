@@ -15,21 +15,18 @@ COLLAPSED_RANK = 2.0
 
 
 def space(reports: dict[str, Report]) -> dict[str, float]:
-    """Numbers of the vectors of a measured step: of pairs (alignment) and of passages or sentences."""
+    """Numbers of the vectors of a measured step: of pairs (alignment), and of passages or else sentences."""
+    vectors = {name: rows[:SAMPLE] for report in reports.values() for name, rows in report.vectors.items()}
     found: dict[str, float] = {}
-    for report in reports.values():
-        sides = [(name, vectors[:SAMPLE]) for name, vectors in report.vectors.items()]
-        by_name = dict(sides)
-        for name, source in sides:
-            target = by_name.get(name.replace(".source", ".target"))
-            if name.endswith(".source") and target is not None and len(source):
-                found["space/alignment"] = float(alignment(source, target))
-        sample = next((v for n, v in sides if n == "passages" or n.endswith(".target")), None)
-        if sample is not None and len(sample) > 2:
-            found["space/uniformity"] = float(uniformity(sample))
-            found["space/mean_cosine"] = float(mean_pairwise_cosine(sample))
-            found["space/effective_rank"] = float(effective_rank(sample))
-            break
+    source = next((name for name in vectors if name.endswith(".source")), None)
+    if source is not None and len(vectors[source]):
+        target = vectors[source.replace(".source", ".target")]
+        found["space/alignment"] = float(alignment(vectors[source], target))
+    sample = next((rows for name, rows in vectors.items() if name == "passages" or name.endswith(".target")), None)
+    if sample is not None and len(sample) > 2:
+        found["space/uniformity"] = float(uniformity(sample))
+        found["space/mean_cosine"] = float(mean_pairwise_cosine(sample))
+        found["space/effective_rank"] = float(effective_rank(sample))
     return found
 
 

@@ -6,10 +6,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+PATIENCE = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,15 @@ class Processes:
     def join(device: str | None = None) -> Processes:
         """Join the group that the launcher described in the environment; alone without one."""
         count, local = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
-        if device is None:
-            device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
-        chosen = torch.device(device)
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        on_gpu = chosen.type == "cuda"
+        if on_gpu:
+            chosen = chosen if chosen.index is not None else torch.device("cuda", local)
+            torch.cuda.set_device(chosen)
         if count > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+            # the first process may read a large corpus and learn a vocabulary while the others wait for it
+            dist.init_process_group("nccl" if on_gpu else "gloo", timeout=PATIENCE,
+                                    device_id=chosen if on_gpu else None)
         return Processes(dist.get_rank() if count > 1 else 0, count, chosen)
 
     @property

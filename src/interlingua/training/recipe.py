@@ -78,6 +78,11 @@ class Recipe(Strict):
     warm_up: dict[str, Any] | None = Field(None, description="a recipe (its model defaults to this one's) run first")
 
 
+def recipe_text(recipe: Recipe) -> str:
+    """A checked recipe as the YAML that is kept beside its run."""
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
 def recipe_folder() -> Path:
     """Where the recipes of the papers lie."""
     return Path(__file__).parent.parent / "recipes"
@@ -103,15 +108,23 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | Non
 
     A recipe may start from another: `base: other.yaml` (relative to it) is read first and then changed.
     """
-    return resolve(raw_recipe(find_recipe(name)), overrides, data, where=str(name))
+    tree = raw_recipe(find_recipe(name))
+    if "title" in tree:
+        raise InterlinguaError(f"{name}: is a table, not a recipe. Use `interlingua reproduce {name}`.")
+    return resolve(tree, overrides, data, where=str(name))
+
+
+def read_yaml(path: Path) -> Any:
+    """The value of a YAML file. Raises InterlinguaError naming it when it is no YAML or not UTF-8."""
+    try:
+        return parse_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InterlinguaError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def raw_recipe(path: Path) -> dict[str, Any]:
     """The YAML of a recipe merged over its `base`."""
-    try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InterlinguaError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    tree = read_yaml(path)
     if not isinstance(tree, dict):
         raise InterlinguaError(f"{path}: a recipe is a mapping with model, data, objectives and training.")
     if (base := tree.pop("base", None)) is not None:
@@ -141,7 +154,11 @@ def resolve(tree: dict[str, Any], overrides: Sequence[str] = (), data: str | Non
         *parents, name = key.strip().split(".")
         for parent in parents:
             leaf[parent] = leaf = {}
-        leaf[name] = parse_yaml(value)
+        try:
+            leaf[name] = parse_yaml(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise InterlinguaError(f"'{override}': the value is not valid YAML: {reason}") from error
         tree = merge(tree, branch)
     try:
         recipe = Recipe.model_validate(_fill(tree, data, where))
@@ -171,6 +188,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         return f"unknown key '{path}'.{suggestion(str(first['loc'][-1]), _siblings(model, first['loc'][:-1]))}"
     if first["type"] == "missing":
         return f"'{path}' is missing."
+    if first["type"] == "model_type":
+        return f"'{path}': must be a mapping (got {first['input']!r})."
     return f"'{path}': {first['msg'].lower()} (got {first['input']!r})."
 
 

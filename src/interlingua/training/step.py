@@ -66,7 +66,7 @@ def backward(group: list[Term], model: DualEncoder, batch: Batch, step: int, chu
              measure: bool = False) -> dict[str, Report]:
     """Add the gradient of one group to the parameters; the reports, by objective.
 
-    With `measure`, also each objective's own (weighted) gradient norm on the encoders, and its vectors.
+    With `measure`, also each contrastive objective's own (weighted) gradient norm on the encoders, and its vectors.
     """
     first = group[0].objective
     if isinstance(first, TokenObjective):

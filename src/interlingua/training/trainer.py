@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
+from interlingua.data.permutation import key_of
 from interlingua.data.stream import Stream
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives.objective import Batch
@@ -48,6 +50,7 @@ class Trainer:
     folder: Path
     processes: Processes
     chunking: Chunking
+    seed: int = 0
     validate: Validate | None = None
     best: float = field(default=float("inf"))
 
@@ -57,11 +60,22 @@ class Trainer:
         start = self._resume()
         parts = groups(self.terms, self.streams, self.spec.share_forward and self.spec.step_mode == "accumulate")
         journal = Journal(self.folder, start, self.spec.tensorboard) if self.processes.first else None
+        try:
+            self._loop(parts, start, journal)
+        finally:
+            if journal is not None:
+                journal.close()
+        self.model.eval()
+        return self.model
+
+    def _loop(self, parts: list[list[Term]], start: int, journal: Journal | None) -> None:
         since, before = time.monotonic(), start
         with stop_requested() as stop:
             for step in range(start, self.spec.steps):
                 last = step + 1 == self.spec.steps
                 measure = last or step == 0 or (step + 1) % self.spec.log_every == 0
+                # dropout of a step depends on the seed, the step and the process: nothing of it needs saving
+                torch.manual_seed(key_of(self.seed, "step", step, self.processes.rank))
                 batch = {name: next(stream) for name, stream in self.streams.items()}
                 reports, norm = self._step(parts, batch, step, measure)
                 if measure and journal is not None:
@@ -74,14 +88,12 @@ class Trainer:
                     if (warning := alarm(numbers)) is not None:
                         say(f"step {step + 1:,}: {warning}")
                 self._validate(step + 1, last, journal)
-                if stop() or last or (step + 1) % self.spec.checkpoint_every == 0:
+                # every process must leave after the same step, whichever the signal reached
+                stopping = self.processes.total(stop()) > 0
+                if stopping or last or (step + 1) % self.spec.checkpoint_every == 0:
                     self._save(step + 1)
-                    if stop() and not last:
+                    if stopping and not last:
                         raise Stopped(f"stopped after step {step + 1:,}; the same command goes on from there.")
-        if journal is not None:
-            journal.close()
-        self.model.eval()
-        return self.model
 
     def _step(self, parts: list[list[Term]], batch: Batch, step: int, measure: bool) -> tuple[dict[str, Report], float]:
         reports: dict[str, Report] = {}

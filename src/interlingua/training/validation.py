@@ -7,21 +7,27 @@ from typing import Any
 
 import torch
 
+from interlingua.data.permutation import Permutation, key_of
 from interlingua.data.store import RecordStore
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives.retrieval import Retrieval
 from interlingua.training.encoding import chunks
 
 
-def retrieval_nll(objective: Any, store: RecordStore[Any], limit: int,
+def retrieval_nll(objective: Retrieval, store: RecordStore[Any], limit: int,
                   batch: int) -> Callable[[DualEncoder], dict[str, float]]:
-    """A function from a model to `{"nll": mean loss}` over the first `limit` questions in batches of one size.
+    """A function from a model to `{"nll": mean loss}` over a seeded sample of up to `limit` questions.
 
-    A last batch that is not full is left out: fewer candidates would make its loss smaller.
+    Batches are of one size: a last one that is not full is left out, its fewer candidates would make the loss smaller.
+    The temperature is the starting one for every checkpoint, and no negative is left out by the model's own scores,
+    so that the numbers of a run can be compared.
     """
     count = min(limit, len(store))
-    questions = [store[i] for i in range(count - count % batch if count >= batch else count)]
-    assert isinstance(objective, Retrieval)
+    order = Permutation(len(store), key_of("validation"))
+    questions = [store[order[i]] for i in range(count - count % batch if count >= batch else count)]
+    objective = Retrieval(similarity=objective.similarity, temperature=objective.temperature,
+                          hard_negatives=objective.hard_negatives,
+                          mask_false_negatives=objective.mask_false_negatives)
 
     def validate(model: DualEncoder) -> dict[str, float]:
         losses = []

@@ -78,6 +78,11 @@ def json_object(line: str) -> dict[str, Any]:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadRow(f"not JSON ({error})") from error
+    if "\\ud" in line or "\\uD" in line:
+        try:
+            json.dumps(row, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise BadRow("half a surrogate pair (\\ud800 to \\udfff alone), which is no text") from error
     if not isinstance(row, dict):
         raise BadRow(f"a JSON object is needed, this is {type(row).__name__}")
     return row

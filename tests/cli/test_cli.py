@@ -1,0 +1,290 @@
+"""Every verb as a person types it, along the main street: train, evaluate, encode, index, search, compare."""
+
+import contextlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from interlingua.cli import main, names
+from interlingua.data import encyclopedia
+from interlingua.data.collection import cross, load_collection
+from interlingua.data.collections.rows import read_qrels
+from interlingua.evaluation.protocol import evaluate_on
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.index import Index
+from interlingua.retrieval.run import Run
+
+RECIPE = {
+    "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 16}}, "encoders": "tied"},
+    "data": {"questions": {"path": "encyclopedia:train", "batch": 6},
+             "parallel": {"path": "encyclopedia:train", "batch": 8}},
+    "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}, "semantic": {"weight": 0.5}},
+    "optimizer": {"lr": 0.01, "warmup": 2},
+    "training": {"steps": 6, "checkpoint_every": 3, "log_every": 3, "tensorboard": False},
+}
+
+
+@dataclass(frozen=True)
+class Street:
+    """What the first commands left behind."""
+
+    root: Path
+    recipe: str
+    model: str
+    passages: str
+    index: str
+    said: str
+
+
+@pytest.fixture(scope="module")
+def street(tmp_path_factory):
+    root = tmp_path_factory.mktemp("street")
+    made = Street(root, str(root / "recipe.yaml"), str(root / "run/model"), str(root / "passages.jsonl"),
+                  str(root / "index"), "")
+    (root / "recipe.yaml").write_text(yaml.safe_dump(RECIPE, sort_keys=False), encoding="utf-8")
+    rows = [{"id": f"{p.id}.{p.lang}", "title": p.title, "text": p.text, "lang": p.lang}
+            for lang in ("en", "fi") for p in load_collection(f"encyclopedia:{lang}").passages]
+    (root / "passages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        # options before, between and after the changes to the recipe
+        assert main(["train", made.recipe, "training.log_every=2", "--out", str(root / "run"), "seed=5"]) == 0
+        assert main(["index", made.model, made.passages, "--out", made.index]) == 0
+    return Street(root, made.recipe, made.model, made.passages, made.index, said.getvalue())
+
+
+def printed(capsys, *argv):
+    """The standard output of a command that must work."""
+    capsys.readouterr()
+    assert main([str(a) for a in argv]) == 0
+    return capsys.readouterr().out
+
+
+def test_train_writes_a_run_with_its_recipe_and_model(street, capsys):
+    recipe = yaml.safe_load((street.root / "run/recipe.yaml").read_text(encoding="utf-8"))
+    assert (recipe["seed"], recipe["training"]["log_every"], recipe["training"]["steps"]) == (5, 2, 6)
+    log = [json.loads(line) for line in (street.root / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in log] == [1, 2, 4, 6]
+    assert "step 6/6" in street.said
+    assert "semantic" in street.said
+    before = load_file(street.root / "run/model/model.safetensors")
+    assert main(["train", street.recipe, "training.log_every=2", "seed=5", "--out", str(street.root / "run")]) == 0
+    captured = capsys.readouterr()
+    assert "complete" in captured.err
+    assert not captured.out
+    after = load_file(street.root / "run/model/model.safetensors")
+    assert all(before[name].equal(after[name]) for name in before)
+
+
+def test_evaluate_prints_what_evaluate_on_measures(street, capsys):
+    on = ["encyclopedia:en", "encyclopedia:fi"]
+    expected = evaluate_on(DualEncoder.load(street.model), map(load_collection, on), ["RR@10"])
+    values = {result.collection: result.scores["RR@10"] for result in expected}
+    rows = json.loads(printed(capsys, "evaluate", street.model, "--on", *on, "--measures", "RR@10", "--format", "json"))
+    cells = {row["column"]: row for row in rows}
+    assert cells["en"]["value"] == pytest.approx(values["encyclopedia_en"])
+    assert cells["fi"]["value"] == pytest.approx(values["encyclopedia_fi"])
+    assert cells["en"]["low"] <= cells["en"]["value"] <= cells["en"]["high"]
+    assert cells["en"]["queries"] == len(load_collection("encyclopedia:en").queries)
+    text = printed(capsys, "evaluate", street.model, "--on", *on, "--no-intervals")
+    assert [line.split()[0] for line in text.splitlines() if "avg" in line] == ["RR@100", "R@100", "nDCG@10"]
+    assert "[" not in text
+    markdown = printed(capsys, "evaluate", "--format", "markdown", street.model, "--measures", "RR@10", "--on", *on)
+    assert f"{values['encyclopedia_en']:.3f} [" in markdown
+    assert markdown.startswith("| RR@10")
+
+
+def test_two_models_are_two_rows(street, capsys):
+    start = street.root / "run/start"
+    rows = json.loads(printed(capsys, "evaluate", street.model, start, "--on", "encyclopedia:fi", "--measures", "RR@10",
+                              "--format", "json", "--no-intervals"))
+    assert list(dict.fromkeys(row["system"] for row in rows)) == [street.model, str(start)]
+
+
+def test_evaluate_matrix_over_three_languages(street, capsys):
+    langs = ["en", "fi", "sw"]
+    on = [f"encyclopedia:{lang}" for lang in langs]
+    text = printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "MRR@10")
+    assert text.startswith(f"{street.model}\nRR@10: q \\ p")
+    assert [line.split()[0] for line in text.splitlines()[3:6]] == langs
+    out = printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "--format", "json")
+    cells = {(row["questions"], row["passages"], row["measure"]): row["value"]
+             for row in json.loads(out.removeprefix(f"{street.model}\n"))}
+    expected = evaluate_on(DualEncoder.load(street.model),
+                           [cross(load_collection("encyclopedia:sw"), load_collection("encyclopedia:en"))], ["RR@100"])
+    assert cells["sw", "en", "RR@100"] == pytest.approx(expected[0].scores["RR@100"])
+    assert len(cells) == 9 + 3 + 3
+
+
+def test_evaluate_against_other_passages(street, capsys):
+    rows = json.loads(printed(capsys, "evaluate", street.model, "--on", "encyclopedia:fi", "encyclopedia:sw",
+                              "--passages", "encyclopedia:en", "--measures", "RR@10", "--format", "json"))
+    english = load_collection("encyclopedia:en")
+    pairs = [cross(load_collection(f"encyclopedia:{lang}"), english) for lang in ("fi", "sw")]
+    expected = evaluate_on(DualEncoder.load(street.model), pairs, ["RR@10"])
+    assert [row["value"] for row in rows[:2]] == pytest.approx([result.scores["RR@10"] for result in expected])
+
+
+def test_runs_are_trec_files_that_read_back_and_compare(street, tmp_path, capsys):
+    printed(capsys, "evaluate", street.model, "--on", "encyclopedia:fi", "--runs", tmp_path, "--measures", "RR@10")
+    collection = load_collection("encyclopedia:fi")
+    qrels, (run,) = tmp_path / "encyclopedia_fi.qrels", tmp_path.glob("*.run")
+    assert read_qrels(qrels) == collection.qrels
+    expected = evaluate_on(DualEncoder.load(street.model), [collection], ["RR@10"])[0]
+    assert Run.read_trec(run) == expected.run
+    worse = Run.from_scores({q: {p: -s for p, s in found} for q, found in expected.run.items()})
+    worse.write_trec(tmp_path / "worse.run")
+    out = printed(capsys, "compare", run, tmp_path / "worse.run", "--qrels", qrels, "--measure", "RR@10",
+                  "--test", "permutation")
+    assert f"{run}: RR@10 {expected.scores['RR@10']:.4f}" in out
+    assert "permutation" in out
+    same = printed(capsys, "compare", run, run, "--qrels", qrels)
+    assert "difference +0.0000" in same
+    assert "not significant" in same
+
+
+@pytest.mark.parametrize("role", ["query", "passage"])
+def test_encode_writes_the_vectors_of_each_line(street, tmp_path, capsys, monkeypatch, role):
+    lines = ["What do bees make?", "Mehiläiset tekevät hunajaa."]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    printed(capsys, "encode", street.model, "--as", role, "--out", tmp_path / "v.npy", tmp_path / "lines.txt")
+    model = DualEncoder.load(street.model)
+    expected = model.encode_query(lines) if role == "query" else model.encode_document(lines)
+    vectors = np.load(tmp_path / "v.npy")
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, expected)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+    printed(capsys, "encode", street.model, "--as", role, "--out", tmp_path / "stdin.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "stdin.npy"), vectors)
+
+
+def test_search_prints_the_hits_of_the_index(street, capsys):
+    question = "What do bees make?"
+    expected = Index.open(street.index).search(question, k=3)
+    hits = [json.loads(line) for line in printed(capsys, "search", street.index, "-k", 3, *question.split(),
+                                                 "--json").splitlines()]
+    assert [(h["id"], h["rank"]) for h in hits] == [(h.passage.id, r) for r, h in enumerate(expected, 1)]
+    assert [h["score"] for h in hits] == pytest.approx([h.score for h in expected])
+    text = printed(capsys, "search", street.index, question, "-k", 1)
+    assert text.startswith(f" 1. {expected[0].score:.3f} [{expected[0].passage.lang}] {expected[0].passage.title}\n")
+
+
+@pytest.mark.parametrize(("asked", "kept"), [("fi", {"fi"}), ("en,fi", {"en", "fi"}), ("EN-GB", {"en"})])
+def test_results_in_the_languages_asked_for(street, capsys, asked, kept):
+    out = printed(capsys, "search", street.index, "kahvi coffee", "-k", 200, "--json", "--lang-of-results", asked)
+    hits = [json.loads(line) for line in out.splitlines()]
+    assert {hit["lang"] for hit in hits} == kept
+    assert len(hits) == min(200, 112 * len(kept))
+
+
+def test_an_index_is_replaced_when_asked(street, tmp_path, capsys):
+    shutil.copytree(street.index, tmp_path / "index")
+    printed(capsys, "index", street.model, "encyclopedia:sw", "--out", tmp_path / "index", "--overwrite")
+    assert Index.open(tmp_path / "index").languages == {"sw": len(encyclopedia.topics())}
+
+
+def test_inspect_the_encyclopedia(capsys):
+    out = printed(capsys, "inspect")
+    for title in ("topics", "sentences", "collection encyclopedia"):
+        assert f"{title}\n" in out
+    for lang in encyclopedia.languages():
+        assert any(line.startswith(lang) for line in out.splitlines())
+
+
+@pytest.mark.parametrize(("kind", "name", "content", "langs"), [
+    ("questions", "q.jsonl", '{"question": "who?", "passage": "she"}\n{"question": "kuka?", "passage": "hän", '
+                             '"lang": "fi"}\n', ["en", "fi"]),
+    ("parallel", "fi-en.tsv", "talo\thouse\nkissa\tcat\n", ["fi"]),
+    ("sentences", "s.jsonl", '{"text": "talo", "lang": "fi"}\n', ["fi"]),
+    ("documents", "d.jsonl", '{"sentences": ["One.", "Two."], "lang": "en"}\n', ["en"]),
+])
+def test_inspect_each_kind(tmp_path, capsys, kind, name, content, langs):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    out = printed(capsys, "inspect", "--kind", kind, tmp_path / name)
+    title, header, _, *rows = out.splitlines()
+    assert title == f"{kind} {tmp_path / name}"
+    assert "records" in header.split()
+    assert [lang for lang in langs if any(row.startswith(lang) for row in rows)] == langs
+
+
+def test_inspect_a_collection_folder(tmp_path, capsys):
+    folder = tmp_path / "mine_fi"
+    folder.mkdir()
+    (folder / "passages.jsonl").write_text('{"id": "1", "text": "talo"}\n', encoding="utf-8")
+    (folder / "queries.tsv").write_text("q\tmikä?\n", encoding="utf-8")
+    (folder / "qrels.txt").write_text("q 0 1 1\n", encoding="utf-8")
+    assert "fi" in printed(capsys, "inspect", folder, "--kind", "collection")
+
+
+def test_plan_prints_the_recipe_that_train_would_keep(street, capsys):
+    out = printed(capsys, "plan", street.recipe, "training.steps=9", "objectives.retrieval.hard_negatives=1")
+    recipe = yaml.safe_load(out)
+    assert recipe["training"]["steps"] == 9
+    assert recipe["data"]["questions"] == {**recipe["data"]["questions"], "path": "encyclopedia:train", "batch": 6}
+    assert "# retrieval: 6 questions, up to 12 candidates, chance loss 2.485" in out
+    assert "# semantic: weight 0.5" in out
+    assert "# 9 steps" in out
+
+
+def test_reproduce_says_what_it_would_run(capsys):
+    out = printed(capsys, "reproduce", "hu2023/table2", "--plan", "--data", "/data", "--seeds", 3)
+    assert [line.split(":")[0] for line in out.splitlines()] == ["retrieval", "+ semantic", "+ language", "+ both"]
+    assert "3 seed(s)" in out
+
+
+def test_an_unknown_verb_is_answered_with_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["serach", "index", "question"])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert said == "interlingua: unknown verb 'serach'. Did you mean 'search'? See `interlingua --help`.\n"
+
+
+def test_a_wrong_choice_is_not_called_a_verb(street, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["evaluate", street.model, "--on", "encyclopedia:fi", "--format", "html"])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("interlingua: argument --format: invalid choice: 'html'")
+    assert said.endswith("See `interlingua evaluate --help`.\n")
+
+
+@pytest.mark.parametrize("verb", names())
+def test_every_verb_explains_itself(verb, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "--help"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: interlingua {verb}")
+
+
+def test_no_verb_prints_the_help_with_every_verb(capsys):
+    out = printed(capsys)
+    listed = out.partition("\nverbs:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed if line.startswith("    ") and line[4] != " "] == names()
+
+
+@pytest.mark.parametrize("code", [
+    "import interlingua; dir(interlingua)",
+    "from interlingua.cli import main; main(['--help'])",
+    "from interlingua.cli import main; main(['serach'])",
+])
+def test_nothing_heavy_is_imported_before_a_verb_runs(code):
+    heavy = "{'torch', 'transformers', 'numpy', 'pydantic', 'yaml', 'tokenizers'}"
+    program = (f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\n"
+               f"found = {heavy} & set(sys.modules)\nassert not found, found")
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_the_module_runs_as_a_command():
+    command = [sys.executable, "-m", "interlingua", "--version"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("interlingua ")

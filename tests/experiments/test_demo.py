@@ -1,0 +1,58 @@
+"""The demonstration from end to end, with few steps."""
+
+import json
+
+import pytest
+
+from interlingua.cli import main
+from interlingua.data import encyclopedia
+from interlingua.experiments import demo
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.index import Index
+from interlingua.training.recipe import raw_recipe
+
+
+def short(path):
+    """The demonstration's own recipe, small and short."""
+    tree = raw_recipe(path)
+    tree["model"]["backbone"] = {"static": {"vocab_size": 3000, "dim": 16}}
+    for part in (tree, tree["warm_up"]):
+        part["training"] |= {"steps": 4, "log_every": 2, "checkpoint_every": 4}
+    return tree
+
+
+@pytest.mark.slow
+def test_the_demonstration_runs_and_runs_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "raw_recipe", short)
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    headings = [line[:2] for line in out.splitlines() if line.startswith(("A. ", "B. "))]
+    assert headings == ["A.", "B."]
+    assert out.count("question and passages in one language, MRR@100") == 2
+    assert out.count("questions in each language, English passages, MRR@100") == 2
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("retrieval ")] == ["retrieval"] * 4
+    assert sum(line.startswith("+ semantic ") for line in out.splitlines()) == 4
+    header = next(line for line in out.splitlines() if line.startswith("RR@100"))
+    assert set(encyclopedia.languages()) <= set(header.split())
+    for chosen in demo.QUESTIONS:
+        name, _, lang = chosen.partition(":")
+        topic = next(topic for topic in encyclopedia.topics() if topic.id == name)
+        assert f"[{lang}] {topic.question[lang]}" in out
+    assert len(Index.open(tmp_path / "index")) == len(encyclopedia.topics()) * len(encyclopedia.languages())
+    assert DualEncoder.load(tmp_path / "semantic/model").tied
+    for run in ("start", "retrieval", "semantic"):
+        log = [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        assert log[-1]["step"] == 4
+        assert ("semantic/loss" in log[-1]) == (run == "semantic")
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    again = capsys.readouterr()
+    assert again.err.count("complete; the model is") == 3
+    assert again.out == out
+
+
+def test_the_questions_of_the_demonstration_are_in_the_encyclopedia():
+    topics = {topic.id: topic for topic in encyclopedia.topics()}
+    for chosen in demo.QUESTIONS:
+        name, _, lang = chosen.partition(":")
+        assert topics[name].question[lang]
+        assert topics[name].split == "train"

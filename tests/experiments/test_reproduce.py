@@ -1,0 +1,202 @@
+"""A table from its file to its Markdown: trained once, measured, kept, and presented with averages and intervals."""
+
+import json
+import re
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from interlingua.cli import main
+from interlingua.data.collection import cross, load_collection
+from interlingua.errors import InterlinguaError
+from interlingua.evaluation.protocol import evaluate_on
+from interlingua.experiments import reproduce
+from interlingua.experiments.present import present
+from interlingua.experiments.reproduce import Reproduction, slug
+from interlingua.experiments.table_spec import read_table
+from interlingua.models.dual import DualEncoder
+
+STATIC = "{static: {vocab_size: 3000, dim: 16}}"
+RECIPE = f"""
+model: {{backbone: {STATIC}, encoders: tied}}
+data:
+  questions: {{path: "encyclopedia:train", batch: 6}}
+  parallel: {{path: "encyclopedia:train", batch: 8}}
+objectives:
+  retrieval: {{temperature: 0.05, hard_negatives: 0}}
+  semantic: {{temperature: 0.05}}
+optimizer: {{lr: 0.01}}
+training: {{steps: 3, tensorboard: false}}
+"""
+START = f"""
+model: {{backbone: {STATIC}, encoders: tied}}
+data: {{questions: {{kind: cloze, path: encyclopedia, batch: 8}}}}
+objectives: {{retrieval: {{temperature: 0.05, hard_negatives: 0}}}}
+training: {{steps: 2, tensorboard: false}}
+"""
+TABLE = """
+title: "A small table"
+measures: [RR@10, R@10]
+scales:
+  tiny: {start: start.yaml, recipe: recipe.yaml, suites: suites.yaml}
+  files: {recipe: recipe.yaml, suites: files.yaml}
+rows:
+  retrieval: {set: ["objectives.semantic=null"]}
+  + semantic: {set: []}
+subsets: {tiny: {northern: [fi]}}
+expected:
+  mono: {RR@10: {retrieval: {fi: .25, sw: .5}}}
+"""
+SUITES = """
+mono: {collections: {fi: "encyclopedia:fi", sw: "encyclopedia:sw"}}
+to English: {passages: "encyclopedia:en", collections: {fi: "encyclopedia:fi"}}
+"""
+FILES = """
+mono: {collections: {fi: "{data}/xquad_fi"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The table's file, and the results of its first run with two seeds."""
+    root = tmp_path_factory.mktemp("table")
+    for name, content in (("small", TABLE), ("recipe", RECIPE), ("start", START), ("suites", SUITES), ("files", FILES)):
+        (root / f"{name}.yaml").write_text(content, encoding="utf-8")
+    table = read_table(str(root / "small.yaml"))
+    return root, table, Reproduction(table, "small", "tiny", None, root / "out", seeds=2, device="cpu").run()
+
+
+def test_every_row_is_trained_with_every_seed_from_one_start(made):
+    root, _, results = made
+    folders = {str(path.parent.relative_to(root / "out")) for path in (root / "out").rglob("values.json")}
+    assert folders == {f"small/tiny/{row}/seed-{seed}" for row in ("retrieval", "semantic") for seed in (1, 2)}
+    assert list(results) == ["retrieval", "+ semantic"]
+    assert [len(runs) for runs in results.values()] == [2, 2]
+    for row in ("retrieval", "semantic"):
+        assert results["retrieval"][0] != results["retrieval"][1]
+        recipe = (root / f"out/small/tiny/{row}/seed-2/recipe.yaml").read_text(encoding="utf-8")
+        assert "seed: 2" in recipe
+        assert f"backbone: {root}/out/starts/{slug(root.name)}-start/model" in recipe
+    assert (root / f"out/starts/{slug(root.name)}-start/log.jsonl").exists()
+
+
+def test_values_are_those_of_every_query(made):
+    root, _, results = made
+    model = DualEncoder.load(root / "out/small/tiny/semantic/seed-1/model")
+    finnish, english = load_collection("encyclopedia:fi"), load_collection("encyclopedia:en")
+    mono = evaluate_on(model, [finnish], ["RR@10", "R@10"])[0].scores
+    values = results["+ semantic"][0]
+    assert list(values) == ["mono", "to English"]
+    assert values["mono"]["RR@10"]["fi"] == pytest.approx(mono.per_query["RR@10"])
+    assert values["mono"]["R@10"]["fi"] == pytest.approx(mono.per_query["R@10"])
+    across = evaluate_on(model, [cross(finnish, english)], ["RR@10"])[0].scores
+    assert values["to English"]["RR@10"] == {"fi": pytest.approx(across.per_query["RR@10"])}
+
+
+def test_a_second_run_trains_and_measures_nothing(made, monkeypatch, capsys):
+    root, table, results = made
+    monkeypatch.setattr(reproduce, "measure", None)
+    again = Reproduction(table, "small", "tiny", None, root / "out", seeds=2)
+    assert again.run() == results
+    said = capsys.readouterr().err
+    assert said.count("done before") == 4
+    assert "step 1/" not in said
+
+
+def test_a_row_that_is_missing_is_made_again_and_no_other(made, capsys):
+    root, table, results = made
+    (root / "out/small/tiny/semantic/seed-2/values.json").unlink()
+    again = Reproduction(table, "small", "tiny", None, root / "out", seeds=2).run()
+    said = capsys.readouterr().err
+    assert said.count("done before") == 3
+    assert "complete" in said  # the model was there: only the measuring is done again
+    assert again == results
+
+
+def test_only_the_rows_asked_for(made):
+    root, table, results = made
+    one = Reproduction(table, "small", "tiny", None, root / "out", only=["+ semantic"])
+    assert one.run() == {"+ semantic": results["+ semantic"][:1]}
+    with pytest.raises(InterlinguaError, match=r"row 'semantic' is not in this table\. Did you mean '\+ semantic'\?"):
+        Reproduction(table, "small", "tiny", None, root / "out", only=["semantic"]).run()
+
+
+@pytest.mark.parametrize(("data", "says"), [
+    (None, r"small at scale files reads files\. Say where with --data FOLDER"),
+    ("/nowhere", r"/nowhere/xquad_fi: not there\. --data must name the folder"),
+])
+def test_missing_data_is_said_before_anything_is_trained(made, tmp_path, data, says):
+    _, table, _ = made
+    with pytest.raises(InterlinguaError, match=says):
+        Reproduction(table, "small", "files", data, tmp_path / "out").run()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_plan_names_every_row_and_makes_nothing(made, tmp_path):
+    _, table, _ = made
+    lines = Reproduction(table, "small", "tiny", None, tmp_path / "out", seeds=2).plan()
+    assert lines[0].startswith("retrieval: ")
+    assert lines[0].endswith("1.0·retrieval, 3 steps, batch questions 6, parallel 8, 2 seed(s)")
+    assert "1.0·retrieval + 1.0·semantic" in lines[1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_text_has_averages_intervals_gains_and_the_papers_numbers(made):
+    _, table, results = made
+    text = present(table, "tiny", results)
+    assert text.startswith("# A small table\n\nScale tiny, 2 seeds.\n\n## mono: RR@10\n")
+    means = {row: [fmean(fmean(values.values()) for values in run["mono"]["RR@10"].values()) for run in runs]
+             for row, runs in results.items()}
+    first, second = (fmean(means[row]) for row in ("retrieval", "+ semantic"))
+    section = text.split("## mono: RR@10")[1].split("## ")[0]
+    line = next(line for line in section.splitlines() if line.startswith("- retrieval"))
+    found = re.fullmatch(r"- retrieval: ([\d.]+) \[(-?[\d.]+), ([\d.]+)\] \(t interval over seeds\); "
+                         r"northern \(fi\) ([\d.]+)", line)
+    assert found, line
+    average, low, high, northern = map(float, found.groups())
+    assert average == pytest.approx(first, abs=5e-5)
+    assert low <= min(means["retrieval"]) <= max(means["retrieval"]) <= high
+    assert northern == pytest.approx(
+        fmean(fmean(run["mono"]["RR@10"]["fi"].values()) for run in results["retrieval"]), abs=5e-5)
+    line = next(line for line in section.splitlines() if line.startswith("- + semantic"))
+    gain = re.search(r"gain ([+-][\d.]+) \[", line)
+    assert float(gain[1]) == pytest.approx(second - first, abs=1e-4)
+    assert "## to English: R@10" in text
+    paper = text.split("## The paper's numbers, mono: RR@10")[1]
+    assert re.search(r"\| retrieval +\| +0\.250 +\| +0\.500", paper)
+
+
+def test_one_seed_has_the_interval_of_its_queries(made):
+    _, table, results = made
+    text = present(table, "tiny", {row: runs[:1] for row, runs in results.items()})
+    assert "Scale tiny, 1 seed." in text
+    assert "gain over the first row, paired by seed" not in text
+    assert len(re.findall(r"^- .*: [\d.]+ \[[\d.]+, [\d.]+\]", text, flags=re.MULTILINE)) == 2 * 4
+
+
+def test_the_command_writes_the_table_beside_the_runs(made, monkeypatch, capsys):
+    root, _, results = made
+    out = root / "cli"
+    monkeypatch.chdir(root)
+    assert main(["reproduce", "./small.yaml", "--scale", "tiny", "--out", "cli", "--rows", "retrieval"]) == 0
+    printed = capsys.readouterr().out
+    written = out / "small-tiny.md"
+    text = written.read_text(encoding="utf-8")
+    assert printed.startswith(text)
+    assert "- retrieval: " in text
+    assert "+ semantic" not in text
+    (values,) = out.rglob("values.json")
+    assert json.loads(values.read_text(encoding="utf-8"))["values"] == results["retrieval"][0]
+    for picture in printed.removeprefix(text).split():
+        assert Path(picture).suffix == ".svg"
+        assert Path(picture).resolve().parent == out
+
+
+def test_results_of_another_recipe_are_not_taken_for_this_ones(made):
+    root, table, _ = made
+    changed = table.model_copy(deep=True)
+    changed.measures = ["RR@5"]
+    work = Reproduction(changed, "small", "tiny", None, root / "out", 2)
+    with pytest.raises(InterlinguaError, match="holds results of another recipe, suite or --data"):
+        work.run()

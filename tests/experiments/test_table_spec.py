@@ -1,0 +1,155 @@
+"""The bundled tables hold together, and a table's file means what it says."""
+
+import pytest
+
+from interlingua.errors import InterlinguaError
+from interlingua.experiments.table_spec import TableSpec, read_table
+from interlingua.training.recipe import recipe_folder
+from interlingua.training.terms import check
+
+PAPER = recipe_folder() / "hu2023"
+FOUND = sorted(f"hu2023/{path.stem}" for kind in ("table", "figure") for path in PAPER.glob(f"{kind}*.yaml"))
+TABLES = [name for name in FOUND if name != "hu2023/table1"]
+RECIPE = """
+model: {backbone: {static: {dim: 8}}}
+data: {questions: {path: encyclopedia, batch: 4}}
+objectives: {retrieval: {temperature: 0.5}}
+training: {steps: 2}
+"""
+TABLE = """
+title: a small one
+measures: [RR@10]
+scales: {tiny: {recipe: recipe.yaml, suites: suites.yaml}, big: {recipe: recipe.yaml, suites: suites.yaml}}
+set: {tiny: ["objectives.semantic={weight: 0.5}", "training.steps=3"]}
+rows:
+  plain: {set: ["objectives.semantic=null"]}
+  own: {tiny: ["training.steps=4", "seed=9"], set: ["training.steps=5"]}
+  large: {scales: [big]}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a table (and its recipe) and return its path."""
+    def write(text=TABLE, recipe=RECIPE, suites="mono: {collections: {en: 'encyclopedia:en'}}\n"):
+        for name, content in (("recipe", recipe), ("suites", suites), ("table", text)):
+            (tmp_path / f"{name}.yaml").write_text(content, encoding="utf-8")
+        return str(tmp_path / "table.yaml")
+    return write
+
+
+def test_every_table_of_the_paper_is_here():
+    names = ["figure3", "figure4", "table1", "table2", "table3", "table4", "table5"]
+    assert [f"hu2023/{name}" for name in names] == FOUND
+    assert read_table("hu2023/table1")["kind"] == "arithmetic"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_at_every_scale_is_a_valid_recipe(name, tmp_path):
+    table = read_table(name)
+    assert isinstance(table, TableSpec)
+    assert table.rows
+    assert "paper" in table.scales
+    for scale in table.scales:
+        rows = table.rows_at(scale)
+        assert rows, scale
+        resolved = {}
+        for row in rows:
+            recipe = table.recipe(row, scale, "/data", 7, tmp_path / "start" if table.scale(scale).start else None)
+            check(recipe)
+            assert recipe.seed == 7
+            assert "{data}" not in recipe.model_dump_json()
+            if table.scale(scale).start:
+                assert recipe.model.backbone == str(tmp_path / "start")
+            resolved[row] = recipe.model_dump_json()
+        assert len(set(resolved.values())) == len(rows), f"two rows of {scale} are the same"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_scale_has_suites_with_its_columns(name):
+    table = read_table(name)
+    for scale in table.scales:
+        suites = table.suites(scale)
+        known = {column for suite in suites.values() for column in (*suite.collections, *suite.tatoeba)}
+        assert suites
+        assert set(table.scale(scale).columns or known) <= known
+        for columns in table.subsets.get(scale, {}).values():
+            assert set(columns) <= known
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_papers_numbers_belong_to_rows_and_look_like_scores(name):
+    table = read_table(name)
+    for suite, by_measure in table.expected.items():
+        for measure, rows in by_measure.items():
+            for row, values in rows.items():
+                for value in values.values() if isinstance(values, dict) else [values]:
+                    assert isinstance(value, float | int), (suite, measure, row)
+                    assert -1 <= value <= 100
+
+
+def test_table_2_switches_objectives_row_by_row():
+    table = read_table("hu2023/table2")
+    on = {row: {name for name, spec in table.recipe(row, "paper", "/data", 1, None).objectives.items() if spec}
+          for row in table.rows}
+    assert on == {"retrieval": {"retrieval"}, "+ semantic": {"retrieval", "semantic"},
+                  "+ language": {"retrieval", "language"}, "+ both": {"retrieval", "semantic", "language"}}
+
+
+def test_overrides_of_the_table_come_first_then_the_scales_then_the_rows(write, tmp_path):
+    table = read_table(write())
+    plain = table.recipe("plain", "tiny", None, 1, None)
+    assert plain.training.steps == 3
+    assert plain.objectives["semantic"] is None  # the row switches off what the table set
+    own = table.recipe("own", "tiny", None, 1, None)
+    assert own.training.steps == 5  # what a row sets for every scale has the last word
+    assert own.seed == 9
+    assert own.objectives["semantic"] == {"weight": 0.5}
+    assert table.recipe("plain", "big", None, 1, None).training.steps == 2
+    assert list(table.rows_at("tiny")) == ["plain", "own"]
+    assert list(table.rows_at("big")) == ["plain", "own", "large"]
+    begun = table.recipe("own", "tiny", None, 3, tmp_path / "start")
+    assert begun.model.backbone == str(tmp_path / "start")
+
+
+def test_an_unknown_scale_is_answered_with_the_nearest(write):
+    with pytest.raises(InterlinguaError, match=r"scale 'tinny' is not known for this table\. Did you mean 'tiny'\?"):
+        read_table(write()).suites("tinny")
+
+
+@pytest.mark.parametrize(("before", "after", "says"), [
+    ("measures: [RR@10]", "measuers: [RR@10]", "table.yaml: "),
+    ("plain: {set:", "plain: {sett:", "'sett' is neither a key of a row nor a scale of this table"),
+    ("set: {tiny:", "set: {tinny:", "'tinny' is neither"),
+    ("scales: [big]", "scales: [bigger]", "'bigger' is neither"),
+    ("title: a small one", "title: [", "table.yaml: not valid YAML"),
+    ("title: a small one", "name: a small one", "is a recipe, not a table"),
+])
+def test_mistakes_in_a_table_are_named(write, before, after, says):
+    assert before in TABLE
+    with pytest.raises(InterlinguaError, match=says.replace("?", r"\?")):
+        read_table(write(TABLE.replace(before, after)))
+
+
+@pytest.mark.parametrize(("suites", "says"), [
+    ("mono: {collection: {en: a}}", "suites.yaml: unknown key 'mono.collection'"),
+    ("mono: [", "suites.yaml: not valid YAML"),
+    ("", "suites.yaml: "),
+])
+def test_mistakes_in_suites_are_named(write, suites, says):
+    table = read_table(write(suites=suites))
+    with pytest.raises(InterlinguaError, match=says):
+        table.suites("tiny")
+
+
+def test_missing_suites_are_named(write, tmp_path):
+    table = read_table(write())
+    (tmp_path / "suites.yaml").unlink()
+    with pytest.raises(InterlinguaError, match=r"suites\.yaml: no such file of suites"):
+        table.suites("tiny")
+
+
+def test_a_mistake_in_a_rows_recipe_names_the_row(write):
+    table = read_table(write(TABLE.replace("training.steps=5", "training.stps=5")))
+    with pytest.raises(InterlinguaError, match=r"a small one, row 'own': unknown key 'training\.stps'"):
+        table.recipe("own", "tiny", None, 1, None)
