@@ -78,6 +78,8 @@ def place(tmp_path_factory, tiny_static):
             (root / name / file).write_text(content, encoding="utf-8")
     Index.build(DualEncoder.load(root / "model"), load_collection("encyclopedia:en").passages, root / "index",
                 model_path=root / "model")
+    shutil.copytree(root / "index", root / "damaged")
+    (root / "damaged/vectors.npy").write_bytes((root / "index/vectors.npy").read_bytes()[:-100])
     (root / "nothing").mkdir()
     shutil.copytree(root / "model", root / "pickle")
     (root / "pickle/model.safetensors").unlink()
@@ -192,6 +194,13 @@ COLLECTIONS_AND_RUNS = [
     ("evaluate model --on good_en --measures RR@1000", ["'RR@1000' looks deeper than depth=100"]),
     ("evaluate model --on good_en --matrix", ["a matrix needs two"]),
     ("evaluate model --on good_en encyclopedia:fi encyclopedia:en --matrix", ["good_en and encyclopedia_en", "'en'"]),
+    ("evaluate model --on good_en encyclopedia:fi --matrix --measures AP", ["--matrix has no use for --measures"]),
+    ("evaluate model --on good_en encyclopedia:fi --matrix --runs new", ["--matrix has no use for --runs"]),
+    ("evaluate model --on encyclopedia:en encyclopedia:fi --matrix RR@20 --depth 10", ["'RR@20'", "depth=10"]),
+    ("evaluate model", ["--on COLLECTION", "--tatoeba FILE"]),
+    ("evaluate model --tatoeba nowhere.tsv", ["nowhere.tsv: no such file"]),
+    ("evaluate model --tatoeba good.run", ["good.run: none of the formats"]),
+    ("evaluate model --tatoeba fi-en.tsv --matrix", ["--matrix is for collections"]),
     ("evaluate model --on good_en --runs good.jsonl", ["good.jsonl"]),
     ("evaluate --on good_en", ["MODEL", "See `interlingua evaluate --help`"]),
     ("compare nowhere.run good.run --qrels good.qrels", ["nowhere.run: no such file"]),
@@ -210,7 +219,14 @@ COLLECTIONS_AND_RUNS = [
     ("inspect latin1.jsonl --kind questions", ["latin1.jsonl, line 2: not UTF-8"]),
     ("inspect fi-en.tsv --kind parallel", ["fi-en.tsv, line 2: 4 column(s), 2 or 3 are needed"]),
     ("inspect klingon.jsonl --kind sentences", ["klingon.jsonl, line 2: 'klingon' is not a language code"]),
+    ("inspect fi-en.tsv --kind parallel", ["`on_bad_row: skip` in the recipe's data entry", "--on-bad-row skip"]),
     ("inspect good.jsonl --kind tables", ["'tables'", "documents"]),
+    ("inspect good.jsonl --kind sentences --option lang", ["--option 'lang': write key=value"]),
+    ("inspect good.jsonl --kind sentences --option lang=[", ["--option 'lang=['", "not valid YAML"]),
+    ("inspect good.jsonl --kind sentences --option path=x", ["--option 'path=x': write key=value"]),
+    ("inspect good.jsonl --kind documents --option threshold=1", ["no option 'threshold'"]),
+    ("inspect good.jsonl --kind sentences --side both --lang fi", ["good.jsonl"]),
+    ("inspect good_en --on-bad-row skip", ["'on_bad_row' is an option of other kinds", "--kind"]),
 ]
 INDEXES = [
     ("index model nowhere.jsonl --out new", ["nowhere.jsonl: no such file"]),
@@ -223,11 +239,13 @@ INDEXES = [
     ("index model klingon.jsonl --out new", ["klingon.jsonl, line 2: 'klingon' is not a language code"]),
     ("index model good.jsonl --lang klingon --out new", ["'klingon' is not a language code"]),
     ("index model good.qrels --out new", ["good.qrels: passages are read from jsonl"]),
-    ("index model encyclopedia:sw --out index", ["index: already exists"]),
+    ("index model encyclopedia:sw --out index", ["index: already exists", "--overwrite"]),
     ("index model twice.jsonl --out index --overwrite", ["twice.jsonl, line 2"]),
     ("index model good.jsonl --out model --overwrite", ["model: is not an index"]),
     ("index model good.jsonl --out good.run/new", ["good.run"]),
     ("search nowhere a", ["nowhere: no such index folder"]),
+    ("search index a --model nothing", ["nothing: is not a model folder"]),
+    ("search damaged a", ["damaged/vectors.npy: is damaged", "Build it again with --overwrite"]),
     ("search good_en a", ["good_en: is not an index"]),
     ("search index a --lang-of-results fi", ["index: has no passage in language 'fi'"]),
     ("search index a --lang-of-results klingon", ["index: has no passage in language 'klingon'"]),

@@ -1,6 +1,7 @@
 """Every verb as a person types it, along the main street: train, evaluate, encode, index, search, compare."""
 
 import contextlib
+import gzip
 import io
 import json
 import shutil
@@ -19,9 +20,11 @@ from interlingua.data import encyclopedia
 from interlingua.data.collection import cross, load_collection
 from interlingua.data.collections.rows import read_qrels
 from interlingua.evaluation.protocol import evaluate_on
+from interlingua.evaluation.tatoeba import tatoeba_file
 from interlingua.models.dual import DualEncoder
 from interlingua.retrieval.index import Index
 from interlingua.retrieval.run import Run
+from interlingua.text.languages import normalise_code
 
 RECIPE = {
     "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 16}}, "encoders": "tied"},
@@ -123,6 +126,38 @@ def test_evaluate_matrix_over_three_languages(street, capsys):
                            [cross(load_collection("encyclopedia:sw"), load_collection("encyclopedia:en"))], ["RR@100"])
     assert cells["sw", "en", "RR@100"] == pytest.approx(expected[0].scores["RR@100"])
     assert len(cells) == 9 + 3 + 3
+    shallow = json.loads(printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "AP", "--depth", 1,
+                                 "--format", "json").partition("\n")[2])
+    deep = json.loads(printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "AP",
+                              "--format", "json").partition("\n")[2])
+    assert shallow[0]["value"] < deep[0]["value"]
+
+
+def test_evaluate_on_translations(street, tmp_path, capsys):
+    files = []
+    for lang in ("fin", "swh"):
+        collection = load_collection(f"encyclopedia:{normalise_code(lang)}")
+        titles = {p.id: p.text for p in load_collection("encyclopedia:en").passages}
+        rows = [f"{p.text}\t{titles[p.id]}\n" for p in collection.passages[:20]]
+        with gzip.open(tmp_path / f"{lang}-eng.tsv.gz", "wt", encoding="utf-8") as stream:
+            stream.writelines(rows)
+        files.append(str(tmp_path / f"{lang}-eng.tsv.gz"))
+    start = str(street.root / "run/start")
+    rows = json.loads(printed(capsys, "evaluate", street.model, start, "--tatoeba", *files, "--format", "json"))
+    assert [(row["system"], row["language"]) for row in rows] == [
+        (model, lang) for model in (street.model, start) for lang in ("fi", "sw", "avg")]
+    expected = [tatoeba_file(DualEncoder.load(street.model), file) for file in files]
+    for key in ("forward", "backward", "mean"):
+        values = [getattr(result, key) for result in expected]
+        assert [row[key] for row in rows[:3]] == pytest.approx([*values, sum(values) / 2])
+    text = printed(capsys, "evaluate", street.model, "--on", "encyclopedia:fi", "--tatoeba", *files)
+    assert text.index("nDCG@10") < text.index("Tatoeba")
+    assert "forward: a sentence of the language looks for its translation" in text
+
+
+def test_the_average_of_a_mixed_pool_is_not_said_to_be_without_english(street, capsys):
+    text = printed(capsys, "evaluate", street.model, "--on", "encyclopedia", "--measures", "RR@10", "--no-intervals")
+    assert text.splitlines()[0].split() == ["RR@10", "mul", "avg"]
 
 
 def test_evaluate_against_other_passages(street, capsys):
@@ -186,6 +221,18 @@ def test_results_in_the_languages_asked_for(street, capsys, asked, kept):
     assert len(hits) == min(200, 112 * len(kept))
 
 
+def test_an_index_and_its_model_can_be_moved(street, tmp_path, capsys):
+    shutil.copytree(street.model, tmp_path / "first")
+    printed(capsys, "index", tmp_path / "first", "encyclopedia:fi", "--out", tmp_path / "index")
+    before = printed(capsys, "search", tmp_path / "index", "kahvi")
+    (tmp_path / "first").rename(tmp_path / "second")
+    assert main(["search", str(tmp_path / "index"), "kahvi"]) == 2
+    assert "Say where it is with --model" in capsys.readouterr().err
+    assert printed(capsys, "search", tmp_path / "index", "kahvi", "--model", tmp_path / "second") == before
+    assert main(["search", str(tmp_path / "index"), "kahvi", "--model", str(street.root / "run/start")]) == 2
+    assert "made with another model" in capsys.readouterr().err
+
+
 def test_an_index_is_replaced_when_asked(street, tmp_path, capsys):
     shutil.copytree(street.index, tmp_path / "index")
     printed(capsys, "index", street.model, "encyclopedia:sw", "--out", tmp_path / "index", "--overwrite")
@@ -216,6 +263,26 @@ def test_inspect_each_kind(tmp_path, capsys, kind, name, content, langs):
     assert [lang for lang in langs if any(row.startswith(lang) for row in rows)] == langs
 
 
+def counted(out):
+    """Language → records of a printed summary."""
+    return {row.split()[0]: int(row.split()[1]) for row in out.splitlines()[3:] if row}
+
+
+def test_inspect_passes_its_options_to_the_reader(tmp_path, capsys):
+    (tmp_path / "pairs").write_text("1.2\ttalo\thouse\n1.0\tkissa\tcat\n1.05\n", encoding="utf-8")
+    given = ["inspect", "--kind", "parallel", "--format", "wikimatrix", tmp_path / "pairs",
+             "--option", "source_lang=fi", "--option", "target_lang=en", "--on-bad-row", "skip"]
+    assert counted(printed(capsys, *given, "--option", "threshold=1.1"))["fi"] == 1
+    assert counted(printed(capsys, *given, "--option", "threshold=0.5"))["fi"] == 2
+    assert main([str(word) for word in given]) == 0
+    assert "1 bad row left out" in capsys.readouterr().err
+    (tmp_path / "sw-en.tsv").write_text("nyumba\thouse\n", encoding="utf-8")
+    out = printed(capsys, "inspect", "--kind", "sentences", tmp_path / "sw-en.tsv", "--side", "foreign")
+    assert list(counted(out)) == ["sw"]
+    (tmp_path / "lines").write_text("talo\n", encoding="utf-8")
+    assert "fi" in counted(printed(capsys, "inspect", "--kind", "sentences", tmp_path / "lines", "--lang", "fi"))
+
+
 def test_inspect_a_collection_folder(tmp_path, capsys):
     folder = tmp_path / "mine_fi"
     folder.mkdir()
@@ -223,6 +290,8 @@ def test_inspect_a_collection_folder(tmp_path, capsys):
     (folder / "queries.tsv").write_text("q\tmikä?\n", encoding="utf-8")
     (folder / "qrels.txt").write_text("q 0 1 1\n", encoding="utf-8")
     assert "fi" in printed(capsys, "inspect", folder, "--kind", "collection")
+    folder.rename(tmp_path / "mine")
+    assert "fi" in printed(capsys, "inspect", tmp_path / "mine", "--lang", "fi")
 
 
 def test_plan_prints_the_recipe_that_train_would_keep(street, capsys):

@@ -124,6 +124,8 @@ def test_wikimatrix_options_are_checked() -> None:
         list(read_parallel(WIKIMATRIX, select="randm"))
     with pytest.raises(InterlinguaError, match="Did you mean 'threshold'"):
         read_parallel(WIKIMATRIX, treshold=1.1)
+    with pytest.raises(InterlinguaError, match="'wikimatrix': threshold='high': input should be a valid number"):
+        read_parallel(WIKIMATRIX, threshold="high")
 
 
 def test_tmx_drops_codes_and_pairs_every_language_with_english() -> None:
@@ -180,6 +182,11 @@ def test_plain_jsonl() -> None:
 
 def test_a_folder_of_mixed_formats() -> None:
     assert len(list(read_parallel(PARALLEL))) == 2 + 2 + 2 + 1 + 7 + 3 + 2 + 1 + 1 + 1
+
+
+def test_a_language_beside_a_side_is_not_dropped_silently() -> None:
+    with pytest.raises(InterlinguaError, match="no option 'lang'"):
+        read_sentences(WIKIMATRIX, side="foreign", lang="fi")
 
 
 def test_one_side_as_raw_text() -> None:

@@ -97,7 +97,7 @@ def test_folder_glob_and_gzip_read_the_same(tmp_path: Path) -> None:
 
 
 def test_bad_rows_stop_or_are_counted_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InterlinguaError, match=r"plain_questions\.jsonl, line 2: not JSON .* --on-bad-row skip"):
+    with pytest.raises(InterlinguaError, match=r"plain_questions\.jsonl, line 2: not JSON .*`on_bad_row: skip` in"):
         list(read_questions(BROKEN / "plain_questions.jsonl"))
     kept = list(read_questions(BROKEN / "plain_questions.jsonl", on_bad_row="skip"))
     assert [record.question for record in kept] == ["A?", "G?"]

@@ -54,6 +54,9 @@ def test_averages_say_whether_english_is_in_them():
     assert Table("m", ["en"]).averages == {"avg": ["en"]}
     named = Table("m", ["nq", "drcd"], languages={"nq": "en", "drcd": "zh"})
     assert named.averages == {"avg": ["nq", "drcd"], "avg w/o en": ["drcd"]}
+    assert Table("m", ["mul"]).averages == {"avg": ["mul"]}
+    pool = Table("m", ["pool", "fi"], languages={"pool": "mul"})
+    assert pool.averages == {"avg": ["pool", "fi"], "avg w/o en": ["fi"]}
 
 
 def test_a_papers_printed_average_is_not_recomputed():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation import tatoeba_accuracy
+from interlingua.evaluation import TatoebaResult, tatoeba_accuracy, tatoeba_file
 
 
 def test_both_directions_by_brute_force():
@@ -25,6 +25,31 @@ def test_textual_forgives_a_sentence_that_occurs_twice():
     assert tatoeba_accuracy(x, x) == {"forward": 2 / 3, "backward": 2 / 3, "mean": 2 / 3}
     texts = (["ja", "ja", "nein"], ["yes", "yeah", "no"])
     assert tatoeba_accuracy(x, x, textual=texts) == pytest.approx({"forward": 2 / 3, "backward": 1, "mean": 5 / 6})
+
+
+class PassagesOnly:
+    """Vectors by text; nothing is asked in the role of questions."""
+
+    similarity = "cosine"
+
+    def encode_document(self, texts, **options):
+        vectors = {"talo": [1, 0], "kissa": [0.9, 0.1], "house": [1, 0], "cat": [0.7, 0.7]}
+        return np.array([vectors[text] for text in texts])
+
+
+@pytest.mark.parametrize(("name", "rows"), [
+    ("fin-eng.tsv", "talo\thouse\nkissa\tcat\n"), ("eng-fin.tsv", "house\ttalo\ncat\tkissa\n")])
+def test_a_file_is_read_by_the_passage_encoder_and_forward_asks_with_the_foreign_side(tmp_path, name, rows):
+    (tmp_path / name).write_text(rows, encoding="utf-8")
+    # kissa is nearer to house than to cat, but no other word is nearer to cat
+    assert tatoeba_file(PassagesOnly(), tmp_path / name) == TatoebaResult("fi", 2, 0.5, 1.0, 0.75)
+
+
+def test_several_languages_in_one_place_are_refused(tmp_path):
+    for name in ("fin-eng.tsv", "swh-eng.tsv"):
+        (tmp_path / name).write_text("a\tb\n", encoding="utf-8")
+    with pytest.raises(InterlinguaError, match=r"holds fi, sw\. Give one file for each"):
+        tatoeba_file(PassagesOnly(), tmp_path)
 
 
 def test_what_cannot_be_compared_is_refused():

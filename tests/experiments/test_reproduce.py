@@ -179,9 +179,12 @@ def test_the_command_writes_the_table_beside_the_runs(made, monkeypatch, capsys)
     root, _, results = made
     out = root / "cli"
     monkeypatch.chdir(root)
+    out.mkdir()
+    (out / "small-tiny.md").write_text("the whole table", encoding="utf-8")
     assert main(["reproduce", "./small.yaml", "--scale", "tiny", "--out", "cli", "--rows", "retrieval"]) == 0
     printed = capsys.readouterr().out
-    written = out / "small-tiny.md"
+    assert (out / "small-tiny.md").read_text(encoding="utf-8") == "the whole table"
+    written = out / "small-tiny-rows.md"
     text = written.read_text(encoding="utf-8")
     assert printed.startswith(text)
     assert "- retrieval: " in text

@@ -44,6 +44,12 @@ def test_a_model_without_a_head_of_these_sizes_is_refused(masked_language_model,
         MaskedLanguageModelHead(32, 10).load_from(masked_language_model[1])
 
 
+def test_a_folder_that_transformers_does_not_know_is_refused_in_one_line(tiny_static, tmp_path):
+    tiny_static().save(tmp_path / "static")
+    with pytest.raises(InterlinguaError, match="holds no masked language model"):
+        MaskedLanguageModelHead(24, 10).load_from(tmp_path / "static")
+
+
 def test_weights_missing_from_a_checkpoint_pooler_do_not_depend_on_chance(masked_language_model):
     first, second = (Encoder.load(masked_language_model[1], device="cpu").backbone.model for _ in range(2))
     assert torch.equal(first.pooler.dense.weight, second.pooler.dense.weight)

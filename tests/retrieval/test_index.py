@@ -78,12 +78,70 @@ def test_the_model_is_loaded_by_its_name_at_the_first_search(tmp_path, monkeypat
 
 
 def test_without_a_model_the_error_says_what_to_pass(index, tmp_path):
-    with pytest.raises(InterlinguaError, match="Pass encoder="):
+    with pytest.raises(InterlinguaError, match=r"--model .*pass encoder="):
         Index.open(tmp_path / "idx").search("cat")
 
 
+def test_a_model_that_has_gone_is_asked_for(tmp_path):
+    (tmp_path / "model").mkdir()
+    Index.build(LetterEncoder(), PASSAGES, tmp_path / "idx", model_path=tmp_path / "model")
+    (tmp_path / "model").rmdir()
+    with pytest.raises(InterlinguaError, match=r"not there any more\. Say where it is with --model"):
+        Index.open(tmp_path / "idx").search("cat")
+    assert Index.open(tmp_path / "idx", LetterEncoder()).search("cat sat", k=1)[0].passage.id == "4"
+
+
+ARRAYS = ("vectors", "offsets", "languages", "ties")
+CUTS = [(f"{name}.npy", kept) for name in ARRAYS for kept in (0, 40, -1)]
+
+
+@pytest.mark.parametrize(("name", "kept"), [*CUTS, ("passages.jsonl", 0), ("passages.jsonl", -5)])
+def test_a_file_that_was_cut_is_damaged(index, tmp_path, name, kept):
+    file = tmp_path / "idx" / name
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(InterlinguaError, match=r"is damaged .*Build it again with --overwrite\.") as caught:
+        Index.open(tmp_path / "idx")
+    assert str(caught.value).startswith(str(file))
+
+
+@pytest.mark.parametrize("name", [*(f"{name}.npy" for name in ARRAYS), "passages.jsonl"])
+@pytest.mark.parametrize("content", [None, b"\x80\x04K\x01." * 99, b"PK\x03\x04" + bytes(99)])
+def test_a_file_that_is_missing_or_something_else_is_damaged(index, tmp_path, name, content):
+    (tmp_path / "idx" / name).unlink()
+    if content is not None:
+        (tmp_path / "idx" / name).write_bytes(content)
+    with pytest.raises(InterlinguaError, match="is damaged"):
+        Index.open(tmp_path / "idx").search("cat")
+
+
+def test_arrays_of_another_index_are_damage(index, tmp_path):
+    Index.build(LetterEncoder(), PASSAGES[:3], tmp_path / "other")
+    for name in ARRAYS:
+        shutil.copytree(tmp_path / "idx", tmp_path / name)
+        shutil.copy(tmp_path / "other" / f"{name}.npy", tmp_path / name)
+        with pytest.raises(InterlinguaError, match=rf"{name}\.npy: is damaged"):
+            Index.open(tmp_path / name)
+
+
+def test_a_line_broken_in_the_middle_is_damage(index, tmp_path):
+    file = tmp_path / "idx/passages.jsonl"
+    file.write_bytes(b"x" + file.read_bytes()[1:])
+    with pytest.raises(InterlinguaError, match=r"passages\.jsonl: is damaged"):
+        Index.open(tmp_path / "idx")[0]
+
+
+@pytest.mark.parametrize("key", ["format", "model", "fingerprint", "similarity", "passages", "dim", "languages"])
+def test_index_json_without_a_key_is_damaged(index, tmp_path, key):
+    file = tmp_path / "idx/index.json"
+    about = json.loads(file.read_text(encoding="utf-8"))
+    del about[key]
+    file.write_text(json.dumps(about), encoding="utf-8")
+    with pytest.raises(InterlinguaError, match=rf"index\.json: is damaged .*'{key}'"):
+        Index.open(tmp_path / "idx")
+
+
 def test_a_failed_build_leaves_what_was_there(index, tmp_path):
-    with pytest.raises(InterlinguaError, match="already exists"):
+    with pytest.raises(InterlinguaError, match=r"already exists.*--overwrite .*overwrite=True"):
         Index.build(LetterEncoder(), PASSAGES, tmp_path / "idx")
     with pytest.raises(InterlinguaError, match="'1' occurs twice"):
         Index.build(LetterEncoder(), [PASSAGES[0], PASSAGES[0]], tmp_path / "idx", overwrite=True)
@@ -106,7 +164,7 @@ def test_only_an_index_is_opened_or_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("about", "message"), [('{"format": 99}', "format 99"), ("{", "cannot be read"), ("[]", "cannot be read")]
+    ("about", "message"), [('{"format": 99}', "format 99"), ("{", "is damaged"), ("[]", "is damaged")]
 )
 def test_an_unknown_format_is_refused(index, tmp_path, about, message):
     (tmp_path / "idx" / "index.json").write_text(about)

@@ -24,6 +24,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", type=int, default=5, help="how many results (5)")
     parser.add_argument("--lang-of-results", default="any", metavar="any|xx,yy",
                         help="only passages in these languages")
+    parser.add_argument("--model", metavar="PATH",
+                        help="the model that made the index, where it is not at the place the index remembers")
     parser.add_argument("--json", action="store_true", help="one JSON object a result")
     parser.set_defaults(run=search)
 
@@ -49,7 +51,12 @@ def search(arguments: argparse.Namespace) -> None:
     asked = arguments.lang_of_results
     # an unknown code goes on as it is: the index says which ones it has
     langs = None if asked == "any" else [find_code(lang) or lang for lang in asked.split(",")]
-    hits = Index.open(arguments.index).search(" ".join(arguments.question), k=arguments.k, langs=langs)
+    model = None
+    if arguments.model:
+        from interlingua.models.dual import DualEncoder
+
+        model = DualEncoder.load(arguments.model)
+    hits = Index.open(arguments.index, model).search(" ".join(arguments.question), k=arguments.k, langs=langs)
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
         if arguments.json:

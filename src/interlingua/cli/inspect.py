@@ -16,6 +16,13 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                         help="a path, ir_datasets:ID, or encyclopedia (bundled; the default)")
     parser.add_argument("--kind", choices=["questions", "parallel", "sentences", "documents", "collection"],
                         help="what it holds; a collection by default")
+    parser.add_argument("--format", metavar="NAME", help="the format, where the content does not tell it")
+    parser.add_argument("--lang", help="the language of rows that do not name theirs")
+    parser.add_argument("--side", choices=["source", "target", "foreign", "both"],
+                        help="sentences: read this side of parallel files")
+    parser.add_argument("--on-bad-row", choices=["error", "skip"], help="skip: count and list rows that cannot be used")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
+                        help="an option of the reader, e.g. threshold=1.04; may be given several times")
     parser.set_defaults(run=run)
 
 
@@ -25,17 +32,46 @@ def run(arguments: argparse.Namespace) -> None:
 
     from interlingua.data import readers, summary
     from interlingua.data.collection import load_collection
+    from interlingua.errors import InterlinguaError
 
     def show(title: str, rows: list[summary.Row]) -> None:
         print(f"{title}\n{tabulate(rows, headers='keys', floatfmt=',.2f', intfmt=',')}\n")
 
-    if arguments.source == "encyclopedia" and arguments.kind is None:
-        show("topics", summary.summarise_topics())
-        show("sentences", summary.summarise(readers.read_sentences("encyclopedia")))
+    options = options_of(arguments)
     if arguments.kind in (None, "collection"):
-        show(f"collection {arguments.source}", summary.summarise_collection(load_collection(arguments.source)))
+        if unknown := sorted(options.keys() - {"lang", "split"}):
+            raise InterlinguaError(f"'{unknown[0]}' is an option of other kinds. Say with --kind what "
+                                   f"{arguments.source} holds: questions, parallel, sentences or documents.")
+        if arguments.source == "encyclopedia" and arguments.kind is None:
+            show("topics", summary.summarise_topics())
+            show("sentences", summary.summarise(readers.read_sentences("encyclopedia")))
+        collection = load_collection(arguments.source, **options)
+        show(f"collection {arguments.source}", summary.summarise_collection(collection))
         return
-    read: dict[str, Callable[[str], Iterable[summary.Item]]] = {
+    read: dict[str, Callable[..., Iterable[summary.Item]]] = {
         "questions": readers.read_questions, "parallel": readers.read_parallel,
         "sentences": readers.read_sentences, "documents": readers.read_documents}
-    show(f"{arguments.kind} {arguments.source}", summary.summarise(read[arguments.kind](arguments.source)))
+    items = read[arguments.kind](arguments.source, **options)
+    show(f"{arguments.kind} {arguments.source}", summary.summarise(items))
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options given for the reader. Raises InterlinguaError for an --option that is none."""
+    import yaml
+
+    from interlingua.errors import InterlinguaError
+    from interlingua.plain_yaml import parse_yaml
+
+    named = {"format": arguments.format, "lang": arguments.lang, "side": arguments.side,
+             "on_bad_row": arguments.on_bad_row}
+    options = {key: value for key, value in named.items() if value is not None}
+    for given in arguments.option:
+        key, equals, value = given.partition("=")
+        if not equals or not key.strip().isidentifier() or key.strip() == "path":
+            raise InterlinguaError(f"--option '{given}': write key=value, such as threshold=1.04.")
+        try:
+            options[key.strip()] = parse_yaml(value)
+        except yaml.YAMLError as error:
+            raise InterlinguaError(f"--option '{given}': the value is not valid YAML: "
+                                   f"{' '.join(str(error).split())}") from error
+    return options

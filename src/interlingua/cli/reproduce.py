@@ -18,7 +18,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs", metavar="DIR", help="where runs and results go (runs)")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds a row (1)")
     parser.add_argument("--device", help="cpu, cuda, … (default: a GPU if there is one)")
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows (to share the work among machines)")
+    parser.add_argument("--rows", nargs="+", metavar="ROW",
+                        help="only these rows, to share the work among machines; their report is called …-rows.md")
     parser.add_argument("--plan", action="store_true", help="check every row's recipe and say what would run")
     parser.set_defaults(run=run)
 
@@ -43,7 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
         return
     results = work.run()
     text = present(table, arguments.scale, results)
-    stem = f"{work.stem}-{arguments.scale}"
+    # a report of some rows must not take the place of the whole table's
+    stem = f"{work.stem}-{arguments.scale}{'-rows' if arguments.rows else ''}"
     with atomic_write(work.out / f"{stem}.md") as stream:
         stream.write(text)
     print(text)

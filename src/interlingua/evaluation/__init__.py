@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from interlingua.evaluation.results import Result, results_table
     from interlingua.evaluation.significance import Comparison, compare, compare_all
     from interlingua.evaluation.table import Row, Table
-    from interlingua.evaluation.tatoeba import tatoeba_accuracy
+    from interlingua.evaluation.tatoeba import TatoebaResult, tatoeba_accuracy, tatoeba_file
 
 _HOME = {
     "Comparison": "significance", "Interval": "intervals", "LanguageMatrix": "languages", "Result": "results",
-    "Row": "table", "Scores": "measures", "Table": "table", "bootstrap_interval": "intervals",
+    "Row": "table", "Scores": "measures", "Table": "table", "TatoebaResult": "tatoeba",
+    "bootstrap_interval": "intervals",
     "compare": "significance", "compare_all": "significance", "evaluate": "measures", "evaluate_on": "protocol",
     "language_matrix": "languages", "results_table": "results", "seed_interval": "intervals",
-    "stratified_interval": "intervals", "tatoeba_accuracy": "tatoeba",
+    "stratified_interval": "intervals", "tatoeba_accuracy": "tatoeba", "tatoeba_file": "tatoeba",
 }
 __all__ = [
-    "Comparison", "Interval", "LanguageMatrix", "Result", "Row", "Scores", "Table", "bootstrap_interval", "compare",
-    "compare_all", "evaluate", "evaluate_on", "language_matrix", "results_table", "seed_interval",
-    "stratified_interval", "tatoeba_accuracy",
+    "Comparison", "Interval", "LanguageMatrix", "Result", "Row", "Scores", "Table", "TatoebaResult",
+    "bootstrap_interval", "compare", "compare_all", "evaluate", "evaluate_on", "language_matrix", "results_table",
+    "seed_interval", "stratified_interval", "tatoeba_accuracy", "tatoeba_file",
 ]
 
 

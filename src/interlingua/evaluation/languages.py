@@ -13,7 +13,7 @@ from tabulate import tabulate
 from interlingua.data.collection import cross
 from interlingua.data.records import Collection
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.measures import Scores, canonical, evaluate
+from interlingua.evaluation.measures import Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.table import render_records
 from interlingua.retrieval.dense import search, search_exact, tie_ranks
 from interlingua.retrieval.ranks import average_precision, gold_ranks
@@ -89,9 +89,11 @@ def language_matrix(
     """Search every language's passages with every language's questions, then all passages at once.
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Questions and passages
-    of each language are encoded once. Raises InterlinguaError for fewer than two languages or ids that
-    do not correspond (`interlingua.data.collection.cross`).
+    of each language are encoded once. `depth` passages are retrieved for a cell; the merged pool is ranked whole.
+    Raises InterlinguaError for fewer than two languages, a measure that looks deeper than `depth`, or ids that do not
+    correspond (`interlingua.data.collection.cross`).
     """
+    check_depth(measure, depth)
     if len(collections) < 2:
         raise InterlinguaError(f"{len(collections)} languages: a matrix needs two.")
     langs = list(collections)

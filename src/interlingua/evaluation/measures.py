@@ -60,6 +60,13 @@ def canonical(name: str) -> str:
 
 
 @cache
+def check_depth(name: str, depth: int) -> None:
+    """Raise InterlinguaError for a measure that looks deeper than the `depth` passages retrieved."""
+    cutoff = canonical(name).rpartition("@")[2]
+    if cutoff.isdigit() and int(cutoff) > depth:
+        raise InterlinguaError(f"measure '{name}' looks deeper than depth={depth}. Set depth={cutoff}.")
+
+
 def _parse(name: str) -> Any:
     import ir_measures
 

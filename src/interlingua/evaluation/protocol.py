@@ -8,7 +8,7 @@ from typing import Any
 
 from interlingua.data.records import Collection, Passage
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.measures import DEFAULT_MEASURES, canonical, evaluate
+from interlingua.evaluation.measures import DEFAULT_MEASURES, check_depth, evaluate
 from interlingua.evaluation.results import Result, result
 from interlingua.retrieval.dense import search
 from interlingua.retrieval.vectors import TextEncoder, embed_passages, embed_queries
@@ -27,9 +27,7 @@ def evaluate_on(
     """
     given = list(collections)
     for name in measures:
-        cutoff = canonical(name).rpartition("@")[2]
-        if cutoff.isdigit() and int(cutoff) > depth:
-            raise InterlinguaError(f"measure '{name}' looks deeper than depth={depth}. Set depth={cutoff}.")
+        check_depth(name, depth)
     for collection in given:
         if sum(other.name == collection.name for other in given) > 1:
             raise InterlinguaError(f"two collections are named '{collection.name}'. Give each its own name.")

@@ -30,7 +30,8 @@ class Row:
 class Table:
     """One measure of several systems on several languages or collections.
 
-    `columns` in order; `languages` gives the language of a column where its name is not the language code.
+    `columns` in order; `languages` gives the language of a column where its name is not the language code; "mul",
+    several languages, counts as English, which may be among them.
     Two macro averages (each column counts the same) are added: "avg" with English, "avg w/o en" without;
     only the one that exists when all or none of the columns are English, unless `columns` names the other, for
     the averages that a paper printed. An average is computed only for a system that has a value in every one
@@ -59,7 +60,7 @@ class Table:
     @property
     def averages(self) -> dict[str, list[str]]:
         """Name of each average → the columns it is over; none for one that is only printed, not computed."""
-        foreign = [column for column in self.columns if self.languages[column] != "en"]
+        foreign = [column for column in self.columns if self.languages[column] not in ("en", "mul")]
         kinds: dict[str, list[str]] = {}
         if len(foreign) < len(self.columns):
             kinds[WITH_ENGLISH] = self.columns

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from interlingua.data.collection import cross, load_collection
-from interlingua.data.readers import read_parallel
 from interlingua.data.records import Collection
 from interlingua.evaluation.protocol import evaluate_on
-from interlingua.evaluation.tatoeba import tatoeba_accuracy
+from interlingua.evaluation.tatoeba import tatoeba_file
 from interlingua.experiments.table_spec import Suite
 from interlingua.models.dual import DualEncoder
 
@@ -35,7 +32,7 @@ def measure(model: DualEncoder, suites: Mapping[str, Suite], measures: Sequence[
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
         sides = {column: path for column, path in suite.tatoeba.items() if columns is None or column in columns}
         if sides:
-            found[name] = {"accuracy": {column: {"mean": tatoeba(model, fill(path, data))}
+            found[name] = {"accuracy": {column: {"mean": tatoeba_file(model, fill(path, data)).mean}
                                         for column, path in sides.items()}}
     return found
 
@@ -51,14 +48,6 @@ def named(collection: Collection, column: str, suite: Suite, data: str | None) -
 def load(path: str) -> Collection:
     """A collection; the last two stay in memory."""
     return load_collection(path)
-
-
-def tatoeba(model: DualEncoder, path: str) -> float:
-    """Mean of the two directions' accuracies, both sides read by the passage encoder."""
-    pairs = list(read_parallel(path))
-    source, target = (np.asarray(model.encode_document([getattr(p, side) for p in pairs]))
-                      for side in ("source", "target"))
-    return float(tatoeba_accuracy(source, target)["mean"])
 
 
 def fill(path: str, data: str | None) -> str:

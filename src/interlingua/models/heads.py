@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 from transformers import AutoModelForMaskedLM
@@ -35,19 +36,24 @@ class MaskedLanguageModelHead(nn.Module):
     def load_from(self, name_or_path: str | Path) -> None:
         """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors).
 
-        Raises InterlinguaError when it has no `lm_head` of these sizes.
+        Raises InterlinguaError when it has no `lm_head` of these sizes; this head is then as it was.
         """
         folder = model_folder(name_or_path)
         require_safetensors(folder)
-        with quiet():
-            model, report = AutoModelForMaskedLM.from_pretrained(
-                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True)
+        try:
+            with quiet():
+                model, report = AutoModelForMaskedLM.from_pretrained(
+                    folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
+                    output_loading_info=True)
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise InterlinguaError(f"{folder}: holds no masked language model.") from error
         head = getattr(model, "lm_head", None)
         missing = [name for name in report["missing_keys"] if name.startswith("lm_head.") and "decoder" not in name]
-        if head is None or missing:
+        if head is None or missing or not model.config.tie_word_embeddings:
             raise InterlinguaError(f"{folder}: holds no trained lm_head as XLM-R's.")
         state = {name: value for name, value in head.state_dict().items() if not name.startswith("decoder.")}
-        try:
-            self.load_state_dict(state)
-        except RuntimeError as error:
-            raise InterlinguaError(f"{folder}: its lm_head has other sizes than this one ({error}).") from error
+        shapes = {name: tuple(value.shape) for name, value in state.items()}
+        if shapes != {name: tuple(value.shape) for name, value in self.state_dict().items()}:
+            raise InterlinguaError(f"{folder}: its lm_head has other sizes than this one.")
+        self.load_state_dict(state)
+        self.layer_norm.eps = head.layer_norm.eps

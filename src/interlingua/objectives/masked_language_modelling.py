@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair, Sentence
@@ -35,7 +35,8 @@ def mask_tokens(ids: list[int], special: set[int], mask_id: int, vocabulary: int
 class MaskedLanguageModelling(TokenObjective):
     """Predict the masked tokens of raw sentences; the loss is the mean over predictions.
 
-    The head is trained with the encoder and dropped when the model is saved.
+    The head is trained with the encoder and dropped when the model is saved. It starts at random; `head.load_from`
+    takes a pretrained model's.
 
     Args:
         hidden: the encoder's hidden size, and `vocabulary`: its number of tokens (the recipe fills both in).
@@ -52,7 +53,7 @@ class MaskedLanguageModelling(TokenObjective):
         if not 0 < rate < 1:
             raise InterlinguaError(f"the masking rate must lie between 0 and 1, got {rate}.")
         self.rate, self.role, self.seed, self.vocabulary = rate, role, seed, vocabulary
-        self.head: nn.Module = MaskedLanguageModelHead(hidden, vocabulary)
+        self.head = MaskedLanguageModelHead(hidden, vocabulary)
 
     def texts(self, batch: Batch) -> list[Any]:
         """What is read: each raw sentence."""

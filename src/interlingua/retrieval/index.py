@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.files import existing
-from interlingua.retrieval.index_writer import FORMAT, write_index
+from interlingua.retrieval.index_reader import damaged, read_about, read_arrays
+from interlingua.retrieval.index_writer import write_index
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
 
 
@@ -35,10 +36,7 @@ class Index:
 
     def __init__(self, path: Path, about: dict[str, Any], encoder: TextEncoder | None) -> None:
         self.path, self.about, self._encoder = path, about, encoder
-        self.vectors: NDArray[np.float32] = np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False)
-        self._offsets, self._languages, self._ties = (
-            np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("offsets", "languages", "ties"))
+        self.vectors, self._offsets, self._languages, self._ties = read_arrays(path, about)
 
     @classmethod
     def build(cls, encoder: TextEncoder, passages: Iterable[Passage], path: str | Path, *, model_path: str | Path = "",
@@ -50,7 +48,8 @@ class Index:
         """
         path = Path(path)
         if path.exists() and not overwrite:
-            raise InterlinguaError(f"{path}: already exists. Choose another folder or pass overwrite=True.")
+            raise InterlinguaError(f"{path}: already exists. Choose another folder, or replace it with --overwrite "
+                                   "(in Python: overwrite=True).")
         if path.exists() and not (path / "index.json").exists():
             raise InterlinguaError(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         model = str(Path(model_path).resolve()) if model_path and Path(model_path).exists() else str(model_path)
@@ -61,20 +60,12 @@ class Index:
     def open(cls, path: str | Path, encoder: TextEncoder | None = None) -> Index:
         """Open an index. Without `encoder`, the model it was built with is loaded at the first search.
 
-        Raises InterlinguaError for a folder that is no index, or an encoder that gives other vectors than
-        the one it was built with.
+        Raises InterlinguaError for a folder that is no index, a damaged one, or an encoder that gives other vectors
+        than the one it was built with.
         """
         path = existing(path, "index folder")
-        if not (path / "index.json").is_file():
-            raise InterlinguaError(f"{path}: is not an index (no index.json). Make one with `interlingua index`.")
-        try:
-            about = json.loads((path / "index.json").read_text(encoding="utf-8"))
-            known = about["format"] == FORMAT
-        except (ValueError, KeyError, TypeError) as error:
-            raise InterlinguaError(f"{path / 'index.json'}: cannot be read ({error!r}). Build it again.") from error
-        if not known:
-            raise InterlinguaError(f"{path}: has index format {about['format']}, {FORMAT} is known. Build it again.")
-        index = cls(path, about, encoder)
+        index = cls(path, read_about(path), encoder)
+        index[len(index) - 1]  # a passages.jsonl that was cut lacks its end
         if encoder is not None:
             index._check(encoder)
         return index
@@ -88,9 +79,13 @@ class Index:
         return int(self.about["passages"])
 
     def __getitem__(self, position: int) -> Passage:
-        with open(self.path / "passages.jsonl", "rb") as stream:
-            stream.seek(int(self._offsets[position]))
-            return Passage(**json.loads(stream.readline()))
+        file, start = self.path / "passages.jsonl", int(self._offsets[position])
+        try:
+            with open(file, "rb") as stream:
+                stream.seek(start)
+                return Passage(**json.loads(stream.readline()))
+        except (OSError, ValueError, TypeError) as error:
+            raise damaged(file, error) from error
 
     def search(self, text: str, k: int = 10, langs: Names[str] | None = None) -> list[Hit]:
         """The `k` best passages for a question in any language, best first; only those in `langs` if given."""
@@ -104,11 +99,16 @@ class Index:
     def encoder(self) -> TextEncoder:
         """The encoder of the questions, loaded by the name in index.json when none was given."""
         if self._encoder is None:
-            if not self.about["model"]:
-                raise InterlinguaError(f"{self.path}: does not say which model made it. Pass encoder= to Index.open.")
+            model = self.about["model"]
+            if not model:
+                raise InterlinguaError(f"{self.path}: does not say which model made it. Give the model with --model "
+                                       "(in Python: pass encoder= to Index.open).")
+            if Path(model).is_absolute() and not Path(model).exists():
+                raise InterlinguaError(f"{self.path}: was made with the model {model}, which is not there any more. "
+                                       "Say where it is with --model (in Python: pass encoder= to Index.open).")
             from interlingua.models.dual import DualEncoder
 
-            encoder = DualEncoder.load(self.about["model"])
+            encoder = DualEncoder.load(model)
             self._check(encoder)
             self._encoder = encoder
         return self._encoder

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import InterlinguaError
 
 RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
 WITHOUT_SPACES = frozenset({"Hani", "Jpan", "Thai", "Khmr", "Laoo", "Mymr", "Tibt"})
@@ -80,10 +81,21 @@ def normalise_code(tag: str) -> str:
     """
     code = find_code(tag)
     if code is None:
-        named = find_name(tag)
-        hint = f" Did you mean '{named}'?" if named else suggestion(tag, languages())
-        raise InterlinguaError(f"'{tag}' is not a language code (ISO 639).{hint}")
+        near = " or ".join(f"'{code}' ({languages()[code].name})" for code in _near(tag))
+        hint = f"Did you mean {near}?" if near else "Write a code such as 'en', 'sw' or 'yue'."
+        raise InterlinguaError(f"'{tag}' is not a language code (ISO 639). {hint}")
     return code
+
+
+def _near(tag: str) -> list[str]:
+    """Up to three codes that someone who wrote `tag` may have meant: by name, else by a code with the same start."""
+    word = tag.strip().casefold()
+    named = [word] if word in _names() else get_close_matches(word, _names(), n=2, cutoff=0.7)
+    if named:
+        return [_names()[name] for name in named]
+    start = word[:1] if len(word) <= 4 else ""
+    alike = get_close_matches(word, [code for code in _codes() if code[0] == start], n=9, cutoff=0.5)
+    return list(dict.fromkeys(_codes()[code] for code in alike))[:3]
 
 
 def language(tag: str) -> Language:

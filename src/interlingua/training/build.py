@@ -134,7 +134,8 @@ def _texts(recipe: Recipe, stores: dict[str, RecordStore[Any]]) -> Iterator[str]
 
 def _trainer(recipe: Recipe, out: Path, model: DualEncoder, stores: dict[str, RecordStore[Any]],
              processes: Processes) -> Trainer:
-    terms = [term_of(name, spec, model, recipe) for name, spec in recipe.objectives.items() if spec is not None]
+    terms = [term_of(name, spec, model, recipe, first=processes.first)
+             for name, spec in recipe.objectives.items() if spec is not None]
     used = {stream for term in terms for stream in term.streams(recipe.data)}
     streams = {name: open_stream(stores[name], spec, key_of(recipe.seed, "stream", name))
                for name, spec in recipe.data.items() if name in used}

@@ -77,14 +77,34 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any
         raise InterlinguaError(f"objectives.{name}: {explain(error, options)}") from error
 
 
-def term_of(name: str, spec: dict[str, Any], model: DualEncoder, recipe: Recipe) -> Term:
-    """The summand of the loss that an entry of `objectives:` describes."""
+def term_of(name: str, spec: dict[str, Any], model: DualEncoder, recipe: Recipe, *, first: bool = True) -> Term:
+    """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
+    what is done."""
     options, kind = options_of(name, spec, recipe), OBJECTIVES[name]
     weight = options.pop("weight")
     if issubclass(kind, TokenObjective):
         rows = len(cast(Tensor, model.passage.input_embeddings.weight))
         options |= {"hidden": model.passage.hidden_size, "vocabulary": rows, "seed": recipe.seed}
-    return Term(name, kind(**options), weight)
+    objective = kind(**options)
+    if isinstance(objective, MaskedLanguageModelling):
+        said = start_head(objective, recipe)
+        if first:
+            say(f"objectives.{name}: {said}")
+    return Term(name, objective, weight)
+
+
+def start_head(objective: MaskedLanguageModelling, recipe: Recipe) -> str:
+    """Give the objective the head that the recipe's backbone was pretrained with, where there is one; what it has."""
+    backbone = recipe.model.backbone
+    if not isinstance(backbone, str):
+        return "a new head, since the model is new"
+    if recipe.model.layer is not None:
+        return f"a new head, since the pretrained one is not for the states of layer {recipe.model.layer}"
+    try:
+        objective.head.load_from(backbone)
+    except InterlinguaError as error:
+        return f"a new head. {error}"
+    return f"the pretrained head of {backbone}"
 
 
 def advise(terms: list[Term], recipe: Recipe) -> None:

@@ -106,7 +106,8 @@ def read_sentences(path: PathLike | Iterable[PathLike], *, lang: str | None = No
     if side is not None:
         if side not in SIDES:
             raise InterlinguaError(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
-        return _side(read_parallel(path, format=format, on_bad_row=on_bad_row, **options), side)
+        given = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
+        return _side(read_parallel(path, format=format, on_bad_row=on_bad_row, **given), side)
     if encyclopedia.is_encyclopedia(path):
         _no_options(options)
         return encyclopedia.sentences(encyclopedia.split_of(path, None), _langs(lang))

@@ -38,8 +38,10 @@ class BadRows:
         """Raise InterlinguaError (file, place, reason, what to do), or count the row."""
         where = f"{path}, line {place}" if isinstance(place, int) else f"{path}, {place}"
         if self.policy == "error":
-            raise InterlinguaError(f"{where}: {reason}. Mend the row, or leave such rows out with --on-bad-row skip "
-                                   "(on_bad_row='skip'), which counts and lists them.")
+            end = "" if reason.endswith("?") else "."
+            raise InterlinguaError(f"{where}: {reason}{end} Mend the row, or have such rows counted, listed and left "
+                                   "out: `on_bad_row: skip` in the recipe's data entry, --on-bad-row skip on the "
+                                   "command line of `inspect`.")
         self.total += 1
         if len(self.listed) < LISTED:
             self.listed.append(f"{where}: {reason}")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from interlingua.data.readers.bad_rows import BadRows
 from interlingua.data.readers.pairing import TwoFiles
 from interlingua.data.readers.source import head
@@ -26,9 +28,26 @@ class Format(Generic[Record]):
     read: Callable[..., Iterator[Record]]
     matches: Callable[[Path, str], bool] | None
 
-    def options(self) -> list[str]:
-        return [name for name, parameter in inspect.signature(self.read).parameters.items()
-                if parameter.kind is parameter.KEYWORD_ONLY]
+    def options(self) -> dict[str, Any]:
+        """Each option's name and type."""
+        return {name: parameter.annotation
+                for name, parameter in inspect.signature(self.read, eval_str=True).parameters.items()
+                if parameter.kind is parameter.KEYWORD_ONLY}
+
+    def checked(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Those of the options `given` that this format has. Raises InterlinguaError for a value of another type, and
+        for a value of an option that it does not have."""
+        known, found = self.options(), {}
+        for key, value in given.items():
+            if key in known:
+                try:
+                    found[key] = TypeAdapter(known[key]).validate_python(value)
+                except ValidationError as error:
+                    reason = error.errors()[0]["msg"].lower()
+                    raise InterlinguaError(f"the format '{self.name}': {key}={value!r}: {reason}.") from error
+            elif value is not None:
+                raise InterlinguaError(f"the format '{self.name}' has no option '{key}'.{suggestion(key, known)}")
+        return found
 
 
 def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: str | None) -> Format[Record]:
@@ -63,11 +82,7 @@ def read_all(units: Iterable[Path | TwoFiles], formats: Sequence[Format[Record]]
         for file in unit if isinstance(unit, tuple) else (unit,):
             head(file)
         one = recognise(unit, formats, name)
-        unknown = [key for key, value in options.items() if key not in one.options() and value is not None]
-        if unknown:
-            raise InterlinguaError(f"the format '{one.name}' has no option '{unknown[0]}'."
-                                   f"{suggestion(unknown[0], one.options())}")
-        chosen.append((unit, one, {key: value for key, value in options.items() if key in one.options()}))
+        chosen.append((unit, one, one.checked(options)))
 
     def records() -> Iterator[Record]:
         try:
