@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from interlingua.data import encyclopedia
 from interlingua.data.collection import load_collection
 from interlingua.data.combine import cross
@@ -24,6 +26,8 @@ QUESTIONS = ("alan-turing:sw", "coffee:ja", "braille:ru", "octopus:te")
 def demo(out: str | Path) -> None:
     """Train twice from one warmed-up start, print both tables, answer questions across languages."""
     out = Path(out)
+    # the steps are so small that threads would wait for one another, most of all on a busy machine
+    torch.set_num_threads(1)
     say("The demonstration: an encyclopedia of "
         f"{len(encyclopedia.topics())} topics in {len(encyclopedia.languages())} languages, "
         "half of them for training.\n"
