@@ -10,14 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.files import existing
-from interlingua.training.recipe import Recipe as Recipe
-from interlingua.training.recipe import explain, find_recipe, merge, raw_recipe, read_yaml, resolve
-
-
-class Strict(BaseModel):
-    """No unknown keys."""
-
-    model_config = ConfigDict(extra="forbid")
+from interlingua.training.recipe import Recipe, Strict, explain, find_recipe, merge, raw_recipe, read_yaml, resolve
 
 
 class Scale(Strict):

@@ -15,12 +15,10 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from interlingua.errors import InterlinguaError
+from interlingua.models.subwords import Text as Text
 
 Batch = Mapping[str, Sequence[Any]]
 """stream name → the records drawn from it for this step (the global batch, the same on every process)."""
-
-Text = str | tuple[str, str]
-"""A text, or (title, text)."""
 
 R = TypeVar("R")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.errors import InterlinguaError, suggestion
-
-Similarity = Literal["cosine", "dot"]
+from interlingua.models.settings import Similarity as Similarity
 
 
 def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
