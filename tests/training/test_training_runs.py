@@ -32,6 +32,15 @@ SCRATCH = {**STATIC, "model": {
                              "max_length": 32}},
     "encoders": "untied"}}
 
+CONTEXT = {"model": {**SCRATCH["model"], "encoders": "tied", "pooling": "cls"},
+           "data": {"contexts": {"path": "encyclopedia:train", "batch": 3, "alpha": 0.3, "one_language": True,
+                                 "window": 3},
+                    "sentences": {"path": "encyclopedia:train", "batch": 5}},
+           "objectives": {"context_prediction": {"bank": 16, "bank_dtype": "float16"}, "masked_language_modelling": {}},
+           "optimizer": {"lr": 0.01, "warmup": 2},
+           "training": {"steps": 12, "checkpoint_every": 4, "log_every": 4, "tensorboard": False, "accumulate": 4,
+                        "mix": {"context_prediction": 0.6, "masked_language_modelling": 0.4}}}
+
 
 def weights(folder):
     return {str(p.relative_to(folder)): load_file(p) for p in sorted(Path(folder).rglob("model.safetensors"))}
@@ -46,7 +55,7 @@ def losses(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("tree", [STATIC, SCRATCH], ids=["static", "scratch"])
+@pytest.mark.parametrize("tree", [STATIC, SCRATCH, CONTEXT], ids=["static", "scratch", "context"])
 def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree):
     train(resolve(tree), tmp_path / "a")
     train(resolve(tree), tmp_path / "b")
@@ -61,12 +70,13 @@ def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill", "ctrl-c"])
-def test_a_killed_run_resumes_bit_for_bit(tmp_path, number):
+@pytest.mark.parametrize("tree, number", [(SCRATCH, signal.SIGKILL), (SCRATCH, signal.SIGINT),
+                                          (CONTEXT, signal.SIGKILL)], ids=["kill", "ctrl-c", "kill with a bank"])
+def test_a_killed_run_resumes_bit_for_bit(tmp_path, tree, number):
     """A real process, really killed, at whatever point it is when its second checkpoint appears."""
     import yaml
 
-    tree = {**SCRATCH, "training": {**SCRATCH["training"], "steps": 60, "checkpoint_every": 5}}
+    tree = {**tree, "training": {**tree["training"], "steps": 60, "checkpoint_every": 5}}
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
     train(resolve(tree), tmp_path / "whole")
@@ -122,6 +132,50 @@ def test_two_processes_learn_what_one_learns(tmp_path, tree):
     assert [line["step"] for line in first] == [line["step"] for line in second]
     for key in ("retrieval/loss", "semantic/loss", "language/excess", "gradient_norm", "semantic/gradient_norm"):
         assert [line[key] for line in first] == pytest.approx([line[key] for line in second], rel=1e-3, abs=1e-5)
+
+
+def test_a_mix_takes_one_objective_a_step_and_both_come(tmp_path):
+    train(resolve(CONTEXT, ["training.log_every=1", "training.steps=20"]), tmp_path)
+    taken = [{key for key in line if key.endswith("/loss")} for line in losses(tmp_path)]
+    assert all(len(names) == 1 for names in taken)
+    assert 4 <= sum("context_prediction/loss" in names for names in taken) <= 18
+    assert max(line.get("context_prediction/bank", 0) for line in losses(tmp_path)) > 0
+
+
+@pytest.mark.parametrize("override, message", [
+    ("training.mix={retrieval: 1}", "Give each one a share"),
+    ("training.mix={context_prediction: 1, masked_language_modelling: 0}", "above 0"),
+    ("training.step_mode=alternate", "Leave one of them out"),
+    ("data.contexts.batch=1", "at least 2 windows"),
+    ("data.contexts.one_language=false", "one_language: true"),
+])
+def test_a_context_recipe_that_cannot_work_is_an_error(tmp_path, override, message):
+    with pytest.raises(InterlinguaError, match=message):
+        train(resolve(CONTEXT, [override, "training.mix.context_prediction=50"] if "data" in override else [override]),
+              tmp_path)
+
+
+def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
+    """Two batches of 3 windows: the step's gradient is the mean of theirs."""
+    from interlingua.training import trainer as module
+
+    seen = []
+    tree = {**CONTEXT, "objectives": {"semantic": {}}, "data": {"parallel": {"path": "encyclopedia:train", "batch": 4}},
+            "training": {"steps": 1, "tensorboard": False}}
+    tree["model"] = {**tree["model"], "backbone": {"scratch": {**tree["model"]["backbone"]["scratch"], "dropout": 0.0}}}
+    one = module.Optimizer.step
+
+    def step(self, number):
+        seen.append([p.grad.clone() for p in self.parameters if p.grad is not None])
+        return one(self, number)
+
+    monkeypatch.setattr(module.Optimizer, "step", step)
+    constant = ["optimizer.lr=1.0e-20", "optimizer.schedule=constant", "optimizer.warmup=0"]
+    train(resolve(tree, [*constant, "training.accumulate=2"]), tmp_path / "mean")
+    train(resolve(tree, [*constant, "training.steps=2"]), tmp_path / "each")
+    mean, first, second = seen
+    for m, a, b in zip(mean, first, second, strict=True):
+        torch.testing.assert_close(m, (a + b) / 2, atol=1e-6, rtol=1e-3)
 
 
 def test_warm_up_runs_first_and_its_model_is_the_start(tmp_path):

@@ -79,6 +79,17 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextPair:
+    """Two sentences from one window of a document (CCP); `document` numbers it, so that its other sentences can be
+    told from sentences of other documents."""
+
+    center: str
+    target: str
+    lang: str
+    document: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkedDocuments:
     """Two documents on one topic in two languages (comparable, not parallel; C3)."""
 

@@ -7,19 +7,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from interlingua.data.cloze import cloze
+from interlingua.data.contexts import context_pair, with_context
 from interlingua.data.filters import FilterReport, filter_parallel
 from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences, source_fingerprint
-from interlingua.data.records import ParallelPair, QuestionPassage, Sentence
+from interlingua.data.records import ContextPair, Document, ParallelPair, QuestionPassage, Sentence
 from interlingua.data.store import RecordStore
 from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say
 
 CLOZE_OPTIONS = ("seed", "max_sentences", "max_chars", "keep")
-KINDS = ("questions", "parallel", "sentences", "documents", "cloze")
+KINDS = ("questions", "parallel", "sentences", "documents", "cloze", "contexts")
 
 
 class DataSpec(BaseModel):
@@ -27,7 +29,7 @@ class DataSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: Literal["questions", "parallel", "sentences", "documents", "cloze"] | None = Field(
+    kind: Literal["questions", "parallel", "sentences", "documents", "cloze", "contexts"] | None = Field(
         None, description="what is read; by default what the entry is called")
     path: str | list[str] = Field(description="files, folders or globs; 'encyclopedia:train' is bundled")
     format: str | None = None
@@ -36,6 +38,7 @@ class DataSpec(BaseModel):
     alpha: float = Field(1.0, ge=0, description="languages are drawn with p ∝ n^alpha; 1: as they come, 0: equally")
     limit: int | None = Field(None, gt=0, description="records per language (nested seeded subsets)")
     one_language: bool = Field(False, description="each batch in one language")
+    window: int = Field(5, ge=2, description="contexts: the sentences of a document that count as neighbours")
     filter: bool = Field(
         True, description="parallel text: drop equal, lopsided, short and repeated pairs, and say how many")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the reader, such as threshold: 1.04")
@@ -53,13 +56,15 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     rest = {key: value for key, value in spec.options.items() if key not in of_cloze}
     common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     readers = {"questions": read_questions, "parallel": read_parallel, "sentences": read_sentences,
-               "documents": read_documents, "cloze": read_documents}
+               "documents": read_documents, "cloze": read_documents, "contexts": read_documents}
     if kind not in readers:
         raise InterlinguaError(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
     records: Iterable[Any] = (r for path in spec.paths() for r in readers[kind](path, **common))  # type: ignore[operator]
     report = FilterReport()
     if kind == "cloze":
         records = cloze(records, **of_cloze)
+    if kind == "contexts":
+        records = with_context(records)
     if kind == "parallel" and spec.filter:
         records = filter_parallel(records, report=report)
     count = 0
@@ -84,10 +89,14 @@ def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> R
     return RecordStore.build(folder / name, read(name, spec), fingerprint=fingerprint)
 
 
-def open_stream(store: RecordStore[Any], spec: DataSpec, seed: int) -> Stream[Any]:
-    """Endless batches of the entry's records."""
+def open_stream(name: str, store: RecordStore[Any], spec: DataSpec, seed: int) -> Stream[Any]:
+    """Endless batches of the entry's records; of contexts, a pair of neighbours out of each document."""
+    def pair(document: Document, number: int, random: np.random.Generator) -> ContextPair:
+        return context_pair(document, number, spec.window, random)
+
+    view = pair if (spec.kind or name) == "contexts" else None
     return Stream(store, spec.batch, seed=seed, alpha=spec.alpha, limit_per_lang=spec.limit,
-                  one_language_per_batch=spec.one_language)
+                  one_language_per_batch=spec.one_language, view=view)
 
 
 def texts_of(store: RecordStore[Any], most: int, seed: int = 0) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -12,6 +12,8 @@ from interlingua.data.store import Store
 from interlingua.errors import InterlinguaError, suggestion
 
 Record = TypeVar("Record")
+View = Callable[[Any, int, np.random.Generator], Any]
+"""What is made of a record each time it is drawn, from the record, its number in the store, and randomness."""
 
 
 class Stream(Generic[Record]):
@@ -25,17 +27,18 @@ class Stream(Generic[Record]):
     state. A batch larger than a language holds some of its records more than once.
 
     `limit_per_lang` takes a seeded sample of each language, in which a smaller limit gives a subset of a larger one.
-    `langs` draws from these languages only.
+    `langs` draws from these languages only. `view` makes what the batch holds out of each record drawn, a new one
+    every time (two sentences of a document); its randomness, too, depends on the seed and t alone.
     """
 
     def __init__(self, store: Store[Record], batch_size: int, *, seed: int, alpha: float = 0.5,
                  limit_per_lang: int | None = None, one_language_per_batch: bool = False,
-                 langs: Iterable[str] | None = None) -> None:
+                 langs: Iterable[str] | None = None, view: View | None = None) -> None:
         if batch_size < 1 or (limit_per_lang is not None and limit_per_lang < 1) or seed < 0:
             raise InterlinguaError(f"a stream needs batch_size ≥ 1, limit_per_lang ≥ 1 and seed ≥ 0, not {batch_size}, "
                                    f"{limit_per_lang} and {seed}.")
         self.store, self.batch_size, self.seed = store, batch_size, seed
-        self.one_language_per_batch = one_language_per_batch
+        self.one_language_per_batch, self.view = one_language_per_batch, view
         self.langs = sorted(store.languages if langs is None else set(langs))
         for lang in self.langs:
             if lang not in store.languages:
@@ -65,7 +68,11 @@ class Stream(Generic[Record]):
         rows = [min(int(number), last) for number in np.searchsorted(self._cumulative, draws, side="right")]
         if self.one_language_per_batch:
             rows *= self.batch_size
-        batch = [self.store[self._draw(self.langs[number])] for number in rows]
+        numbers = [self._draw(self.langs[number]) for number in rows]
+        batch: list[Any] = [self.store[number] for number in numbers]
+        if self.view is not None:
+            random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, self.step, 1, 0]))
+            batch = [self.view(record, number, random) for record, number in zip(batch, numbers, strict=True)]
         self.step += 1
         return batch
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torch import Tensor, nn
+from torch import Size, Tensor, device, nn
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.subwords import Text as Text
@@ -33,10 +33,11 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A scalar to minimise, and numbers worth logging beside it."""
+    """A scalar to minimise, numbers worth logging beside it, and what a person should be warned of."""
 
     value: Tensor
     report: dict[str, float] = field(default_factory=dict)
+    warning: str | None = None
 
 
 class Objective(nn.Module):
@@ -54,6 +55,12 @@ class Objective(nn.Module):
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         """The loss of the whole batch; `vectors[name]` is `[texts, dim]` float32 in the order requested."""
         raise NotImplementedError
+
+    def after_step(self) -> None:
+        """Called once the optimizer has taken its step, for what an objective keeps from batch to batch."""
+
+    def make_room(self, saved: Mapping[str, Size], device: device) -> None:
+        """Before a checkpoint is put back: create the buffers in `saved` (name → shape) that grew in training."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,13 +137,13 @@ def _trainer(recipe: Recipe, out: Path, model: DualEncoder, stores: dict[str, Re
     terms = [term_of(name, spec, model, recipe, first=processes.first)
              for name, spec in recipe.objectives.items() if spec is not None]
     used = {stream for term in terms for stream in term.streams(recipe.data)}
-    streams = {name: open_stream(stores[name], spec, key_of(recipe.seed, "stream", name))
+    streams = {name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))
                for name, spec in recipe.data.items() if name in used}
     for term in terms:
         term.objective.to(processes.device)
     optimizer = Optimizer([model, *(term.objective for term in terms)], recipe.optimizer, recipe.training.steps)
     if processes.first:
-        advise(terms, recipe)
+        advise(terms, recipe, streams)
     return Trainer(model, terms, streams, optimizer, recipe.training, out, processes,
                    chunking_of(recipe.training, processes.device), recipe.seed,
                    _validation(recipe, out, terms, processes))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError
+from interlingua.objectives.objective import Objective
 from interlingua.training.optimizer import Optimizer
 
 
@@ -66,6 +67,10 @@ def load_checkpoint(path: Path, modules: dict[str, nn.Module], optimizer: Optimi
     except (OSError, ValueError, SafetensorError) as error:
         raise InterlinguaError(f"{path}: the checkpoint is damaged ({error}). Delete this folder; the run then goes "
                                "on from the one before it.") from error
+    for name, module in modules.items():
+        if isinstance(module, Objective):
+            module.make_room({key.removeprefix(f"{name}."): tensor.shape for key, tensor in saved["model"].items()
+                              if key.startswith(f"{name}.")}, device)
     current = weights(modules)
     if {k: v.shape for k, v in current.items()} != {k: v.shape for k, v in saved["model"].items()}:
         raise InterlinguaError(f"{path}: the checkpoint is of another model than the recipe describes. "

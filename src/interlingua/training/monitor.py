@@ -22,7 +22,8 @@ def space(reports: dict[str, Report]) -> dict[str, float]:
     if source is not None and len(vectors[source]):
         target = vectors[source.replace(".source", ".target")]
         found["space/alignment"] = float(alignment(vectors[source], target))
-    sample = next((rows for name, rows in vectors.items() if name == "passages" or name.endswith(".target")), None)
+    sample = next((rows for name, rows in vectors.items()
+                   if name in ("passages", "targets") or name.endswith(".target")), None)
     if sample is not None and len(sample) > 2:
         found["space/uniformity"] = float(uniformity(sample))
         found["space/mean_cosine"] = float(mean_pairwise_cosine(sample))

@@ -43,6 +43,9 @@ class TrainingSpec(Strict):
 
     steps: int = Field(gt=0)
     step_mode: Literal["accumulate", "alternate"] = "accumulate"
+    accumulate: int = Field(1, gt=0, description="batches a step; their gradients are averaged")
+    mix: dict[str, float] | None = Field(
+        None, description="one objective a step, drawn with these shares, instead of their sum")
     share_forward: bool = Field(True, description="objectives on one stream share its encoding")
     precision: Literal["auto", "float32", "bf16"] = "auto"
     gradient_cache: int | None = Field(None, gt=0, description="texts per chunk; None: no cache")

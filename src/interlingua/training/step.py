@@ -47,6 +47,21 @@ class Report:
     details: dict[str, float] = field(default_factory=dict)
     gradient_norm: float | None = None
     vectors: dict[str, Tensor] = field(default_factory=dict)
+    warning: str | None = None
+
+
+def merged(reports: list[dict[str, Report]]) -> dict[str, Report]:
+    """One report an objective out of those of the batches of a step: means, and the vectors of the last."""
+    found: dict[str, Report] = {}
+    for name in reports[-1]:
+        parts = [report[name] for report in reports]
+        details = {key: [part.details[key] for part in parts if key in part.details]
+                   for key in dict.fromkeys(key for part in parts for key in part.details)}
+        warning = next((part.warning for part in parts if part.warning), None)
+        found[name] = Report(sum(part.loss for part in parts) / len(parts),
+                             {key: sum(values) / len(values) for key, values in details.items()},
+                             parts[-1].gradient_norm, parts[-1].vectors, warning)
+    return found
 
 
 def groups(terms: list[Term], available: Iterable[str], share: bool = True) -> list[list[Term]]:
@@ -93,7 +108,7 @@ def _contrastive(group: list[Term], model: DualEncoder, batch: Batch, chunking: 
                    for name, texts in requests[term.name].items()}
         loss = objectives[term.name].loss(batch, vectors)
         _check(loss.value, term.name)
-        reports[term.name] = Report(loss.value.item(), loss.report)
+        reports[term.name] = Report(loss.value.item(), loss.report, warning=loss.warning)
         if measure:
             reports[term.name].vectors = {name: v.detach() for name, v in vectors.items()}
         pulls.append((term.name, _pull(term, loss.value, encoded)))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic import Field, ValidationError, create_model
 from torch import Tensor
 
+from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.models.backbones import Backbone
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives import (
+    ContextPrediction,
     Language,
     MaskedLanguageModelling,
     Retrieval,
@@ -29,8 +32,9 @@ OBJECTIVES: dict[str, type[Objective] | type[TokenObjective]] = {
     "language": Language,
     "masked_language_modelling": MaskedLanguageModelling,
     "translation_language_modelling": TranslationLanguageModelling,
+    "context_prediction": ContextPrediction,
 }
-FROM_MODEL = ("hidden", "vocabulary", "seed")
+FROM_MODEL = ("dim", "hidden", "vocabulary", "seed")
 """Options that a recipe does not give: the model and its seed say them."""
 
 
@@ -44,17 +48,37 @@ def check(recipe: Recipe) -> None:
     if recipe.training.keep == "best" and recipe.validation is None:
         raise InterlinguaError("training.keep is 'best', but there is no validation to choose by. "
                                "Add validation.questions, or keep: last.")
-    if not any(spec is not None for spec in recipe.objectives.values()):
+    named = [name for name, spec in recipe.objectives.items() if spec is not None]
+    if not named:
         raise InterlinguaError("the recipe has no objectives.")
+    if "language" in named and not {"retrieval", "semantic"} & set(named):
+        raise InterlinguaError("the language loss repels nothing and collapses alone. "
+                               "Add objectives.semantic or retrieval.")
+    _check_mix(recipe, named)
     for name, spec in recipe.objectives.items():
         if spec is None:
             continue
         options, kind = options_of(name, spec, recipe), OBJECTIVES[name]
         if issubclass(kind, Objective):
+            size = {"dim": 1} if "dim" in inspect.signature(kind).parameters else {}
             try:
-                kind(**{key: value for key, value in options.items() if key != "weight"})
+                kind(**size, **{key: value for key, value in options.items() if key != "weight"})
             except InterlinguaError as error:
                 raise InterlinguaError(f"objectives.{name}: {error}") from error
+
+
+def _check_mix(recipe: Recipe, named: list[str]) -> None:
+    mix = recipe.training.mix
+    if mix is None:
+        return
+    if recipe.training.step_mode == "alternate":
+        raise InterlinguaError("training.mix draws one objective a step, training.step_mode: alternate takes a step "
+                               "for each. Leave one of them out.")
+    if set(mix) != set(named):
+        raise InterlinguaError(f"training.mix has shares for {', '.join(sorted(mix))}; the recipe's objectives are "
+                               f"{', '.join(sorted(named))}. Give each one a share.")
+    if any(not share > 0 for share in mix.values()):
+        raise InterlinguaError("training.mix: every share must be above 0.")
 
 
 def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
@@ -85,6 +109,8 @@ def term_of(name: str, spec: dict[str, Any], model: DualEncoder, recipe: Recipe,
     if issubclass(kind, TokenObjective):
         rows = len(cast(Tensor, model.passage.input_embeddings.weight))
         options |= {"hidden": model.passage.hidden_size, "vocabulary": rows, "seed": recipe.seed}
+    elif "dim" in inspect.signature(kind).parameters:
+        options["dim"] = model.dim
     objective = kind(**options)
     if isinstance(objective, MaskedLanguageModelling):
         said = start_head(objective, recipe)
@@ -107,16 +133,20 @@ def start_head(objective: MaskedLanguageModelling, recipe: Recipe) -> str:
     return f"the pretrained head of {backbone}"
 
 
-def advise(terms: list[Term], recipe: Recipe) -> None:
+def advise(terms: list[Term], recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
     """Say what the person should know about this combination before hours pass."""
     names = {term.name: term.objective for term in terms}
+    context = names.get("context_prediction")
+    if isinstance(context, ContextPrediction):
+        for lang, documents in streams["contexts"].sizes.items():
+            if context.bank.size > documents and not context.bank.shared:
+                say(f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
+                    f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "
+                    "A smaller objectives.context_prediction.bank costs less and is no worse.")
     retrieval = names.get("retrieval")
     if isinstance(retrieval, Retrieval) and retrieval.similarity == "cosine" and retrieval.temperature >= 0.5:
         say("note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
             "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones.")
-    if "language" in names and not {"retrieval", "semantic"} & set(names):
-        raise InterlinguaError("the language loss repels nothing and collapses alone. "
-                               "Add objectives.semantic or retrieval.")
     for name in ("semantic", "language"):
         if name in names and recipe.model.encoders == "tied" and getattr(names[name], "on", "") != "both":
             say(f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says.")

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from interlingua.data.permutation import key_of
 from interlingua.data.stream import Stream
 from interlingua.models.dual import DualEncoder
-from interlingua.objectives.objective import Batch
+from interlingua.objectives.objective import Batch, Objective
 from interlingua.progress import say
 from interlingua.training.checkpoint import load_checkpoint, newest, save_checkpoint
 from interlingua.training.encoding import Chunking
@@ -26,7 +27,7 @@ from interlingua.training.monitor import alarm, space
 from interlingua.training.optimizer import Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import TrainingSpec
-from interlingua.training.step import Report, Term, backward, groups
+from interlingua.training.step import Report, Term, backward, groups, merged
 
 Validate = Callable[[DualEncoder], dict[str, float]]
 
@@ -58,7 +59,8 @@ class Trainer:
         """Train to the end; the model with its last weights. Raises `Stopped` on Ctrl-C or SIGTERM."""
         self.model.train()
         start = self._resume()
-        parts = groups(self.terms, self.streams, self.spec.share_forward and self.spec.step_mode == "accumulate")
+        share = self.spec.share_forward and self.spec.step_mode == "accumulate" and self.spec.mix is None
+        parts = groups(self.terms, self.streams, share)
         journal = Journal(self.folder, start, self.spec.tensorboard) if self.processes.first else None
         try:
             self._loop(parts, start, journal)
@@ -76,8 +78,7 @@ class Trainer:
                 measure = last or step == 0 or (step + 1) % self.spec.log_every == 0
                 # dropout of a step depends on the seed, the step and the process: nothing of it needs saving
                 torch.manual_seed(key_of(self.seed, "step", step, self.processes.rank))
-                batch = {name: next(stream) for name, stream in self.streams.items()}
-                reports, norm = self._step(parts, batch, step, measure)
+                reports, norm = self._step(self._chosen(parts, step), step, measure)
                 if measure and journal is not None:
                     numbers = space(reports)
                     journal.write(step + 1, {**flatten(reports), **numbers, "gradient_norm": norm,
@@ -85,8 +86,9 @@ class Trainer:
                     now = time.monotonic()
                     announce(step + 1, self.spec.steps, reports, (step + 1 - before) / max(now - since, 1e-9))
                     since, before = now, step + 1
-                    if (warning := alarm(numbers)) is not None:
-                        say(f"step {step + 1:,}: {warning}")
+                    for warning in (alarm(numbers), *(report.warning for report in reports.values())):
+                        if warning is not None:
+                            say(f"step {step + 1:,}: {warning}")
                 self._validate(step + 1, last, journal)
                 # every process must leave after the same step, whichever the signal reached
                 stopping = self.processes.total(stop()) > 0
@@ -95,15 +97,36 @@ class Trainer:
                     if stopping and not last:
                         raise Stopped(f"stopped after step {step + 1:,}; the same command goes on from there.")
 
-    def _step(self, parts: list[list[Term]], batch: Batch, step: int, measure: bool) -> tuple[dict[str, Report], float]:
-        reports: dict[str, Report] = {}
+    def _chosen(self, parts: list[list[Term]], step: int) -> list[list[Term]]:
+        """The groups of this step: all of them, or with `mix` one objective drawn by the seed and the step."""
+        if self.spec.mix is None:
+            return parts
+        shares = [self.spec.mix[term.name] for term in self.terms]
+        random = np.random.default_rng(key_of(self.seed, "mix", step))
+        return [[self.terms[int(random.choice(len(shares), p=np.array(shares) / sum(shares)))]]]
+
+    def _step(self, parts: list[list[Term]], step: int, measure: bool) -> tuple[dict[str, Report], float]:
+        """One step of the optimizer (`alternate`: one for each group) on the mean gradient of its batches."""
+        read = {name for group in parts for term in group for name in term.streams(self.streams)}
+        batches: list[Batch] = [{name: next(self.streams[name]) for name in self.streams if name in read}
+                                for _ in range(self.spec.accumulate)]
+        found: list[dict[str, Report]] = [{} for _ in batches]
         norm = 0.0
-        for number, group in enumerate(parts):
-            reports |= backward(group, self.model, batch, step, self.chunking, self.processes, measure)
-            if self.spec.step_mode == "alternate" or number == len(parts) - 1:
-                self._add_up([term for part in parts for term in part])
-                norm = self.optimizer.step(step)
-        return reports, norm
+        for turn in [[group] for group in parts] if self.spec.step_mode == "alternate" else [parts]:
+            for number, batch in enumerate(batches):
+                for group in turn:
+                    found[number] |= backward(group, self.model, batch, step * len(batches) + number, self.chunking,
+                                              self.processes, measure and number == len(batches) - 1)
+            self._add_up([term for group in turn for term in group])
+            for parameter in self.optimizer.parameters if len(batches) > 1 else ():
+                if parameter.grad is not None:
+                    parameter.grad /= len(batches)
+            norm = self.optimizer.step(step)
+        for group in parts:
+            for term in group:
+                if isinstance(term.objective, Objective):
+                    term.objective.after_step()
+        return merged(found), norm
 
     def _add_up(self, terms: list[Term]) -> None:
         """Sum over processes. A contrastive objective's own gradient is computed whole on every process already."""
