@@ -1,19 +1,17 @@
 """Encoding speed against sentence-transformers at its best batch size: same random model, same texts, same vectors.
 
-    python benchmarks/encode.py --texts 4000
+    python benchmarks/encode.py --texts 4000 --pooling cls
     python benchmarks/encode.py --file texts.txt --threads 2
 
-Prints seconds, real tokens a second, and computed tokens per real token (1.00 = no padding) of each, then the ratio.
-Runs are interleaved and the fastest of each counts, so that other load on the machine hits both alike.
+Prints the fastest run's seconds and real tokens a second, computed tokens per real token (1.00 = no padding), and how
+many times as long as ours each took: the median of the rounds, elapsed and processor time. Runs are interleaved.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +22,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
+from common import counting, in_turn, options, ratio
 from interlingua.models.encoder import Encoder
 from interlingua.models.layout import Parts
+from interlingua.models.pooling import POOLINGS, Pooling
 from interlingua.models.settings import Settings
 from interlingua.models.tokenizer import unigram_tokenizer
 from interlingua.models.transformer import Transformer
@@ -39,8 +39,8 @@ def passages(count: int, seed: int = 0) -> list[str]:
             for _ in range(count)]
 
 
-def build(texts: list[str], layers: int, hidden: int, max_length: int) -> Encoder:
-    """A random XLM-R-shaped encoder with mean pooling and a vocabulary of the texts' own words."""
+def build(texts: list[str], layers: int, hidden: int, max_length: int, pooling: Pooling) -> Encoder:
+    """A random XLM-R-shaped encoder with a vocabulary of the texts' own words."""
     counts = Counter(word for text in texts for word in text.split()).most_common(30_000)
     pieces = {"▁" + word: float(count) for word, count in counts}
     pieces |= {character: 1.0 for text in texts for character in text if character not in pieces}
@@ -51,60 +51,55 @@ def build(texts: list[str], layers: int, hidden: int, max_length: int) -> Encode
     model = XLMRobertaModel(XLMRobertaConfig(
         vocab_size=len(tokenizer), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 32,
         intermediate_size=4 * hidden, max_position_embeddings=max_length + 2, type_vocab_size=1))
-    return Encoder.of(Parts(Transformer(model, tokenizer), "mean", normalize=True, settings=Settings(
+    return Encoder.of(Parts(Transformer(model, tokenizer), pooling, normalize=True, settings=Settings(
         max_length=max_length)), device="cpu")
 
 
-def counting(model: Any, computed: Counter[str]) -> None:
-    """Count the tokens that go through `model`, pad tokens too."""
-    def count(_: Any, inputs: tuple[Any, ...]) -> None:
-        computed["tokens"] += inputs[0].numel()
-
-    model.get_input_embeddings().register_forward_pre_hook(count)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=4_000, help="how many")
+    parser = options(__doc__, texts=4_000, layers=6, hidden=384, max_length=256, repeat=3)
+    parser.add_argument("--pooling", choices=POOLINGS, default="mean")
     parser.add_argument("--file", type=Path, help="one text a line, instead of random words")
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--hidden", type=int, default=384)
-    parser.add_argument("--max-length", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[4, 8, 16, 32, 64])
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    texts = passages(options.texts)
-    if options.file:
-        texts = options.file.read_text(encoding="utf-8").splitlines()[: options.texts]
-    ours = build(texts, options.layers, options.hidden, options.max_length)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    texts = passages(given.texts)
+    if given.file:
+        texts = given.file.read_text(encoding="utf-8").splitlines()[: given.texts]
+    ours = build(texts, given.layers, given.hidden, given.max_length, given.pooling)
     with tempfile.TemporaryDirectory() as folder:
         ours.save(Path(folder) / "model")
         theirs = SentenceTransformer(str(Path(folder) / "model"), device="cpu")
     real = sum(len(ids) for ids in ours.tokenize(texts))
-    print(f"{len(texts):,} texts, {real:,} tokens ({real / len(texts):.0f} a text), {options.layers} layers x "
-          f"{options.hidden}, float32, {options.threads} threads, torch {torch.__version__}", flush=True)
-    runs: dict[str, Callable[[], Any]] = {"interlingua": lambda: ours.encode(texts)}
-    for size in options.batch_sizes:
-        runs[f"sentence-transformers, batch {size}"] = lambda size=size: theirs.encode(texts, batch_size=size)
+    print(f"{len(texts):,} texts, {real:,} tokens ({real / len(texts):.0f} a text), {given.layers} layers x "
+          f"{given.hidden}, {given.pooling} pooling, float32, {given.threads} threads, torch {torch.__version__}",
+          flush=True)
     computed: Counter[str] = Counter()
     counting(ours.backbone.model, computed)
     counting(theirs[0].auto_model, computed)
-    seconds = dict.fromkeys(runs, math.inf)
-    padding, vectors = {}, {}
-    for _ in range(options.repeat):
-        for name, run in runs.items():
-            computed.clear()
-            start = time.perf_counter()
-            vectors[name] = run()
-            seconds[name] = min(seconds[name], time.perf_counter() - start)
-            padding[name] = computed["tokens"] / real
-    for name, taken in seconds.items():
-        print(f"{name:38} {taken:7.2f} s {real / taken:9,.0f} tokens/s {padding[name]:6.2f} computed/real")
-    best = min((name for name in runs if name != "interlingua"), key=seconds.__getitem__)
-    cosine = float(np.min(np.sum(vectors["interlingua"] * vectors[best], axis=1)))
-    print(f"ratio to {best}: {seconds[best] / seconds['interlingua']:.2f}; smallest cosine of the vectors {cosine:.7f}")
+    vectors: dict[str, Any] = {}
+    padding: dict[str, float] = {}
+
+    def run(name: str, encode: Callable[..., Any], **how: int) -> Callable[[], None]:
+        encode(texts[:8], **how)  # what is set up at the first call is not measured
+        return lambda: vectors.update({name: encode(texts, **how)})
+
+    def count(name: str) -> None:
+        padding[name] = computed.pop("tokens") / real
+
+    ways = {"interlingua": run("interlingua", ours.encode)}
+    for size in given.batch_sizes:
+        name = f"sentence-transformers, batch {size}"
+        ways[name] = run(name, theirs.encode, batch_size=size)
+    computed.clear()
+    rounds = in_turn(ways, given.repeat, count)
+    fastest = {name: min(rounds[name]).elapsed for name in ways}
+    for name, taken in fastest.items():
+        print(f"{name:32} {taken:7.2f} s {real / taken:8,.0f} tokens/s {padding[name]:6.2f} computed/real; "
+              f"to ours: {ratio(rounds[name], rounds['interlingua'])}")
+    best = min((name for name in ways if name != "interlingua"), key=fastest.__getitem__)
+    difference = float(np.abs(vectors["interlingua"] - vectors[best]).max())
+    print(f"fastest of each: {fastest[best] / fastest['interlingua']:.2f} x {best}; "
+          f"largest difference of the vectors {difference:.1e}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Peak memory of one retrieval step: a batch of 64 with its graph kept, and 4,096 through the gradient cache.
 
     python benchmarks/memory.py
-    python benchmarks/memory.py --small 32 --large 2048 --cache 64
+    python benchmarks/memory.py --small 32 --large 2048 --cache 64      # the two batches, texts per chunk
 
 Each step runs in a process of its own and reports its largest resident memory (getrusage): with model and texts loaded,
 and after the step. The model is random and small, its vocabulary learned from the bundled encyclopedia; questions are
@@ -12,7 +12,6 @@ with all passages, which no gradient cache cuts.
 # A new process starts with its parent's peak (Linux), so nothing heavy may be imported here, in the parent.
 from __future__ import annotations
 
-import argparse
 import random
 import resource
 import sys
@@ -21,6 +20,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+
+from common import encyclopedia_encoder, options
 
 MB = 1e6
 
@@ -31,13 +32,8 @@ def peak() -> float:
 
 
 def save_model(folder: str, layers: int, hidden: int) -> None:
-    """A random encoder with a vocabulary of the encyclopedia."""
-    from interlingua.data import encyclopedia
-    from interlingua.models.backbones import build_encoder
-
-    texts = (sentence.text for sentence in encyclopedia.sentences())
-    build_encoder({"scratch": {"vocab_size": 8_000, "layers": layers, "hidden": hidden, "heads": hidden // 32,
-                               "intermediate": 4 * hidden}}, texts=texts, device="cpu").save(folder)
+    """Save a random encoder with a vocabulary of the encyclopedia."""
+    encyclopedia_encoder(layers, hidden).save(folder)
 
 
 def measure(folder: str, size: int, cache: int | None, threads: int) -> tuple[float, float, float, int]:
@@ -69,22 +65,15 @@ def measure(folder: str, size: int, cache: int | None, threads: int) -> tuple[fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", type=int, default=64, help="batch without a gradient cache")
-    parser.add_argument("--large", type=int, default=4_096, help="batch with it")
-    parser.add_argument("--cache", type=int, default=32, help="texts per chunk of the gradient cache")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--hidden", type=int, default=128)
-    options = parser.parse_args()
-    print(f"{options.layers} layers x {options.hidden}, tied, float32, {options.threads} threads", flush=True)
+    given = options(__doc__, small=64, large=4_096, cache=32, layers=2, hidden=128).parse_args()
+    print(f"{given.layers} layers x {given.hidden}, tied, float32, {given.threads} threads", flush=True)
     found = []
     with tempfile.TemporaryDirectory() as place, ProcessPoolExecutor(
             1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         folder = str(Path(place) / "model")
-        pool.submit(save_model, folder, options.layers, options.hidden).result()
-        for size, cache in ((options.small, None), (options.large, options.cache)):
-            before, after, seconds, tokens = pool.submit(measure, folder, size, cache, options.threads).result()
+        pool.submit(save_model, folder, given.layers, given.hidden).result()
+        for size, cache in ((given.small, None), (given.large, given.cache)):
+            before, after, seconds, tokens = pool.submit(measure, folder, size, cache, given.threads).result()
             found.append((after, after - before))
             print(f"batch {size:6,}, {f'cache of {cache}' if cache else 'no cache':12} {after:7,.0f} MB in all, "
                   f"{after - before:6,.0f} MB above the {before:,.0f} MB before the step; {tokens:9,} tokens, "

@@ -9,15 +9,14 @@ beforehand, a fixed gradient instead of the losses. The peer is a plain loop of 
 and MultipleNegativesRankingLoss, our other two losses through its loss interface, and fused AdamW: what its trainer
 does in a step, without its logging. Both sides step with dropout; before that both take the gradient without dropout,
 and the norms are printed: they must be equal. The four ways run in turn; a ratio is the median of the rounds' ratios,
-once of elapsed and once of processor seconds (the latter hardly depend on what else the machine does).
+once of elapsed and once of processor seconds (the latter hardly depend on what else the machine does). `--batch` is the
+number of questions, and of pairs.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain
@@ -31,16 +30,17 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
+from common import counting, encyclopedia_encoder, in_turn, options, ratio
 from interlingua.data import encyclopedia
 from interlingua.data.records import QuestionPassage
-from interlingua.models.backbones import build_encoder
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import token_batches
 from interlingua.models.subwords import plain_text
 from interlingua.objectives import Language, Retrieval, Semantic, language_contrastive, semantic_contrastive
 from interlingua.objectives.objective import Batch
 from interlingua.objectives.retrieval import as_text
 from interlingua.objectives.sentence_transformers import SentenceTransformersLoss
-from interlingua.training.encoding import Chunking, chunks
+from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer, OptimizerSpec
 from interlingua.training.processes import Processes
 from interlingua.training.step import Term, backward, gradient_norm, groups
@@ -82,7 +82,7 @@ class Ours:
                 unique.setdefault(wanted.role, {}).update(dict.fromkeys(wanted.texts))
             for role, texts in unique.items():
                 ids = model.encoder(role).tokenize(list(texts), role)
-                for chunk in chunks([len(text) for text in ids], self.chunking.tokens):
+                for chunk in token_batches([len(text) for text in ids], self.chunking.tokens):
                     self.passes.append(([ids[i] for i in chunk], torch.randn(len(chunk), model.dim)))
         self.tokens = sum(len(text) for ids, _ in self.passes for text in ids)
 
@@ -140,12 +140,6 @@ class Theirs:
         self.optimizer.zero_grad()
 
 
-def counting(model: Any, computed: Counter[str]) -> None:
-    """Count the tokens that go through `model`, pad tokens too."""
-    model.get_input_embeddings().register_forward_pre_hook(
-        lambda _, inputs: computed.update(tokens=inputs[0].numel()))
-
-
 def norm(side: Ours | Theirs) -> float:
     """The norm of the joint gradient without dropout."""
     side.model.eval()
@@ -157,26 +151,17 @@ def norm(side: Ours | Theirs) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=48, help="questions, and pairs")
-    parser.add_argument("--repeat", type=int, default=5, help="rounds")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--hidden", type=int, default=384)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    batch = draw(options.batch)
-    texts = (sentence.text for sentence in encyclopedia.sentences())
-    encoder = build_encoder({"scratch": {
-        "vocab_size": 8_000, "layers": options.layers, "hidden": options.hidden, "heads": options.hidden // 32,
-        "intermediate": 4 * options.hidden}}, texts=texts, device="cpu")
+    given = options(__doc__, batch=48, repeat=5, layers=6, hidden=384).parse_args()
+    torch.set_num_threads(given.threads)
+    batch = draw(given.batch)
+    encoder = encyclopedia_encoder(given.layers, given.hidden)
     with tempfile.TemporaryDirectory() as folder:
         encoder.save(Path(folder) / "model")
         theirs = Theirs(SentenceTransformer(str(Path(folder) / "model"), device="cpu"), batch)
     ours = Ours(DualEncoder.tied(encoder), batch)
-    print(f"{options.batch} questions with a passage and a hard negative, {options.batch} pairs, "
-          f"{ours.tokens:,} tokens; {options.layers} layers x {options.hidden}, tied, float32, "
-          f"{options.threads} threads", flush=True)
+    print(f"{given.batch} questions with a passage and a hard negative, {given.batch} pairs, "
+          f"{ours.tokens:,} tokens; {given.layers} layers x {given.hidden}, tied, float32, "
+          f"{given.threads} threads", flush=True)
     computed: Counter[str] = Counter()
     counting(encoder.backbone.model, computed)
     counting(theirs.model[0].auto_model, computed)
@@ -188,23 +173,14 @@ def main() -> None:
     ways: dict[str, Callable[[], None]] = {
         "bare encoder passes": ours.bare, "joint gradients": ours.joint, "interlingua": ours.step,
         "sentence-transformers": theirs.step}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    processor: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(options.repeat):
-        for name, way in ways.items():
-            start, busy = time.perf_counter(), time.process_time()
-            way()
-            seconds[name].append(time.perf_counter() - start)
-            processor[name].append(time.process_time() - busy)
-            encoder.zero_grad()
-    for name, rounds in seconds.items():
-        more = f"  {options.batch / median(rounds):6.2f} examples/s, {padding[name]:.2f} computed/real tokens" \
+    rounds = in_turn(ways, given.repeat, lambda _: encoder.zero_grad())
+    for name, taken in rounds.items():
+        middle = median(seconds.elapsed for seconds in taken)
+        more = f"  {given.batch / middle:6.2f} examples/s, {padding[name]:.2f} computed/real tokens" \
             if name in padding else ""
-        print(f"{name:30} {median(rounds):7.2f} s (fastest {min(rounds):.2f}){more}")
+        print(f"{name:30} {middle:7.2f} s (fastest {min(taken).elapsed:.2f}){more}")
     for one, other in (("joint gradients", "bare encoder passes"), ("sentence-transformers", "interlingua")):
-        for kind, taken in (("elapsed", seconds), ("processor", processor)):
-            rounds = [a / b for a, b in zip(taken[one], taken[other], strict=True)]
-            print(f"{one} / {other}, {kind}: {median(rounds):.3f} (rounds {min(rounds):.3f} to {max(rounds):.3f})")
+        print(f"{one} / {other}: {ratio(rounds[one], rounds[other])}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""Files: reading text that may be gzipped, and writing so that a kill leaves the old file or the new one."""
+"""Files: reading text that may be gzipped; writing files and folders so that a kill leaves the old one or the new."""
 
 from __future__ import annotations
 
+import errno
+import glob
 import gzip
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -15,7 +18,7 @@ from interlingua.errors import InterlinguaError
 
 def existing(path: str | Path, what: str = "file") -> Path:
     """`path`, or an error that names it and the nearest folder that does exist."""
-    path = Path(path)
+    path = restore(path)
     if path.exists():
         return path
     parent = next((p for p in path.parents if p.exists()), Path("."))
@@ -75,6 +78,81 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
+    """A temporary folder beside `path`, moved into its place when the block ends without an error: whole or not at all.
+
+    A folder that is there already is replaced only if it holds the file `marker` (it is an older save) or is empty;
+    else InterlinguaError, so that nobody's other files are lost. It is renamed aside, the new one is renamed in, and
+    only then is it deleted. A kill between the two renames leaves nothing at `path`; `restore`, which `existing`
+    calls, then brings the older one back.
+    """
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _check_replaceable(path, marker)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                _sync_path(Path(folder, name))
+            _sync_path(Path(folder))
+        _swap(temporary, path, marker)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        restore(path)
+        raise
+    _sync_path(path.parent)
+    for old in _left_aside(path):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def restore(path: str | Path) -> Path:
+    """`path`. Where nothing is there because a writer of `atomic_folder` was killed while it replaced the folder, the
+    older folder is put back first."""
+    place = Path(os.path.realpath(path))
+    if not place.exists() and (left := _left_aside(place)):
+        with suppress(OSError):  # not ours to write: the caller finds nothing, as before
+            os.rename(left[-1], place)
+    return Path(path)
+
+
+def _left_aside(path: Path) -> list[Path]:
+    """Folders that writers of `path` moved aside, the newest last."""
+    found = path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}.old")
+    return sorted((old for old in found if old.is_dir()), key=lambda old: old.stat().st_mtime)
+
+
+def _check_replaceable(path: Path, marker: str) -> None:
+    if path.exists() and not (path / marker).is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise InterlinguaError(f"{path}: exists and is not an earlier save (no {marker} in it). Choose another folder.")
+
+
+def _swap(new: Path, path: Path, marker: str) -> None:
+    while True:
+        try:
+            os.rename(new, path)  # also in place of an empty folder
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        # Looked at again: the block may have taken hours. And in a loop: a reader may `restore` in the gap.
+        _check_replaceable(path, marker)
+        os.rename(path, new.with_suffix(".old"))
+
+
+def _sync_path(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot sync a folder
+            raise
+    finally:
+        os.close(handle)
 
 
 def _sync(stream: IO[Any]) -> None:

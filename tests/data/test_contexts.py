@@ -41,7 +41,8 @@ def test_a_stream_of_one_language_a_batch_that_resumes(tmp_path):
     stream = open_stream("contexts", store, spec, 5)
     batches = [next(stream) for _ in range(6)]
     for batch in batches:
-        assert len({pair.lang for pair in batch}) == 1 and all(pair.center != pair.target for pair in batch)
+        assert len({pair.lang for pair in batch}) == 1
+        assert all(pair.center != pair.target for pair in batch)
         for pair in batch:
             assert {pair.center, pair.target} <= set(store[pair.document].sentences)
     state = stream.state_dict()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +17,20 @@ DOCUMENTS = Path(__file__).parent / "fixtures" / "documents"
 def test_documents_with_sentences_and_with_text() -> None:
     english, japanese = read_documents(DOCUMENTS / "documents.jsonl")
     assert english == Document(("The lake is deep.", "Fish live here.", "It is cold."), "en", "", "Lake", "g1")
-    assert japanese.sentences == ("湖は深い。魚がいる。",)
+    assert japanese.sentences == ("湖は深い。", "魚がいる。")
     assert japanese.id == "d2"
 
 
+def test_a_text_is_split_by_the_rules_of_its_language(tmp_path: Path) -> None:
+    row = {"title": "Berlin", "text": "Am 21. November schneite es.\n\nDann kam Tau."}
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps({**row, **more}) + "\n" for more in ({"lang": "deu"}, {})))
+    german, english = read_documents(tmp_path / "d.jsonl", lang="en")
+    assert german == Document(("Am 21. November schneite es.", "Dann kam Tau."), "de", title="Berlin")
+    assert english.sentences == ("Am 21.", "November schneite es.", "Dann kam Tau.")
+
+
 def test_sentences_of_documents_and_of_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [s.lang for s in read_sentences(DOCUMENTS / "documents.jsonl")] == ["en", "en", "en", "ja"]
+    assert [s.lang for s in read_sentences(DOCUMENTS / "documents.jsonl")] == ["en", "en", "en", "ja", "ja"]
     expected = [Sentence("Ziwa ni refu.", "sw"), Sentence("Samaki wanaishi hapa.", "sw")]
     assert list(read_sentences(DOCUMENTS / "sw.txt")) == expected
     assert "1 blank lines" in capsys.readouterr().err

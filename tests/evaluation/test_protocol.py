@@ -20,13 +20,15 @@ class DictionaryEncoder:
     similarity = "dot"
 
     def __init__(self, accent=0.0):
-        self.accent, self.seen = accent, Counter()
+        self.accent, self.seen, self.told = accent, Counter(), {}
 
-    def encode_query(self, sentences, **options):
+    def encode_query(self, sentences, *, lang, **options):
+        self.told |= zip((("query", text) for text in sentences), lang, strict=True)
         self.seen.update(("query", text) for text in sentences)
         return self.vectors(sentences)
 
-    def encode_document(self, sentences, **options):
+    def encode_document(self, sentences, *, lang, **options):
+        self.told |= zip((("passage", text) for text in sentences), lang, strict=True)
         self.seen.update(("passage", text) for text in sentences)
         return self.vectors(sentences)
 
@@ -57,6 +59,20 @@ def test_results_are_those_of_retrieve_and_evaluate_in_the_order_given():
         run = retrieve(DictionaryEncoder(), collection, depth=10)
         assert found.run == run
         assert found.scores == evaluate(run, collection.qrels, ["RR@10"])
+
+
+def test_the_encoder_is_told_the_language_of_every_text():
+    german, english = COLLECTIONS["de"], COLLECTIONS["en"]
+    pool = [*german.passages, Passage("x", "แมว")]  # one whose language nobody knows
+    mixed = Collection("mixed", pool, [*english.queries[:1], Query("t", "หมา", "th")], {"q0": {"p0": 1}, "t": {}})
+    encoder = DictionaryEncoder()
+    evaluate_on(encoder, [mixed], ["RR@10"], depth=10)
+    expected = {("passage", passage.text): "de" for passage in german.passages} | {
+        ("passage", "แมว"): None, ("query", "cat"): "en", ("query", "หมา"): "th"}
+    assert encoder.told == expected
+    again = DictionaryEncoder()
+    retrieve(again, mixed, depth=10)
+    assert again.told == expected
 
 
 def test_passages_shared_by_collections_are_encoded_once():

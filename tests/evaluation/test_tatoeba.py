@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation import TatoebaResult, tatoeba_accuracy, tatoeba_file
+from interlingua.evaluation import TatoebaResult, tatoeba_accuracy, tatoeba_file, tatoeba_pairs
+from interlingua.evaluation.tatoeba import read_sets, tatoeba_table
 
 
 def test_both_directions_by_brute_force():
@@ -18,6 +20,8 @@ def test_both_directions_by_brute_force():
     assert found == pytest.approx({"forward": forward, "backward": backward, "mean": (forward + backward) / 2})
     assert 0 < forward < 1
     assert forward != backward
+    # XTREME: English (y) asks and x is searched
+    assert tatoeba_accuracy(x, y, protocol="xtreme") == pytest.approx({"xtreme": backward})
 
 
 def test_textual_forgives_a_sentence_that_occurs_twice():
@@ -28,11 +32,15 @@ def test_textual_forgives_a_sentence_that_occurs_twice():
 
 
 class PassagesOnly:
-    """Vectors by text; nothing is asked in the role of questions."""
+    """Vectors by text; nothing is asked in the role of questions. Remembers which language it was told."""
 
     similarity = "cosine"
 
-    def encode_document(self, texts, **options):
+    def __init__(self):
+        self.told = {}
+
+    def encode_document(self, texts, *, lang, **options):
+        self.told |= dict.fromkeys(texts, lang)
         vectors = {"talo": [1, 0], "kissa": [0.9, 0.1], "house": [1, 0], "cat": [0.7, 0.7]}
         return np.array([vectors[text] for text in texts])
 
@@ -42,7 +50,41 @@ class PassagesOnly:
 def test_a_file_is_read_by_the_passage_encoder_and_forward_asks_with_the_foreign_side(tmp_path, name, rows):
     (tmp_path / name).write_text(rows, encoding="utf-8")
     # kissa is nearer to house than to cat, but no other word is nearer to cat
-    assert tatoeba_file(PassagesOnly(), tmp_path / name) == TatoebaResult("fi", 2, 0.5, 1.0, 0.75)
+    encoder = PassagesOnly()
+    assert tatoeba_file(encoder, tmp_path / name) == TatoebaResult("fi", 2, 0.5, 1.0, 0.75)
+    assert encoder.told == {"talo": "fi", "kissa": "fi", "house": "en", "cat": "en"}
+
+
+def test_pairs_may_change_sides_and_need_no_english():
+    pairs = [ParallelPair("talo", "house", "fi", "en"), ParallelPair("cat", "kissa", "en", "fi")]
+    assert tatoeba_pairs(PassagesOnly(), pairs) == TatoebaResult("fi", 2, 0.5, 1.0, 0.75)
+    foreign = [ParallelPair("talo", "house", "fi", "de"), ParallelPair("kissa", "cat", "fi", "de")]
+    encoder = PassagesOnly()
+    assert tatoeba_pairs(encoder, foreign) == TatoebaResult("fi-de", 2, 0.5, 1.0, 0.75)
+    assert encoder.told["house"] == "de"
+
+
+def test_the_two_protocols_have_tables_of_their_own():
+    result = TatoebaResult("fi", 2, 0.5, 1.0, 0.75)
+    both = tatoeba_table({"m": {"f": result}})
+    assert both.split("\n")[0].split() == ["Tatoeba", "file", "language", "forward", "backward", "mean", "pairs"]
+    xtreme = tatoeba_table({"m": {"f": result}}, protocol="xtreme")
+    assert xtreme.split("\n")[0].split() == ["Tatoeba", "file", "language", "xtreme", "pairs"]
+    assert [line.split()[-2] for line in xtreme.split("\n")[2:4]] == ["1.000", "1.000"]
+    assert "one direction only" in xtreme
+    with pytest.raises(InterlinguaError, match="neither side is"):
+        tatoeba_table({"m": {"f": TatoebaResult("de-fr", 2, 0.5, 1.0, 0.75)}}, protocol="xtreme")
+    with pytest.raises(InterlinguaError, match=r"'xtrem' is unknown\. Did you mean 'xtreme'"):
+        tatoeba_accuracy(np.eye(2), np.eye(2), protocol="xtrem")
+
+
+def test_a_folder_is_a_set_for_each_file(tmp_path):
+    (tmp_path / "fin-eng.tsv").write_text("talo\thouse\n", encoding="utf-8")
+    for side, text in (("swh", "paka"), ("eng", "cat")):  # two files, as LASER has them
+        (tmp_path / f"tatoeba.swh-eng.{side}").write_text(f"{text}\n", encoding="utf-8")
+    sets = read_sets([tmp_path])
+    assert {name.rpartition("/")[2]: [(p.source, p.target, p.lang) for p in pairs] for name, pairs in sets.items()} == {
+        "fin-eng.tsv": [("talo", "house", "fi")], "tatoeba.swh-eng.swh": [("paka", "cat", "sw")]}
 
 
 def test_several_languages_in_one_place_are_refused(tmp_path):

@@ -7,8 +7,8 @@ from interlingua.experiments.table_spec import TableSpec, read_table
 from interlingua.training.recipe import recipe_folder
 from interlingua.training.terms import check
 
-PAPER = recipe_folder() / "hu2023"
-FOUND = sorted(f"hu2023/{path.stem}" for kind in ("table", "figure") for path in PAPER.glob(f"{kind}*.yaml"))
+FOUND = sorted(f"{paper}/{path.stem}" for paper in ("ccp", "hu2023") for kind in ("table", "figure")
+               for path in (recipe_folder() / paper).glob(f"{kind}*.yaml"))
 TABLES = [name for name in FOUND if name != "hu2023/table1"]
 RECIPE = """
 model: {backbone: {static: {dim: 8}}}
@@ -39,8 +39,9 @@ def write(tmp_path):
 
 
 def test_every_table_of_the_paper_is_here():
-    names = ["figure3", "figure4", "table1", "table2", "table3", "table4", "table5"]
-    assert [f"hu2023/{name}" for name in names] == FOUND
+    hu = ["figure3", "figure4", "table1", "table2", "table3", "table4", "table5", "table6"]
+    ccp = ["figure1", "table1", "table2", "table3", "table4", "table5", "table6"]
+    assert [*(f"ccp/{name}" for name in ccp), *(f"hu2023/{name}" for name in hu)] == FOUND
     assert read_table("hu2023/table1")["kind"] == "arithmetic"
 
 
@@ -61,7 +62,7 @@ def test_every_row_at_every_scale_is_a_valid_recipe(name, tmp_path):
             assert "{data}" not in recipe.model_dump_json()
             if table.scale(scale).start:
                 assert recipe.model.backbone == str(tmp_path / "start")
-            resolved[row] = recipe.model_dump_json()
+            resolved[row] = recipe.model_dump_json() if rows[row].of is None else str(rows[row])
         assert len(set(resolved.values())) == len(rows), f"two rows of {scale} are the same"
 
 
@@ -70,8 +71,10 @@ def test_every_scale_has_suites_with_its_columns(name):
     table = read_table(name)
     for scale in table.scales:
         suites = table.suites(scale)
-        known = {column for suite in suites.values() for column in (*suite.collections, *suite.tatoeba)}
+        known = {column for suite in suites.values()
+                 for column in (*suite.collections, *suite.tatoeba, *suite.bucc, *suite.planted, *suite.projection)}
         assert suites
+        assert all(suite.paths() for suite in suites.values())
         assert set(table.scale(scale).columns or known) <= known
         for columns in table.subsets.get(scale, {}).values():
             assert set(columns) <= known

@@ -109,7 +109,11 @@ def test_token_batches_respect_the_budget_and_lose_nothing():
     batches = list(token_batches(lengths, 60))
     assert sorted(i for batch in batches for i in batch) == list(range(7))
     assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 60 for batch in batches)
-    assert [len(batch) for batch in token_batches(lengths, 60, texts=3)] == [3, 3, 1]
+    assert batches == [[4], [1], [6, 2, 3, 0, 5]]  # the longest first
+    assert [len(batch) for batch in token_batches(lengths, texts=3)] == [3, 3, 1]
+    assert [len(batch) for batch in token_batches(lengths, 60, texts=3)] == [1, 1, 3, 2]  # both limits hold
+    assert list(token_batches(lengths)) == [[4, 1, 6, 2, 3, 0, 5]]
+    assert list(token_batches([], 60)) == []
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -9,6 +9,7 @@ import torch
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.fingerprint import check, fingerprint
+from interlingua.models.language_maps import LanguageMap, LanguageMaps
 
 
 def test_a_saved_and_loaded_model_is_the_same(tiny_encoder, tiny_static, tmp_path):
@@ -28,6 +29,8 @@ def test_a_saved_and_loaded_model_is_the_same(tiny_encoder, tiny_static, tmp_pat
     (lambda m: m.query.settings.prompts.update(query="query: "), "settings, tokens"),
     (lambda m: setattr(m.passage, "normalize", True), "settings"),
     (lambda m: setattr(m, "similarity", "dot"), "similarity"),
+    (lambda m: setattr(m.passage, "language_maps", LanguageMaps({"*": LanguageMap(torch.zeros(m.dim),
+                                                                                  torch.ones(m.dim))})), "calibration"),
 ])
 def test_every_change_is_noticed_and_named(change, named, tiny_encoder):
     dual = DualEncoder.untied(tiny_encoder())

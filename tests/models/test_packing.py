@@ -48,6 +48,53 @@ def test_packed_equals_padded_with_its_gradient(kind, pooling, tiny_tokenizer, s
         torch.testing.assert_close(gradients[0][name], gradients[1][name], atol=1e-3, rtol=1e-3, msg=name)
 
 
+def first_of_all(model, ids):
+    """The first states of each text out of those of all tokens."""
+    states, lengths, _ = model.token_states(ids)
+    return states[lengths.cumsum(0) - lengths]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("packed", [True, False])
+def test_first_tokens_alone_equal_the_whole_last_layer(kind, packed, tiny_tokenizer, sentences):
+    model = backbone(kind, tiny_tokenizer())
+    model.packed = packed
+    for texts in ([*sentences, "", *sentences[:3], "a <pad> b"], sentences[:1] * 3):
+        ids = model.subwords(texts)
+        found = []
+        for vectors in (first_of_all(model, ids), model.vectors(ids, "cls")):
+            model.zero_grad()
+            (vectors * torch.linspace(-1, 1, 32)).sum().backward()
+            found.append((vectors, {name: p.grad.clone() for name, p in model.named_parameters()
+                                    if p.grad is not None}))
+        (whole, expected), (first, gradients) = found
+        torch.testing.assert_close(first, whole, atol=1e-6, rtol=1e-6)
+        assert gradients.keys() == expected.keys()
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, expected[name], atol=1e-4, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_cls_pooling_computes_the_last_feed_forward_of_first_tokens_only(packed, pooling, tiny_tokenizer, sentences):
+    model = backbone("xlm-roberta", tiny_tokenizer())
+    model.packed = packed
+    computed = []
+    for layer in model.model.encoder.layer:
+        layer.intermediate.register_forward_hook(lambda _, inputs, __: computed.append(inputs[0][..., 0].numel()))
+    model.vectors(model.subwords(sentences), pooling)
+    before, last = computed
+    assert last == (len(sentences) if pooling == "cls" else before)
+    assert before > len(sentences)
+
+
+def test_a_model_cut_to_its_embeddings_is_pooled_too(tiny_tokenizer, sentences):
+    model = backbone("xlm-roberta", tiny_tokenizer())
+    model.cut(0)
+    ids = model.subwords(sentences)
+    torch.testing.assert_close(model.vectors(ids, "cls"), first_of_all(model, ids))
+
+
 def test_texts_do_not_see_their_neighbours(tiny_tokenizer, sentences):
     model = backbone("xlm-roberta", tiny_tokenizer())
     ids = model.subwords(sentences)

@@ -57,7 +57,8 @@ def test_all_alike_is_ln_of_the_candidates():
 def test_no_gradient_goes_into_the_bank_and_shapes_are_checked():
     centers, bank = random(3, 4).requires_grad_(), random(5, 4, seed=1).requires_grad_()
     context_prediction(centers, random(3, 4, seed=2), bank).backward()
-    assert bank.grad is None and centers.grad.abs().sum() > 0
+    assert bank.grad is None
+    assert centers.grad.abs().sum() > 0
     with pytest.raises(InterlinguaError, match="mask must be"):
         context_prediction(centers, centers, bank, mask=torch.zeros(4, 5, dtype=torch.bool))
 
@@ -74,7 +75,7 @@ def test_roles_change_places_and_only_one_branch_moves_the_statistics():
     assert torch.allclose(head.running_mean, before / 2 + head.first(b).mean(0) / 2)
 
 
-@pytest.mark.parametrize("norm, leaks", [("batch", True), ("asymmetric", False), ("none", False)])
+@pytest.mark.parametrize(("norm", "leaks"), [("batch", True), ("asymmetric", False), ("none", False)])
 def test_with_plain_batch_normalisation_a_vector_betrays_its_batch(norm, leaks):
     """Change the other rows of the batch: does a row of the second branch change? That is the leak."""
     centers, targets = random(4, 5), random(4, 5, seed=1)
@@ -137,9 +138,11 @@ def test_first_in_first_out_and_languages_never_mix():
         bank.add("sw", torch.full((1, 2), float(number)), torch.tensor([number]))
     bank.add("fi", torch.full((2, 2), 9.0), torch.tensor([90, 91]))
     vectors, documents = bank.read("sw", CPU)
-    assert sorted(documents.tolist()) == [2, 3, 4] and sorted(vectors[:, 0].tolist()) == [2, 3, 4]
+    assert sorted(documents.tolist()) == [2, 3, 4]
+    assert sorted(vectors[:, 0].tolist()) == [2, 3, 4]
     assert bank.read("fi", CPU)[1].tolist() == [90, 91]
-    assert len(bank.read("te", CPU)[0]) == 0 and sorted(bank.langs()) == ["fi", "sw"]
+    assert len(bank.read("te", CPU)[0]) == 0
+    assert sorted(bank.langs()) == ["fi", "sw"]
     bank.add("fi", random(7, 2), torch.arange(7))
     assert sorted(bank.read("fi", CPU)[1].tolist()) == [4, 5, 6]
 
@@ -149,7 +152,8 @@ def test_a_shared_bank_mixes_languages_and_half_precision_halves_memory():
     bank.add("sw", random(2, 2), torch.tensor([0, 1]))
     bank.add("fi", random(2, 2), torch.tensor([2, 3]))
     assert bank.read("te", CPU)[1].tolist() == [0, 1, 2, 3]
-    assert bank.vectors_all.dtype == torch.float16 and bank.read("te", CPU)[0].dtype == torch.float32
+    assert bank.vectors_all.dtype == torch.float16
+    assert bank.read("te", CPU)[0].dtype == torch.float32
 
 
 def test_the_queues_of_a_checkpoint_are_put_back():
@@ -182,7 +186,8 @@ def test_a_batch_is_never_its_own_negative_and_waits_for_the_end_of_the_step():
     assert torch.allclose(norms, torch.ones(6))
     assert objective.loss(pairs("fi", 20), vectors(20)).report["bank"] == 0
     found = objective.loss(pairs("sw", 30), vectors(30)).report
-    assert found["bank"] == 6 and found["ln_candidates"] == pytest.approx(math.log(5 + 6))
+    assert found["bank"] == 6
+    assert found["ln_candidates"] == pytest.approx(math.log(5 + 6))
 
 
 def test_sentences_of_the_same_document_are_no_negatives():
@@ -210,8 +215,8 @@ def test_a_loss_too_good_to_be_true_is_said():
     objective = ContextPrediction(dim=64, batch_norm="none", bank=0, temperature=0.01)
     same = {"centers": torch.eye(64)[:8] * 50, "targets": torch.eye(64)[:8] * 50}
     assert "something easier" in objective.loss(pairs("sw", 0, 8), same).warning
-    assert objective.loss(pairs("sw", 0), {k: v for k, v in zip(("centers", "targets"), random(2, 3, 64),
-                                                                strict=True)}).warning is None
+    assert objective.loss(pairs("sw", 0), dict(zip(("centers", "targets"), random(2, 3, 64),
+                                                                strict=True))).warning is None
 
 
 def test_both_sentences_of_a_window_can_be_kept():

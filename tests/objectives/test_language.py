@@ -129,6 +129,26 @@ def test_objective_leaves_out_a_sentence_that_is_a_member_of_the_pair():
     assert loss.report["excess"] == pytest.approx(loss.value.item() - math.log(2), abs=1e-6)
 
 
+@pytest.mark.parametrize("normalizer", ["mean", "paper"])
+def test_objective_has_the_functions_normalizer(normalizer):
+    batch, vectors = objective_batch()
+    found = Language(normalizer=normalizer, duplicates="keep").loss(batch, vectors)
+    assert found.value.item() == pytest.approx(language_contrastive(*vectors.values(), normalizer=normalizer).item())
+    mean = language_contrastive(*vectors.values()).item()  # what the excess is counted from, whatever the normalizer
+    assert found.report["excess"] == pytest.approx(mean - math.log(2), abs=1e-6)
+    with pytest.raises(InterlinguaError, match="Did you mean 'paper'"):
+        Language(normalizer="papr").loss(batch, vectors)
+
+
+def test_objective_without_pairs_is_zero():
+    vectors = objective_batch()[1]
+    none = {name: rows[:0] for name, rows in vectors.items() if name != "passage.others"}
+    found = Language(normalizer="paper").loss({"parallel": []}, none)
+    found.value.backward()
+    assert found.value.item() == 0
+    assert not found.report
+
+
 @pytest.mark.parametrize("detach", ["pair", "others"])
 def test_detaching_changes_the_gradient_not_the_value(detach):
     batch, vectors = objective_batch()

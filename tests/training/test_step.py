@@ -7,7 +7,7 @@ from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sen
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Language, MaskedLanguageModelling, Retrieval, Semantic
-from interlingua.training.encoding import Chunking, chunks
+from interlingua.training.encoding import Chunking
 from interlingua.training.processes import Processes
 from interlingua.training.step import Term, backward, groups
 
@@ -163,15 +163,6 @@ def test_masking_is_the_same_for_a_step_and_another_for_the_next(tiny_encoder):
         assert all(ids[position] == token and token not in special for position, token in row.targets)
         changed = {i for i, (a, b) in enumerate(zip(row.ids, ids, strict=True)) if a != b}
         assert changed <= {position for position, _ in row.targets}
-
-
-def test_chunks_hold_the_budget_and_every_text_once():
-    lengths = [5, 1, 9, 3, 3, 30, 2, 8]
-    found = list(chunks(lengths, 18))
-    assert sorted(i for chunk in found for i in chunk) == list(range(8))
-    assert all(len(chunk) * max(lengths[i] for i in chunk) <= 18 or len(chunk) == 1 for chunk in found)
-    assert all(len(chunk) <= 2 for chunk in chunks(lengths, 1000, texts=2))
-    assert list(chunks([], 10)) == []
 
 
 def test_objectives_on_one_stream_form_a_group():

@@ -70,7 +70,7 @@ def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tree, number", [(SCRATCH, signal.SIGKILL), (SCRATCH, signal.SIGINT),
+@pytest.mark.parametrize(("tree", "number"), [(SCRATCH, signal.SIGKILL), (SCRATCH, signal.SIGINT),
                                           (CONTEXT, signal.SIGKILL)], ids=["kill", "ctrl-c", "kill with a bank"])
 def test_a_killed_run_resumes_bit_for_bit(tmp_path, tree, number):
     """A real process, really killed, at whatever point it is when its second checkpoint appears."""
@@ -142,7 +142,7 @@ def test_a_mix_takes_one_objective_a_step_and_both_come(tmp_path):
     assert max(line.get("context_prediction/bank", 0) for line in losses(tmp_path)) > 0
 
 
-@pytest.mark.parametrize("override, message", [
+@pytest.mark.parametrize(("override", "message"), [
     ("training.mix={retrieval: 1}", "Give each one a share"),
     ("training.mix={context_prediction: 1, masked_language_modelling: 0}", "above 0"),
     ("training.step_mode=alternate", "Leave one of them out"),

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from interlingua import __version__
-from interlingua.cli import compare, demo, encode, evaluate, index, inspect, reproduce, train
+from interlingua.cli import calibrate, compare, demo, encode, evaluate, index, inspect, mine, reproduce, train
 from interlingua.errors import InterlinguaError, suggestion
 
-VERBS = (train, evaluate, encode, index, reproduce, compare, inspect, demo)
+VERBS = (train, evaluate, encode, index, reproduce, compare, calibrate, mine, inspect, demo)
 
 DESCRIPTION = """\
 Train, evaluate and search with encoders that read meaning, not language.

@@ -13,15 +13,34 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
     parser = verbs.add_parser("evaluate", parents=[common],
                               help="measure models on test collections, a column per language")
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="model folders or names; each is a row")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders or names; each is a row")
+    parser.add_argument("--layer", type=int, metavar="K",
+                        help="pool hidden state K (0 = embeddings) in place of the last, as CCP does on Tatoeba")
+    parser.add_argument("--pooling", choices=["cls", "mean"], help="how token states become a vector")
     parser.add_argument("--on", nargs="+", default=[], metavar="COLLECTION",
                         help="folders, encyclopedia:LANG, or ir_datasets:ID")
     parser.add_argument("--tatoeba", nargs="+", default=[], metavar="FILE",
-                        help="files of translations such as ara-eng.tsv.gz: how often the nearest sentence is the "
-                             "translation")
+                        help="files of translations such as ara-eng.tsv.gz, or a folder of them: how often the nearest "
+                             "sentence is the translation")
+    parser.add_argument("--pairs", nargs="+", default=[], metavar="X-Y",
+                        help="measure --tatoeba on these pairs of languages, such as de-fr, joined through English "
+                             "where no file holds both")
+    parser.add_argument("--tatoeba-protocol", choices=["both", "xtreme"], default="both",
+                        help="both directions and their mean (CCP, LASER), or XTREME's one")
+    parser.add_argument("--picture", metavar="FILE.svg",
+                        help="draw the translations of --tatoeba in two dimensions, a panel for each model")
+    parser.add_argument("--bucc", metavar="FOLDER",
+                        help="BUCC 2018's files: F1 of the mined translations of every pair of languages there")
+    parser.add_argument("--bucc-protocol", choices=["train_self", "xtreme"], default="train_self",
+                        help="the threshold is the best one for what is scored, or learnt on the sample split (both "
+                             "are printed where the sample is there)")
+    parser.add_argument("--xor", metavar="QUESTIONS.jsonl",
+                        help="XOR-Retrieve: how often the first 2,000 and 5,000 tokens retrieved hold the answer")
+    parser.add_argument("--predictions", nargs="+", default=[], metavar="FILE",
+                        help="score these with --xor: TREC runs, or XOR-Retrieve's own JSON")
     parser.add_argument("--passages", metavar="COLLECTION",
                         help="search this collection's passages with the others' questions "
-                             "(XQuAD-like: ids correspond)")
+                             "(XQuAD-like: ids correspond); with --xor the English passages, jsonl or DPR's TSV")
     parser.add_argument("--matrix", metavar="MEASURE", nargs="?", const="RR@100",
                         help="question language × passage language over the collections, and the merged pool")
     parser.add_argument("--measures", nargs="+", metavar="M", help="RR@100 R@100 nDCG@10, unless you name others")
@@ -33,43 +52,82 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Evaluate every model on every collection and Tatoeba file."""
+    """Evaluate every model on every collection, Tatoeba file, BUCC pair and XOR question."""
+    from interlingua.cli.sentence_tasks import print_bucc, print_translations, print_xor, read_translations, read_xor
     from interlingua.data.collection import cross, load_collection
-    from interlingua.data.readers import read_parallel
-    from interlingua.models.dual import DualEncoder
 
     check_options(arguments)
-    for file in arguments.tatoeba:
-        read_parallel(file)  # opens it: what is not there or not read here is said before hours pass
+    # all data before the models: what is not there or not read here is said before hours pass
+    translations = read_translations(arguments) if arguments.tatoeba else {}
+    scored = read_xor(arguments) if arguments.xor else None
     collections = [load_collection(name) for name in arguments.on]
-    if arguments.passages:
+    if arguments.passages and collections:
         pool = load_collection(arguments.passages)
         collections = [cross(collection, pool) for collection in collections]
-    models = {name: DualEncoder.load(name) for name in arguments.models}
+    models = load_models(arguments)
     if arguments.matrix:
         print_matrices(arguments, models, collections)
     elif collections:
         print_tables(arguments, models, collections)
-    if arguments.tatoeba:
-        from interlingua.evaluation.tatoeba import tatoeba_file, tatoeba_table
-
-        print(tatoeba_table({name: {file: tatoeba_file(model, file) for file in arguments.tatoeba}
-                             for name, model in models.items()}, arguments.format))
+    if translations:
+        print_translations(arguments, models, translations)
+    if arguments.bucc:
+        print_bucc(arguments, models)
+    if scored:
+        print_xor(arguments, models, *scored)
 
 
 def check_options(arguments: argparse.Namespace) -> None:
     """Raise InterlinguaError for options that ask for nothing, or for what would not be done."""
     from interlingua.errors import InterlinguaError
 
-    given = [option for option in ("passages", "matrix", "runs", "measures") if getattr(arguments, option)]
-    if not arguments.on and not arguments.tatoeba:
-        raise InterlinguaError("say what to measure on: --on COLLECTION …, or --tatoeba FILE …")
-    if not arguments.on and given:
-        raise InterlinguaError(f"--{given[0]} is for collections. Say which with --on COLLECTION …")
+    given = {option for option in ("on", "tatoeba", "pairs", "picture", "bucc", "xor", "predictions", "passages",
+                                   "matrix", "runs", "measures") if getattr(arguments, option)}
+    if arguments.tatoeba_protocol != "both":
+        given.add("tatoeba-protocol")
+    if arguments.bucc_protocol != "train_self":
+        given.add("bucc-protocol")
+    if not given & {"on", "tatoeba", "bucc", "xor"}:
+        raise InterlinguaError("say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or "
+                               "--xor QUESTIONS.jsonl")
+    if not arguments.models and (given & {"on", "tatoeba", "bucc"} or not arguments.predictions):
+        raise InterlinguaError("say which MODEL to measure. See `interlingua evaluate --help`.")
+    needs = {"matrix": ["on"], "measures": ["on"], "runs": ["on", "xor"], "passages": ["on", "xor"],
+             "pairs": ["tatoeba"], "tatoeba-protocol": ["tatoeba"], "picture": ["tatoeba"], "predictions": ["xor"],
+             "bucc-protocol": ["bucc"]}
+    names = {"on": "collections. Say which with --on COLLECTION …",
+             "tatoeba": "translations. Say which with --tatoeba FILE …",
+             "bucc": "BUCC. Give its folder with --bucc FOLDER",
+             "xor": "XOR-Retrieve. Give its questions with --xor QUESTIONS.jsonl"}
+    for option, of in needs.items():
+        if option in given and not given & {*of}:
+            raise InterlinguaError(f"--{option} is for {names[of[0]]}")
+    if {"on", "xor", "passages"} <= given:
+        raise InterlinguaError("--passages would be for both --on and --xor. Give two commands.")
+    if arguments.xor and arguments.models and not arguments.passages:
+        raise InterlinguaError("--xor needs the English passages to search. Give them with --passages.")
     for option in ("measures", "runs"):
         if arguments.matrix and option in given:
             raise InterlinguaError(f"--matrix has no use for --{option}: it has one measure, written after it "
                                    "(--matrix nDCG@10), and no run files. Give two commands.")
+
+
+def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Name → model. With --layer or --pooling the name says so, and both encoders of the model are read that way."""
+    from interlingua.models.dual import DualEncoder
+    from interlingua.models.encoder import Encoder
+
+    models = {name: DualEncoder.load(name) for name in arguments.models}
+    if arguments.layer is None and arguments.pooling is None:
+        return models
+    layer = None if arguments.layer is None else f"layer {arguments.layer}"
+    what = ", ".join(filter(None, (layer, arguments.pooling)))
+
+    def changed(encoder: Encoder) -> Encoder:
+        return Encoder.of(encoder.parts(), layer=arguments.layer, pooling=arguments.pooling)
+
+    return {f"{name} ({what})": DualEncoder(changed(model.query), None if model.tied else changed(model.passage))
+            for name, model in models.items()}
 
 
 def print_matrices(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
@@ -113,6 +171,7 @@ def one_a_language(collections: list[Any]) -> dict[str, Any]:
 
 def write_runs(folder: Path, systems: dict[str, Any], collections: list[Any]) -> None:
     """`<collection>.qrels` and `<model>.<collection>.run`, as trec_eval reads them."""
+    from interlingua.cli.sentence_tasks import slug
     from interlingua.files import atomic_write
 
     for collection in collections:
@@ -122,8 +181,3 @@ def write_runs(folder: Path, systems: dict[str, Any], collections: list[Any]) ->
     for name, results in systems.items():
         for result in results:
             result.run.write_trec(folder / f"{slug(name)}.{slug(result.collection)}.run", tag=slug(name))
-
-
-def slug(name: str) -> str:
-    """A file name for a path or id."""
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-") or "model"

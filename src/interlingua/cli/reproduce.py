@@ -27,7 +27,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run, print, and write Markdown beside the runs."""
     from interlingua.experiments.arithmetic import compute_table
-    from interlingua.experiments.figures import draw
+    from interlingua.experiments.figures import draw, draw_projections
     from interlingua.experiments.present import present
     from interlingua.experiments.reproduce import Reproduction
     from interlingua.experiments.table_spec import read_table
@@ -49,5 +49,6 @@ def run(arguments: argparse.Namespace) -> None:
     with atomic_write(work.out / f"{stem}.md") as stream:
         stream.write(text)
     print(text)
-    for picture in draw(table, arguments.scale, results, work.out / stem):
+    for picture in (*draw(table, arguments.scale, results, work.out / stem),
+                    *draw_projections(work, work.out / stem)):
         print(picture)

@@ -1,4 +1,4 @@
-"""Passages to make searchable: a jsonl file, or the passages of any test collection."""
+"""Passages to make searchable: a jsonl file, DPR's TSV, or the passages of any test collection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from interlingua.data.collection import load_collection
 from interlingua.data.collections.rows import parsed
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.dpr_passages import read_tsv_passages
 from interlingua.data.readers.source import expand, filled_lines
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
@@ -16,8 +17,8 @@ from interlingua.text.languages import normalise_code
 
 
 def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
-    """The passages of a jsonl file `{text[, id, title, lang]}` (gzipped or not, a folder or glob of them), or of
-    whatever `load_collection` reads. `lang` is the language of rows that do not name theirs.
+    """The passages of a jsonl file `{text[, id, title, lang]}` or a TSV of DPR's (gzipped or not, a folder or glob of
+    jsonl), or of whatever `load_collection` reads. `lang` is the language of rows that do not name theirs.
 
     A row without an id is called after its file and line. Raises InterlinguaError for a bad row, naming file and line.
     """
@@ -27,10 +28,12 @@ def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
         yield from load_collection(source, lang=lang or None).passages
         return
     for file in expand(source):
-        if file.name.removesuffix(".gz").rpartition(".")[2] not in ("jsonl", "json", "ndjson"):
+        suffix = file.name.removesuffix(".gz").rpartition(".")[2]
+        if suffix not in ("jsonl", "json", "ndjson", "tsv"):
             raise InterlinguaError(f"{file}: passages are read from jsonl, one object a line: "
-                                   '{"text": …, "id": …, "title": …, "lang": …}; only text is needed.')
-        yield from _jsonl(file, lang)
+                                   '{"text": …, "id": …, "title": …, "lang": …}; only text is needed. '
+                                   "Or from DPR's TSV: id, text, title.")
+        yield from read_tsv_passages(file, lang) if suffix == "tsv" else _jsonl(file, lang)
 
 
 def _jsonl(file: Path, default: str) -> Iterator[Passage]:

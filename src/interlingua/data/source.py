@@ -35,6 +35,7 @@ class DataSpec(BaseModel):
     format: str | None = None
     batch: int = Field(48, gt=0)
     langs: list[str] | None = Field(None, description="keep these languages only (for pairs: of the foreign side)")
+    origins: list[str] | None = Field(None, description="parallel text: keep pairs of these sources only")
     alpha: float = Field(1.0, ge=0, description="languages are drawn with p ∝ n^alpha; 1: as they come, 0: equally")
     limit: int | None = Field(None, gt=0, description="records per language (nested seeded subsets)")
     one_language: bool = Field(False, description="each batch in one language")
@@ -69,13 +70,15 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
         records = filter_parallel(records, report=report)
     count = 0
     for record in records:
-        if spec.langs is None or record.lang in spec.langs:
+        of_origin = spec.origins is None or getattr(record, "origin", None) in spec.origins
+        if of_origin and (spec.langs is None or record.lang in spec.langs):
             count += 1
             yield record
     if kind == "parallel" and spec.filter:
         say(f"data.{name}: {report}")
     if count == 0:
         wanted = f" in {', '.join(spec.langs)}" if spec.langs else ""
+        wanted += f" from {', '.join(spec.origins)}" if spec.origins else ""
         raise InterlinguaError(f"data.{name}: {', '.join(spec.paths())} gave no records{wanted}.")
 
 
@@ -83,7 +86,7 @@ def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> R
     """The entry's records on disk under `folder/name`, built unless they are there already for the same entry."""
     if not build:
         return RecordStore.open(folder / name)
-    keys = spec.model_dump(include={"kind", "format", "langs", "filter", "options", "on_bad_row"})
+    keys = spec.model_dump(include={"kind", "format", "langs", "origins", "filter", "options", "on_bad_row"})
     fingerprint = source_fingerprint(spec.paths(), **keys)
     say(f"data.{name}: reading {', '.join(spec.paths())}")
     return RecordStore.build(folder / name, read(name, spec), fingerprint=fingerprint)

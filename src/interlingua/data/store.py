@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-import os
-import shutil
-import tempfile
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +16,7 @@ import numpy.typing as npt
 from interlingua.data.codec import Record, decode, encode, language_of
 from interlingua.data.records import Document, LinkedDocuments, ParallelPair, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError
-from interlingua.files import existing
+from interlingua.files import atomic_folder, existing, restore
 
 Indices = npt.NDArray[np.int64]
 Held = TypeVar("Held", covariant=True)
@@ -98,22 +95,15 @@ class RecordStore(Generic[Record]):
         A kill leaves what was there before, or nothing under this name. Raises InterlinguaError for no records and
         for a folder that exists and is no record store.
         """
-        folder = Path(folder)
+        folder = restore(folder)
         facts = _facts(folder)
         same = facts is not None and facts["fingerprint"] == fingerprint and kind in (None, KINDS[facts["kind"]])
         if same and fingerprint:
             return cls(folder)
         if facts is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InterlinguaError(f"{folder}: exists and is no record store. Name another folder, or remove it.")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
-            new, old = Path(beside) / "new", Path(beside) / "old"
-            new.mkdir()
+        with atomic_folder(folder, "store.json") as new:
             _write(new, records, kind, fingerprint)
-            if folder.exists():
-                os.rename(folder, old)
-            os.rename(new, folder)
-            shutil.rmtree(old, ignore_errors=True)
         return cls(folder)
 
     def __len__(self) -> int:
@@ -156,8 +146,6 @@ def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, f
             digest.update(line)
             offsets.append(offsets[-1] + len(line))
             numbers.append(codes.setdefault(language_of(record), len(codes)))
-        stream.flush()
-        os.fsync(stream.fileno())
     if kind is None or not numbers:
         raise InterlinguaError(NOTHING)
     of = np.frombuffer(numbers, dtype=np.int32)

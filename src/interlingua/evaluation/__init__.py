@@ -9,27 +9,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from interlingua.evaluation.bucc import BuccResult, bucc_f1, bucc_table
     from interlingua.evaluation.intervals import Interval, bootstrap_interval, seed_interval, stratified_interval
     from interlingua.evaluation.languages import LanguageMatrix, language_matrix
     from interlingua.evaluation.measures import Scores, evaluate
+    from interlingua.evaluation.pivot import pairs_between, pivot_pairs
+    from interlingua.evaluation.planted import planted_f1
+    from interlingua.evaluation.projection import Projection, language_projection, projection_table
     from interlingua.evaluation.protocol import evaluate_on
     from interlingua.evaluation.results import Result, results_table
     from interlingua.evaluation.significance import Comparison, compare, compare_all
     from interlingua.evaluation.table import Row, Table
-    from interlingua.evaluation.tatoeba import TatoebaResult, tatoeba_accuracy, tatoeba_file
+    from interlingua.evaluation.tatoeba import TatoebaResult, tatoeba_accuracy, tatoeba_file, tatoeba_pairs
+    from interlingua.evaluation.xor_retrieve import recall_at_tokens, xor_results
 
 _HOME = {
-    "Comparison": "significance", "Interval": "intervals", "LanguageMatrix": "languages", "Result": "results",
-    "Row": "table", "Scores": "measures", "Table": "table", "TatoebaResult": "tatoeba",
-    "bootstrap_interval": "intervals",
-    "compare": "significance", "compare_all": "significance", "evaluate": "measures", "evaluate_on": "protocol",
-    "language_matrix": "languages", "results_table": "results", "seed_interval": "intervals",
-    "stratified_interval": "intervals", "tatoeba_accuracy": "tatoeba", "tatoeba_file": "tatoeba",
+    "BuccResult": "bucc", "bucc_f1": "bucc", "bucc_table": "bucc", "Interval": "intervals",
+    "bootstrap_interval": "intervals", "seed_interval": "intervals", "stratified_interval": "intervals",
+    "LanguageMatrix": "languages", "language_matrix": "languages", "Scores": "measures", "evaluate": "measures",
+    "pairs_between": "pivot", "pivot_pairs": "pivot", "planted_f1": "planted", "Projection": "projection",
+    "language_projection": "projection", "projection_table": "projection", "evaluate_on": "protocol", "Result":
+    "results", "results_table": "results", "Comparison": "significance", "compare": "significance",
+    "compare_all": "significance", "Row": "table", "Table": "table", "TatoebaResult": "tatoeba",
+    "tatoeba_accuracy": "tatoeba", "tatoeba_file": "tatoeba", "tatoeba_pairs": "tatoeba", "recall_at_tokens":
+    "xor_retrieve", "xor_results": "xor_retrieve",
 }
 __all__ = [
-    "Comparison", "Interval", "LanguageMatrix", "Result", "Row", "Scores", "Table", "TatoebaResult",
-    "bootstrap_interval", "compare", "compare_all", "evaluate", "evaluate_on", "language_matrix", "results_table",
-    "seed_interval", "stratified_interval", "tatoeba_accuracy", "tatoeba_file",
+    "BuccResult", "Comparison", "Interval", "LanguageMatrix", "Projection", "Result", "Row", "Scores", "Table",
+    "TatoebaResult", "bootstrap_interval", "bucc_f1", "bucc_table", "compare", "compare_all", "evaluate",
+    "evaluate_on", "language_matrix", "language_projection", "pairs_between", "pivot_pairs", "planted_f1",
+    "projection_table", "recall_at_tokens", "results_table", "seed_interval", "stratified_interval",
+    "tatoeba_accuracy", "tatoeba_file", "tatoeba_pairs", "xor_results",
 ]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.intervals import Interval
+
+if TYPE_CHECKING:
+    from interlingua.evaluation.projection import Projection
 
 
 def plot_curves(
@@ -59,7 +62,34 @@ def plot_languages(
     return _finish(figure, axes, path, "language", y_label)
 
 
+def plot_projections(projections: Mapping[str, Projection], path: str | Path, *, highlighted: int = 5) -> Path:
+    """A panel for each model: sentences coloured by language, and `highlighted` pairs, spread evenly over the list,
+    that share a colour (CCP, figure 1). Circles are the first language, triangles the second."""
+    figure = _figure(4.0 * len(projections))
+    panels = figure.subplots(1, len(projections), squeeze=False)[0]
+    for axes, (name, found) in zip(panels, projections.items(), strict=True):
+        sides = list(zip((found.x, found.y), found.langs, ("o", "^"), ("tab:blue", "tab:orange"), strict=True))
+        for points, lang, marker, color in sides:
+            axes.scatter(*points.T, s=6, marker=marker, color=color, alpha=0.35, linewidth=0, label=lang)
+        for i in range(count := min(highlighted, len(found.x))):
+            pair = (2 * i + 1) * len(found.x) // (2 * count)
+            color = f"C{2 + i}"
+            axes.plot(*zip(found.x[pair], found.y[pair], strict=True), color=color, linewidth=0.8)
+            for points, _, marker, _ in sides:
+                axes.scatter(*points[pair], s=45, marker=marker, color=color, edgecolor="black", zorder=3)
+        axes.set_title(f"{name}\ndistance {found.distance:.2f}, accuracy {found.accuracy.mean:.2f}", fontsize=9)
+        axes.set_xlabel(f"component 1 ({found.explained[0]:.0%})")
+        axes.set_ylabel(f"component 2 ({found.explained[1]:.0%})")
+        axes.legend(fontsize=8, markerscale=2)
+    return _save(figure, path)
+
+
 def _axes(width: float) -> tuple[Any, Any]:
+    figure = _figure(width)
+    return figure, figure.add_subplot()
+
+
+def _figure(width: float) -> Any:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -68,17 +98,21 @@ def _axes(width: float) -> tuple[Any, Any]:
     # no pyplot: it would choose a backend for the whole process
     figure = Figure(figsize=(width, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
+    return figure
 
 
 def _finish(figure: Any, axes: Any, path: str | Path, x_label: str, y_label: str) -> Path:
-    path = Path(path)
-    if path.suffix not in (".svg", ".png", ".pdf"):
-        raise InterlinguaError(f"{path}: a figure's name must end in .svg, .png or .pdf.")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=8)
+    return _save(figure, path)
+
+
+def _save(figure: Any, path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise InterlinguaError(f"{path}: a figure's name must end in .svg, .png or .pdf.")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path

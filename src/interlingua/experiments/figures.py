@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.plots import plot_curves, plot_languages
+from interlingua.evaluation.plots import plot_curves, plot_languages, plot_projections
+from interlingua.evaluation.projection import language_projection
 from interlingua.experiments.present import Results, interval
-from interlingua.experiments.table_spec import TableSpec
+from interlingua.experiments.reproduce import Reproduction
+from interlingua.experiments.sentence_suites import drawn_pairs
+from interlingua.experiments.table_spec import TableSpec, fill
 from interlingua.progress import say
 
 
@@ -31,4 +35,21 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
         except InterlinguaError as error:
             say(str(error))
             break
+    return made
+
+
+def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
+    """CCP's figure 1 for every suite that asks for it: a panel a row, of the first seed; none (and a word) without the
+    extra `plots`."""
+    made = []
+    for name, suite in work.table.suites(work.scale).items():
+        for column in suite.projection:
+            pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
+            models = {row: work.model(row, 1, work.start_folder()) for row in work.rows()}
+            path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
+            try:
+                made.append(plot_projections(language_projection(models, pairs), path))
+            except InterlinguaError as error:
+                say(str(error))
+                return made
     return made

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.experiments.suites import Values, fill, measure
-from interlingua.experiments.table_spec import TableSpec
+from interlingua.experiments.reading import calibrated, read_model
+from interlingua.experiments.suites import Values, measure
+from interlingua.experiments.table_spec import TableSpec, fill, filled
 from interlingua.files import atomic_write
+from interlingua.models.dual import DualEncoder
 from interlingua.progress import say
 from interlingua.training.build import train
-from interlingua.training.recipe import read_recipe, recipe_text
+from interlingua.training.recipe import read_recipe, recipe_folder, recipe_text
 from interlingua.training.terms import check
 
 
@@ -58,11 +60,15 @@ class Reproduction:
         """What would run, one line a row; every recipe is resolved and checked."""
         lines = []
         for row in self.rows():
-            recipe = self.table.recipe(row, self.scale, self.data, 1, self._start_folder())
+            recipe = self.table.recipe(row, self.scale, self.data, 1, self.start_folder())
             check(recipe)
-            objectives = " + ".join(f"{spec.get('weight', 1.0)}·{name}"
-                                    for name, spec in recipe.objectives.items() if spec)
-            batches = ", ".join(f"{name} {spec.batch}" for name, spec in recipe.data.items())
+            spec = self.table.rows[row]
+            if spec.of is not None:
+                lines.append(f"{row}: the model of '{spec.of}'" + ", calibrated" * (spec.calibrate is not None))
+                continue
+            objectives = " + ".join(f"{options.get('weight', 1.0)}·{name}"
+                                    for name, options in recipe.objectives.items() if options is not None)
+            batches = ", ".join(f"{name} {entry.batch}" for name, entry in recipe.data.items())
             lines.append(f"{row}: {recipe.model.backbone if isinstance(recipe.model.backbone, str) else 'new'}, "
                          f"{objectives}, {recipe.training.steps:,} steps, batch {batches}, {self.seeds} seed(s)")
         return lines
@@ -80,10 +86,12 @@ class Reproduction:
     def _row(self, row: str, seed: int, start: Path | None) -> Values:
         folder = self.folder(row, seed)
         recipe = self.table.recipe(row, self.scale, self.data, seed, start)
-        file, scale = folder / "values.json", self.table.scale(self.scale)
+        file, scale, spec = folder / "values.json", self.table.scale(self.scale), self.table.rows[row]
         suites = self.table.suites(self.scale)
-        asked = {"recipe": recipe_text(recipe), "suites": {name: suite.model_dump() for name, suite in suites.items()},
-                 "measures": self.table.measures, "columns": scale.columns, "data": self.data}
+        asked = {"recipe": recipe_text(recipe), "measures": self.table.measures, "columns": scale.columns,
+                 "suites": {name: suite.model_dump(mode="json") for name, suite in suites.items()}, "data": self.data,
+                 "of": spec.of, "read": scale.read.model_dump(),
+                 "calibrate": spec.calibrate and spec.calibrate.model_dump()}
         if file.exists():
             kept = json.loads(file.read_text(encoding="utf-8"))
             if kept.get("asked") != asked:
@@ -92,21 +100,48 @@ class Reproduction:
             say(f"{row}, seed {seed}: done before ({file})")
             return dict(kept["values"])
         say(f"{row}, seed {seed}")
-        values = measure(train(recipe, folder, self.device), suites, self.table.measures, self.data, scale.columns)
+        values = measure(self.model(row, seed, start), suites, self.table.measures, self.data, scale.columns)
         with atomic_write(file) as stream:
             json.dump({"asked": asked, "values": values}, stream)
         return values
 
-    def _start_folder(self) -> Path | None:
+    def model(self, row: str, seed: int, start: Path | None) -> DualEncoder:
+        """What a row measures: its model, read as the scale says and calibrated if the row is."""
+        scale, spec = self.table.scale(self.scale), self.table.rows[row]
+        model = read_model(self._trained(row, seed, start), scale.read, self.device)
+        if spec.calibrate is not None and scale.calibrate_on is not None:
+            model = calibrated(model, spec.calibrate, filled(scale.calibrate_on, self.data))
+        return model
+
+    def _trained(self, row: str, seed: int, start: Path | None) -> str | Path:
+        """Where the model of a row is: trained now unless it was before; for a row that is `of` the start, the start
+        or else the recipe's own backbone."""
+        of = self.table.rows[row].of
+        if of == "start":
+            backbone = self.table.recipe(row, self.scale, self.data, seed, start).model.backbone
+            if not isinstance(backbone, str):
+                raise InterlinguaError(f"row '{row}' measures what training starts from, but the recipe of this scale "
+                                       "starts from nothing. Give the scale a start.")
+            return backbone
+        trained = of or row
+        folder = self.folder(trained, seed)
+        train(self.table.recipe(trained, self.scale, self.data, seed, start), folder, self.device)
+        return folder / "model"
+
+    def start_folder(self) -> Path | None:
+        """Where the model is that all rows start from, if there is one."""
         start = self.table.scale(self.scale).start
         if start is None:
             return None
-        name = f"{self.table.folder.name}/{start.removesuffix('.yaml')}"
-        return self.out / "starts" / slug(name) / "model"
+        path = (self.table.folder / start).resolve().with_suffix("")
+        # one name for a start that tables of several papers share
+        known = path.is_relative_to(recipe_folder())
+        name = path.relative_to(recipe_folder()) if known else f"{self.table.folder.name}/{start.removesuffix('.yaml')}"
+        return self.out / "starts" / slug(str(name)) / "model"
 
     def _start(self) -> Path | None:
         """The common start of all rows, trained once for all tables of this output folder."""
-        folder = self._start_folder()
+        folder = self.start_folder()
         if folder is not None:
             recipe = str(self.table.folder / str(self.table.scale(self.scale).start))
             train(read_recipe(recipe, data=self.data), folder.parent, self.device)
@@ -115,8 +150,7 @@ class Reproduction:
     def _check_data(self) -> None:
         """Say what is missing before hours pass, not after."""
         for suite in self.table.suites(self.scale).values():
-            passages = [suite.passages] if suite.passages else []
-            for path in [*suite.collections.values(), *suite.tatoeba.values(), *passages]:
+            for path in suite.paths():
                 if "{data}" in path and self.data is None:
                     raise InterlinguaError(f"{self.name} at scale {self.scale} reads files. "
                                            "Say where with --data FOLDER.")

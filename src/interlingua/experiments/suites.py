@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from interlingua.data.collection import cross, load_collection
 from interlingua.data.records import Collection
 from interlingua.evaluation.protocol import evaluate_on
-from interlingua.evaluation.tatoeba import tatoeba_file
-from interlingua.experiments.table_spec import Suite
+from interlingua.experiments.sentence_suites import SUITES, xor_suite
+from interlingua.experiments.table_spec import Suite, fill
 from interlingua.models.dual import DualEncoder
 
 Values = dict[str, dict[str, dict[str, dict[str, float]]]]
@@ -18,7 +18,7 @@ Values = dict[str, dict[str, dict[str, dict[str, float]]]]
 
 def measure(model: DualEncoder, suites: Mapping[str, Suite], measures: Sequence[str], data: str | None,
             columns: Sequence[str] | None = None) -> Values:
-    """Every suite's values. Tatoeba has one measure, the mean accuracy of the two directions."""
+    """Every suite's values; `measures` are those of collections, the other kinds have their own."""
     found: Values = {}
     for name, suite in suites.items():
         chosen = [column for column in suite.collections if columns is None or column in columns]
@@ -30,10 +30,12 @@ def measure(model: DualEncoder, suites: Mapping[str, Suite], measures: Sequence[
             results += evaluate_on(model, held, measures)
         if results:
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
-        sides = {column: path for column, path in suite.tatoeba.items() if columns is None or column in columns}
-        if sides:
-            found[name] = {"accuracy": {column: {"mean": tatoeba_file(model, fill(path, data)).mean}
-                                        for column, path in sides.items()}}
+        for kind, run in SUITES.items():
+            wanted = [column for column in getattr(suite, kind) if columns is None or column in columns]
+            if wanted:
+                found[name] = run(model, suite, wanted, partial(fill, data=data))
+        if suite.xor is not None:
+            found[name] = xor_suite(model, suite, partial(fill, data=data))
     return found
 
 
@@ -48,8 +50,3 @@ def named(collection: Collection, column: str, suite: Suite, data: str | None) -
 def load(path: str) -> Collection:
     """A collection; the last two stay in memory."""
     return load_collection(path)
-
-
-def fill(path: str, data: str | None) -> str:
-    """`{data}` replaced; what has none (an ir_datasets id) as it is."""
-    return path if data is None else path.replace("{data}", data)

@@ -4,13 +4,40 @@ paper's numbers lie beside them (`recipes/*/table*.yaml`)."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from interlingua.data.source import DataSpec
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.files import existing
 from interlingua.training.recipe import Recipe, Strict, explain, find_recipe, merge, raw_recipe, read_yaml, resolve
+
+
+def fill(path: str, data: str | None) -> str:
+    """`{data}` replaced; what has none (an ir_datasets id) as it is."""
+    return path if data is None else path.replace("{data}", data)
+
+
+def filled(spec: DataSpec, data: str | None) -> DataSpec:
+    """An entry of data with the folder put into its paths."""
+    return spec.model_copy(update={"path": [fill(path, data) for path in spec.paths()]})
+
+
+class Reading(Strict):
+    """Which vector is measured, where it is not the one that is trained (CCP: the mean over a middle layer)."""
+
+    layer: int | None = None
+    pooling: Literal["cls", "mean"] | None = None
+
+
+class CalibrationSpec(Strict):
+    """The options of `Calibration.fit`."""
+
+    shift: bool = True
+    scale: Literal["std", "variance"] | None = "std"
+    rotate: Literal["refine", "adversarial", "none"] = "refine"
+    pivot: str = "en"
 
 
 class Scale(Strict):
@@ -20,20 +47,47 @@ class Scale(Strict):
     suites: str
     start: str | None = None
     columns: list[str] | None = Field(None, description="only these columns")
+    read: Reading = Reading()
+    calibrate_on: DataSpec | None = Field(None, description="raw text that calibrated rows are calibrated on")
+
+
+class XorRetrieve(Strict):
+    """XOR-Retrieve's questions and the English passages that are searched."""
+
+    questions: str
+    passages: str
 
 
 class Suite(Strict):
-    """What is measured: collections by column, or Tatoeba files by column."""
+    """What is measured, of one kind: collections, Tatoeba files (two that share English, for a pair without it),
+    BUCC folders, planted bitext or pictures of translations by column; or XOR-Retrieve."""
 
     collections: dict[str, str] = Field(default_factory=dict)
     passages: str | None = Field(None, description="search this collection's passages with the others' questions")
-    tatoeba: dict[str, str] = Field(default_factory=dict)
+    tatoeba: dict[str, str | tuple[str, str]] = Field(default_factory=dict)
+    bucc: dict[str, str] = Field(default_factory=dict)
+    planted: dict[str, str] = Field(default_factory=dict, description="parallel files to plant bitext from")
+    origins: list[str] | None = Field(None, description="of the pairs in tatoeba and planted, those of these sources")
+    most: int | None = Field(None, gt=0, description="of the pairs in tatoeba, the first so many")
+    projection: dict[str, str] = Field(default_factory=dict, description="Tatoeba files to draw in two dimensions")
+    xor: XorRetrieve | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Suite:
-        if bool(self.collections) == bool(self.tatoeba):
-            raise ValueError("a suite has either collections or tatoeba")
+        kinds = ("collections", "tatoeba", "bucc", "planted", "projection", "xor")
+        if sum(bool(getattr(self, kind)) for kind in kinds) != 1:
+            raise ValueError(f"a suite has one of {', '.join(kinds)}")
         return self
+
+    def paths(self) -> list[str]:
+        """Every file and folder that it reads, `{data}` not yet filled in."""
+        files = [*self.collections.values(), *self.bucc.values(), *self.planted.values(),
+                 *self.projection.values()]
+        for path in self.tatoeba.values():
+            files += [path] if isinstance(path, str) else path
+        if self.xor is not None:
+            files += [self.xor.questions, self.xor.passages]
+        return files + [self.passages] * (self.passages is not None)  # type: ignore[list-item]
 
 
 class TableRow(BaseModel):
@@ -42,6 +96,8 @@ class TableRow(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     set: list[str] = []
+    of: str | None = Field(None, description="measure this row's model, or the 'start', instead of training one")
+    calibrate: CalibrationSpec | None = None
     x: float | None = Field(None, description="its place on a figure's horizontal axis")
     scales: list[str] | None = Field(None, description="only at these scales")
 
@@ -54,7 +110,7 @@ class TableSpec(Strict):
     """A table or figure of a paper."""
 
     title: str
-    measures: list[str]
+    measures: list[str] = Field(default_factory=list, description="of collections; other suites have their own")
     scales: dict[str, Scale]
     rows: dict[str, TableRow]
     set: dict[str, list[str]] = Field(default_factory=dict, description="overrides of every row, by scale")
@@ -70,6 +126,12 @@ class TableSpec(Strict):
             named.update(row.scales or (), row.model_extra or ())
         if unknown := sorted(named - set(self.scales)):
             raise ValueError(f"'{unknown[0]}' is neither a key of a row nor a scale of this table")
+        for name, row in self.rows.items():
+            if row.of is not None and row.of != "start" and (row.of == name or row.of not in self.rows or
+                                                             self.rows[row.of].of is not None):
+                raise ValueError(f"row '{name}' is of '{row.of}', which is no row that is trained")
+            if row.calibrate and any(self.scales[s].calibrate_on is None for s in row.scales or self.scales):
+                raise ValueError(f"row '{name}' is calibrated: every scale needs calibrate_on")
         return self
 
     def scale(self, name: str) -> Scale:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -48,3 +50,14 @@ def compute_dtype(device: torch.device, asked: str | torch.dtype | None) -> torc
     if device.type == "cpu" and (dtype == torch.float16 or (dtype == torch.bfloat16 and not cpu_has_bfloat16())):
         raise InterlinguaError(f"dtype {asked}: this CPU would emulate it, slower than float32. Leave dtype out.")
     return dtype
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Within the block no TF32: a training run may have allowed it, and its 10-bit mantissa makes ties."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -11,13 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder
 from interlingua.models import router
 from interlingua.models.encoder import Encoder
-from interlingua.models.folders import atomic_folder
 from interlingua.models.hub import model_folder
+from interlingua.models.language_maps import LanguageMaps, file_name
 from interlingua.models.layout import read_modules
 from interlingua.models.settings import MaxLength, Similarity, check_similarity, stored_role
 from interlingua.models.subwords import Text
+from interlingua.progress import say
+
+ROLES = ("query", "passage")
 
 
 class _Tied:
@@ -93,7 +97,7 @@ class DualEncoder(nn.Module):
         return self.encoder(role).embed(texts, role)
 
     def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
-        """Vectors of queries; options are those of `Encoder.encode`."""
+        """Vectors of queries; options are those of `Encoder.encode`, `lang` for a calibrated model among them."""
         return self.query.encode_query(sentences, **options)
 
     def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
@@ -107,6 +111,9 @@ class DualEncoder(nn.Module):
             return
         with atomic_folder(path, "modules.json") as folder:
             router.write(folder, self.query.parts(), self.passage.parts())
+            for role in ROLES:
+                if (maps := self.encoder(role).language_maps) is not None:
+                    maps.save(folder / file_name(role))
 
     @classmethod
     def load(
@@ -116,13 +123,17 @@ class DualEncoder(nn.Module):
     ) -> DualEncoder:
         """Load what `save` wrote, or any folder or name that `Encoder.load` reads (then tied).
 
-        `for_training` returns it in training mode (dropout on).
+        `for_training` returns it in training mode (dropout on) and without its calibration, which is said.
         """
         folder = model_folder(name_or_path)
         if (folder / "modules.json").is_file() and read_modules(folder)[0][0] == "Router":
             query, passage = (Encoder.of(parts, device=device, dtype=dtype, max_length=max_length)
                               for parts in router.read(folder))
+            query.language_maps, passage.language_maps = (LanguageMaps.beside(folder, role) for role in ROLES)
             model = cls(query, passage, similarity=similarity)
         else:
             model = cls(Encoder.load(folder, device=device, dtype=dtype, max_length=max_length), similarity=similarity)
+        if for_training and (model.query.language_maps or model.passage.language_maps):
+            say(f"{folder}: its calibration is left out, as training changes the vectors. Calibrate the trained model.")
+            model.query.language_maps = model.passage.language_maps = None
         return model.train(for_training)

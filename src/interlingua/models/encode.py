@@ -46,15 +46,18 @@ class TextEncoder(Protocol):
     def embed_ids(self, ids: Sequence[Sequence[int]]) -> Tensor: ...
 
 
-def token_batches(lengths: Sequence[int], tokens: int, texts: int | None = None) -> Iterator[list[int]]:
-    """Indices by falling length, in batches whose number × longest stays within `tokens`, or of `texts` each.
+def token_batches(lengths: Sequence[int], tokens: int | None = None, texts: int | None = None) -> Iterator[list[int]]:
+    """Indices by falling length, in batches of at most `tokens` (longest × number) and at most `texts` texts.
 
-    The longest come first: if memory runs out, it does so at once. A single longer text is a batch of its own.
+    None sets no limit; a text of more than `tokens` is a batch of its own. The longest come first: if memory runs
+    out it does so at once, and each later batch fits into memory that an earlier one has freed.
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     start = 0
     while start < len(order):
-        count = texts if texts is not None else max(1, tokens // max(1, lengths[order[start]]))
+        count = len(order) if texts is None else texts
+        if tokens is not None:
+            count = max(1, min(count, tokens // max(1, lengths[order[start]])))
         yield order[start : start + count]
         start += count
 
@@ -94,7 +97,8 @@ def _window(
 ) -> Tensor:
     ids = encoder.tokenize(texts, role, prompt=prompt)
     vectors = torch.empty(len(ids), encoder.dim, device=encoder.device)
-    for batch in token_batches([len(text) for text in ids], _budget(encoder), batch_size):
+    tokens = _budget(encoder) if batch_size is None else None
+    for batch in token_batches([len(text) for text in ids], tokens, batch_size):
         vectors[torch.tensor(batch, device=vectors.device)] = encoder.embed_ids([ids[i] for i in batch]).float()
     return vectors
 

@@ -13,16 +13,18 @@ from torch.nn.functional import normalize as unit_length
 from transformers import PreTrainedTokenizerBase
 
 from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder
 from interlingua.models.devices import compute_dtype, default_device
 from interlingua.models.encode import encode_texts
-from interlingua.models.folders import atomic_folder
 from interlingua.models.hub import model_folder
+from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Parts, read_modules, read_parts, read_settings, write_parts, write_root
-from interlingua.models.pooling import Dense, check_pooling
+from interlingua.models.pooling import Dense, Normalize, check_pooling
 from interlingua.models.settings import MaxLength
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import Text
 from interlingua.models.transformer import Transformer
+from interlingua.progress import say
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -31,7 +33,8 @@ class Encoder(nn.Module):
     """A text encoder. Make one with `Encoder.load` or `build_encoder`; `parts` are its pieces.
 
     A text is a string or a `(title, text)` pair, joined by the encoder's own template. `role` is "query" or
-    "passage"; it chooses the prompt and the length limit.
+    "passage"; it chooses the prompt and the length limit. `language_maps`, where it is not None, calibrates this
+    encoder's vectors (see `interlingua.alignment`): `encode` applies it, `embed` does not.
     """
 
     def __init__(self, parts: Parts, *, dtype: str | torch.dtype | None = None) -> None:
@@ -43,6 +46,7 @@ class Encoder(nn.Module):
         self.pooling = parts.pooling
         self.normalize = parts.normalize
         self.settings = parts.settings
+        self.language_maps: LanguageMaps | None = parts.language_maps
         self.dtype = dtype
         self.eval()
 
@@ -72,6 +76,7 @@ class Encoder(nn.Module):
             parts = read_parts(folder, [("Transformer", ""), ("Pooling", "1_Pooling")], read_settings(folder))
         else:
             raise InterlinguaError(f"{folder}: is not a model folder (looked for modules.json and config.json).")
+        parts.language_maps = LanguageMaps.beside(folder)
         return cls.of(parts, pooling=pooling, layer=layer, normalize=normalize, device=device, dtype=dtype,
                       max_length=max_length, prompts=prompts, template=template)
 
@@ -83,6 +88,10 @@ class Encoder(nn.Module):
     ) -> Encoder:
         """An encoder of these parts with the options of `load` applied to them."""
         backbone = parts.backbone
+        changed = layer is not None or pooling not in (None, parts.pooling) or normalize not in (None, parts.normalize)
+        if parts.language_maps is not None and changed:
+            say("the calibration is left out: it was fitted with another layer, pooling or normalisation.")
+            parts.language_maps = None
         limit = None
         if isinstance(backbone, StaticEmbedding):
             if pooling not in (None, "mean") or layer not in (None, 0) or isinstance(max_length, Mapping):
@@ -119,8 +128,8 @@ class Encoder(nn.Module):
     @property
     def dim(self) -> int:
         """Size of a vector."""
-        last = self.dense[-1] if len(self.dense) else None
-        return last.linear.out_features if isinstance(last, Dense) else self.hidden_size
+        sizes = [layer.linear.out_features for layer in self.dense if isinstance(layer, Dense)]
+        return sizes[-1] if sizes else self.hidden_size
 
     @property
     def hidden_size(self) -> int:
@@ -193,13 +202,17 @@ class Encoder(nn.Module):
         self, sentences: str | Sequence[Text], *, role: str | None = None, batch_size: int | None = None,
         prompt_name: str | None = None, prompt: str | None = None, show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True, convert_to_tensor: bool = False, normalize_embeddings: bool = False,
-        device: str | torch.device | None = None, truncate_dim: int | None = None,
+        device: str | torch.device | None = None, truncate_dim: int | None = None, lang: Langs = None,
     ) -> Any:
         """Vectors `[texts, dim]` in the order given; of a single string, `[dim]`. Argument names are those of
         sentence-transformers.
 
         `batch_size` counts texts; without it batches hold a budget of tokens, which is faster. Returns float32 NumPy,
         a float32 tensor on the device with `convert_to_tensor`, or a list of tensors with neither.
+
+        `lang`, one code or one for each text, says whose map a calibrated encoder applies to the vectors (which then
+        have unit length again if the encoder normalises); a language without one, or None, takes the map of all
+        languages together. An encoder that is not calibrated has no use for it.
         """
         if device is not None:
             self.to(default_device(device))
@@ -207,6 +220,9 @@ class Encoder(nn.Module):
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
         vectors = encode_texts(self, texts, role=role, prompt_name=prompt_name, prompt=prompt, batch_size=batch_size,
                                progress=bool(show_progress_bar), on_device=convert_to_tensor or not convert_to_numpy)
+        if self.language_maps is not None:
+            vectors = self.language_maps.apply(vectors, lang)
+            vectors = unit_length(vectors, dim=-1) if self.normalize else vectors
         if truncate_dim is not None:
             vectors = vectors[:, :truncate_dim]
         if normalize_embeddings:
@@ -229,9 +245,26 @@ class Encoder(nn.Module):
     def parts(self) -> Parts:
         """The pieces this encoder is made of, as the folder layout writes them."""
         dense: list[Any] = list(self.dense)
-        return Parts(self.backbone, self.pooling, dense, self.normalize, self.settings)
+        return Parts(self.backbone, self.pooling, dense, self.normalize, self.settings, self.language_maps)
+
+    def folded(self, lang: str) -> Encoder:
+        """This encoder with the map of one language as its last layer, for software that knows no calibration: it
+        gives the vectors of `encode(…, lang=lang)` for every text. Weights are shared. Raises InterlinguaError for an
+        encoder that is not calibrated and for a language that has no map."""
+        if self.language_maps is None:
+            raise InterlinguaError("this encoder has no calibration to fold in. Fit one: interlingua calibrate.")
+        parts = self.parts()
+        weight, bias = self.language_maps.of(lang).fold()
+        layer = Dense(self.dim, self.dim)
+        layer.load_state_dict({"linear.weight": weight, "linear.bias": bias})
+        parts.dense += [Normalize(), layer] if self.normalize else [layer]
+        parts.language_maps = None
+        return Encoder(parts, dtype=self.dtype).to(self.device)
 
     def save(self, path: str | Path) -> None:
-        """Write a sentence-transformers folder, whole or not at all. An earlier save at `path` is replaced."""
+        """Write a sentence-transformers folder, whole or not at all. An earlier save at `path` is replaced. The
+        calibration lies beside the modules; sentence-transformers does not read it (see `folded`)."""
         with atomic_folder(path, "modules.json") as folder:
             write_root(folder, write_parts(folder, self.parts()), self.settings)
+            if self.language_maps is not None:
+                self.language_maps.save(folder / file_name())

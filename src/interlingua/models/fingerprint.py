@@ -36,8 +36,9 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
     """Equal for equal models, whatever the device or number format they compute in; safe to keep as JSON.
 
     "tokens": hash of the probe's token ids in both roles; "weights": hash of a sample of every weight;
-    "settings": hash of pooling, length, prompt and template. Vectors are not compared: their last digits depend on the
-    machine. Of an object that is not one of our encoders, its vectors of the probe are all there is to hash.
+    "settings": hash of pooling, length, prompt and template; "calibration": hash of a calibrated model's maps.
+    Vectors are not compared: their last digits depend on the machine. Of an object that is not one of our encoders, its
+    vectors of the probe are all there is to hash.
     """
     if not isinstance(encoder, (Encoder, DualEncoder)):
         vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]
@@ -50,8 +51,17 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
         "tokens": _hash(repr([part.tokenize(PROBE, role) for role, part in pair.items()])),
         "settings": _hash(repr([(part.pooling, part.normalize, part.settings.template, part.settings.length(role),
                                  part.settings.prompt(role)) for role, part in pair.items()])),
+        **_calibration(pair),
         "weights": _hash("".join(_weights(part) for part in ([model.query] if model.tied else pair.values()))),
     }
+
+
+def _calibration(pair: Mapping[str, Encoder]) -> dict[str, str]:
+    """The hash of the language maps, where there are any: a calibrated model's vectors are others."""
+    tensors = [f"{role} {lang} {part} {hashlib.sha256(tensor.numpy().tobytes()).hexdigest()}"
+               for role, encoder in pair.items() if encoder.language_maps is not None
+               for lang, one in sorted(encoder.language_maps.maps.items()) for part, tensor in one.tensors().items()]
+    return {"calibration": _hash("\n".join(tensors))} if tensors else {}
 
 
 def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:

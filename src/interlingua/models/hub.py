@@ -11,6 +11,7 @@ from typing import Any
 from transformers.utils import logging
 
 from interlingua.errors import InterlinguaError
+from interlingua.files import restore
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*"]
@@ -21,7 +22,7 @@ def model_folder(name_or_path: str | Path) -> Path:
 
     Raises InterlinguaError when it is neither.
     """
-    path = Path(name_or_path).expanduser()
+    path = restore(Path(name_or_path).expanduser())
     if path.is_dir():
         return path
     name = str(name_or_path)

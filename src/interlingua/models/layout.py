@@ -15,7 +15,8 @@ from tokenizers.normalizers import Sequence as Normalizers
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.hub import read_json, require_safetensors
-from interlingua.models.pooling import TANH, Dense, Pooling, check_pooling
+from interlingua.models.language_maps import LanguageMaps
+from interlingua.models.pooling import TANH, Dense, Normalize, Pooling, check_pooling
 from interlingua.models.settings import Settings, check_similarity, stored_role
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
@@ -43,13 +44,15 @@ Module = tuple[str, str]
 
 @dataclass
 class Parts:
-    """What an encoder is made of. `pooling` is None for a static backbone, which has pooled already."""
+    """What an encoder is made of. `pooling` is None for a static backbone, which has pooled already. `dense` are the
+    layers after it; `language_maps`, if any, follow the last of them in `encode`."""
 
     backbone: Transformer | StaticEmbedding
     pooling: Pooling | None
-    dense: list[Dense] = field(default_factory=list)
+    dense: list[Dense | Normalize] = field(default_factory=list)
     normalize: bool = False
     settings: Settings = field(default_factory=Settings)
+    language_maps: LanguageMaps | None = None
 
 
 def short_type(name: object, where: str) -> str:
@@ -91,11 +94,11 @@ def read_settings(folder: Path) -> Settings:
 
 
 def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts:
-    """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense, then Normalize."""
+    """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense and Normalize."""
     kinds = [kind for kind, _ in modules]
-    if not re.fullmatch(r"(Transformer Pooling|StaticEmbedding)( Dense)*( Normalize)?", " ".join(kinds)):
+    if not re.fullmatch(r"(Transformer Pooling|StaticEmbedding)( Dense| Normalize)*", " ".join(kinds)):
         raise InterlinguaError(f"{folder}: modules {' → '.join(kinds) or 'none'} are not supported. Supported: "
-                               "Transformer → Pooling or StaticEmbedding, then Dense, then Normalize.")
+                               "Transformer → Pooling or StaticEmbedding, then Dense and Normalize.")
     first = subfolder(folder, modules[0][1])
     backbone = _static(first, settings) if kinds[0] == "StaticEmbedding" else _transformer(first, settings)
     parts = Parts(backbone, None, settings=settings)
@@ -103,10 +106,11 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts
         path = subfolder(folder, name)
         if kind == "Pooling":
             parts.pooling = _pooling(path)
-        elif kind == "Dense":
-            parts.dense.append(_dense(path))
         else:
-            parts.normalize = True
+            parts.dense.append(_dense(path) if kind == "Dense" else Normalize())
+    if kinds[-1] == "Normalize":
+        parts.dense.pop()
+        parts.normalize = True
     return parts
 
 
@@ -163,9 +167,10 @@ def write_parts(folder: Path, parts: Parts, prefix: str | None = None) -> list[M
     Without a prefix the backbone lies in the folder itself; with one (a Router's route) in a folder of its own.
     """
     kinds = ["StaticEmbedding" if parts.pooling is None else "Transformer"]
-    kinds += ["Pooling"] * (parts.pooling is not None) + ["Dense"] * len(parts.dense) + ["Normalize"] * parts.normalize
+    kinds += ["Pooling"] * (parts.pooling is not None) + [type(layer).__name__ for layer in parts.dense]
+    kinds += ["Normalize"] * parts.normalize
     modules = [(kind, f"{prefix}_{i}_{kind}" if prefix else f"{i}_{kind}" if i else "") for i, kind in enumerate(kinds)]
-    dense = iter(parts.dense)
+    dense = (layer for layer in parts.dense if isinstance(layer, Dense))
     for kind, name in modules:
         path = folder / name
         path.mkdir(exist_ok=True)

@@ -79,26 +79,61 @@ def forward(model: PreTrainedModel, packed: Packed, *, hidden_states: bool = Fal
     )
 
 
+def first_states(
+    model: PreTrainedModel, ids: Tensor, positions: Tensor | None = None, mask: Tensor | None = None,
+    runs: list[Run] | None = None,
+) -> Tensor:
+    """Last-layer states of each text's first token, `[texts, hidden]`, differentiable: equal to those of `model`.
+
+    In the last layer only keys and values need the other tokens; queries, attention and feed-forward are computed for
+    the first alone. Either a packed row with its `runs` and `positions`, or padded `ids` `[texts, longest]` with their
+    0/1 `mask`. For models that `can_pack` and have a layer.
+    """
+    seen = None if mask is None or mask.all() else mask[:, None, None].bool()
+    states = model.embeddings(input_ids=ids, position_ids=positions, token_type_ids=torch.zeros_like(ids))
+    for layer in model.encoder.layer[:-1]:
+        states = layer(states, seen, packed_runs=runs)
+    if runs is None:
+        first = states[:, :1]
+    else:
+        starts = [start + i * length for start, count, length in runs for i in range(count)]
+        first = states[:, torch.tensor(starts, device=states.device)]
+    layer = model.encoder.layer[-1]
+    inner = layer.attention.self
+    query, key, value = (
+        linear(read).unflatten(-1, (-1, inner.attention_head_size)).transpose(1, 2)
+        for linear, read in ((inner.query, first), (inner.key, states), (inner.value, states))
+    )
+    dropout = inner.dropout.p if inner.training else 0.0
+    attended, _ = packed_attention(inner, query, key, value, seen, inner.scaling, dropout, runs)
+    last: Tensor = layer.feed_forward_chunk(layer.attention.output(attended.flatten(2), first))
+    return last.flatten(0, 1)
+
+
 def packed_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
     scaling: float | None = None, dropout: float = 0.0, packed_runs: list[Run] | None = None, **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention inside each text of a packed row. `query`, `key`, `value`: `[1, heads, tokens, head dim]`.
+    """Attention inside each text of a packed row. `key`, `value`: `[1, heads, tokens, head dim]`; `query` the same,
+    or `[1, heads, texts, head dim]` with one query for each text.
 
-    Returns `[batch, tokens, heads, head dim]` as transformers expects. Without `packed_runs`: plain attention.
+    Returns `[batch, queries, heads, head dim]` as transformers expects. Without `packed_runs`: plain attention.
     """
     if packed_runs is None:
         plain = scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scaling)
         return plain.transpose(1, 2).contiguous(), None
     heads, size = query.shape[1], query.shape[3]
-    parts = []
+    every = query.shape[2] == key.shape[2]
+    parts, asked = [], 0
     for start, count, length in packed_runs:
-        end = start + count * length
+        queries, end = count * (length if every else 1), start + count * length
         one, two, three = (
-            states[0, :, start:end].view(heads, count, length, size).transpose(0, 1) for states in (query, key, value)
+            states[0, :, first:last].view(heads, count, -1, size).transpose(0, 1)
+            for states, first, last in ((query, asked, asked + queries), (key, start, end), (value, start, end))
         )
         attended = scaled_dot_product_attention(one, two, three, dropout_p=dropout, scale=scaling)
-        parts.append(attended.transpose(1, 2).reshape(count * length, heads, size))
+        parts.append(attended.transpose(1, 2).reshape(queries, heads, size))
+        asked += queries
     return torch.cat(parts)[None], None
 
 

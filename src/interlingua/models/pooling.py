@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize as unit_length
 
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.models.packing import Run
@@ -68,3 +69,10 @@ class Dense(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         result: Tensor = self.activation(self.linear(vectors))
         return result
+
+
+class Normalize(nn.Module):
+    """Vectors `[texts, dim]` to unit length. Only where layers follow: the last one is `Parts.normalize`."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return unit_length(vectors, dim=-1)

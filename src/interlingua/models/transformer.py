@@ -79,13 +79,23 @@ class Transformer(nn.Module):
 
     def vectors(self, ids: Sequence[Sequence[int]], pooling: Pooling) -> Tensor:
         """Token ids of each text → pooled float32 vectors `[texts, hidden]`, in one forward pass, with gradient."""
+        # Not for a lone text: one row is multiplied by another routine, whose last digit depends on where the weights
+        # lie in memory, and a loaded model would not be bit-equal to the saved one.
+        first_only = pooling == "cls" and len(ids) > 1 and self.layers > 0 and packing.can_pack(self.model)
         if not self.packs():
+            if first_only:
+                batch, mask = self._pad(ids)
+                return packing.first_states(self.model, batch, mask=mask).float()
             states, mask, _ = self._padded(ids, None)
             return pool_padded(states, mask, pooling)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         packed = packing.pack([ids[i] for i in order], self.model, self.model.device)
-        states = packing.forward(self.model, packed).last_hidden_state[0]
-        return pool_packed(states, packed.runs, pooling)[_inverse(order, states.device)]
+        if first_only:
+            vectors = packing.first_states(self.model, packed.ids, packed.positions, runs=packed.runs).float()
+        else:
+            states = packing.forward(self.model, packed).last_hidden_state[0]
+            vectors = pool_packed(states, packed.runs, pooling)
+        return vectors[_inverse(order, vectors.device)]
 
     def token_states(
         self, ids: Sequence[Sequence[int]], layer: int | None = None
@@ -104,12 +114,15 @@ class Transformer(nn.Module):
         return output.last_hidden_state[0], lengths, None if layer is None else output.hidden_states[layer][0]
 
     def _padded(self, ids: Sequence[Sequence[int]], layer: int | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        device = self.model.device
-        rows = [torch.tensor(text, dtype=torch.long) for text in ids]
-        batch = pad_sequence(rows, batch_first=True, padding_value=self.pad_id).to(device)
-        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True).to(device)
+        batch, mask = self._pad(ids)
         output = self.model(input_ids=batch, attention_mask=mask, output_hidden_states=layer is not None)
         return output.last_hidden_state, mask, None if layer is None else output.hidden_states[layer]
+
+    def _pad(self, ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        rows = [torch.tensor(text, dtype=torch.long) for text in ids]
+        batch = pad_sequence(rows, batch_first=True, padding_value=self.pad_id)
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        return batch.to(self.model.device), mask.to(self.model.device)
 
     def cut(self, layer: int) -> None:
         """Keep the first `layer` layers, so that the last state is hidden state `layer` of the whole model.

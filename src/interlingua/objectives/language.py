@@ -44,15 +44,8 @@ def language_contrastive(source: Tensor, target: Tensor, others: Tensor | None =
     Raises:
         InterlinguaError: for shapes that do not fit, fewer than three sentences, or an unknown normalizer.
     """
-    if normalizer not in ("mean", "paper"):
-        raise InterlinguaError(f"normalizer '{normalizer}' is not known.{suggestion(normalizer, ['mean', 'paper'])}")
     sums, terms = language_rows(source, target, others, temperature=temperature, mask=mask)
-    if not len(sums):
-        return (source.float() + target.float()).sum() + (0 if others is None else others.float().sum() * 0)
-    count = 2 * len(source) + (0 if others is None else len(others))
-    if normalizer == "paper":
-        return sums.sum() / (count * (count - 2))
-    return sums.sum() / terms.sum().clamp(min=1)
+    return _normalised(sums, terms, 2 * len(source) + (0 if others is None else len(others)), normalizer)
 
 
 def language_rows(source: Tensor, target: Tensor, others: Tensor | None = None, *, temperature: float = 1.0,
@@ -78,6 +71,15 @@ def language_rows(source: Tensor, target: Tensor, others: Tensor | None = None, 
             raise InterlinguaError(f"mask must be [pairs, sentences] = {list(d.shape)}, got {list(mask.shape)}.")
         left_out = left_out | mask.to(d.device)
     return brackets.masked_fill(left_out, 0.0).sum(1), 2.0 * (~left_out).sum(1)
+
+
+def _normalised(sums: Tensor, terms: Tensor, sentences: int, normalizer: str) -> Tensor:
+    """The loss of these rows among N `sentences`; with no rows, a zero that is connected to the graph."""
+    if normalizer not in ("mean", "paper"):
+        raise InterlinguaError(f"normalizer '{normalizer}' is not known.{suggestion(normalizer, ['mean', 'paper'])}")
+    if not len(sums):
+        return sums.sum()
+    return sums.sum() / (terms.sum().clamp(min=1) if normalizer == "mean" else sentences * (sentences - 2))
 
 
 class Language(Objective):
@@ -113,15 +115,12 @@ class Language(Objective):
         results = [self._rows(vectors, role, mask) for role in roles(self.on)]
         sums = torch.stack([rows for rows, _ in results]).mean(0)
         terms = results[0][1]
-        if not pairs:
-            return Loss(sums.sum())
         count = 2 * len(pairs) + len(batch.get("sentences", ()))
-        mean = sums.sum() / terms.sum().clamp(min=1)
-        value = mean if self.normalizer == "mean" else sums.sum() / (count * (count - 2))
+        value = _normalised(sums, terms, count, self.normalizer)
         compared = terms > 0  # with everything masked there is nothing to be in excess of
         rows = (sums / terms.clamp(min=1) - FLOOR)[compared]
         langs = [pair.lang for pair, some in zip(pairs, compared.tolist(), strict=True) if some]
-        excess = {"excess": mean.item() - FLOOR} if langs else {}
+        excess = {"excess": _normalised(sums, terms, count, "mean").item() - FLOOR} if langs else {}
         return Loss(value, {**excess, **by_language(langs, rows)})
 
     def _rows(self, vectors: Mapping[str, Tensor], role: str, mask: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch.nn.functional import pad
 
 from interlingua.data.records import Collection
 from interlingua.errors import InterlinguaError
+from interlingua.models.devices import full_float32
 from interlingua.retrieval.run import Run, docid_order
 from interlingua.retrieval.vectors import TextEncoder, embed_passages, embed_queries
 
@@ -52,7 +52,7 @@ def search_exact(
     indices = np.empty((total, min(k, count)), dtype=np.int64)
     scores = np.empty((total, min(k, count)), dtype=np.float32)
     block = -(-block // TILE) * TILE
-    with torch.inference_mode(), _full_float32():
+    with torch.inference_mode(), full_float32():
         for start in range(0, total, group):
             part = _on(queries[start : start + group], place)
             best = _search_group(part, passages, k, rows, tie_order, block)
@@ -171,14 +171,3 @@ def _on(matrix: Matrix, place: torch.device, dtype: torch.dtype = torch.float32)
     if isinstance(matrix, np.ndarray):
         matrix = torch.from_numpy(np.array(matrix) if not matrix.flags.writeable else np.ascontiguousarray(matrix))
     return matrix.to(device=place, dtype=dtype)
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """No TF32: a training run may have allowed it, and its 10-bit mantissa makes ties that are none."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

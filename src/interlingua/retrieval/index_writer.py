@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -16,6 +14,7 @@ import numpy as np
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder
 from interlingua.progress import track
 from interlingua.retrieval.dense import tie_ranks
 from interlingua.retrieval.vectors import TextEncoder, embed_passages
@@ -27,33 +26,22 @@ CHUNK = 4096  # passages encoded and written at a time
 def write_index(
     encoder: TextEncoder, passages: Iterable[Passage], path: Path, model: str, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write the index of `passages` (read once, never all in memory) to `path`, replacing what is there.
+    """Write the index of `passages` (read once, never all in memory) to `path`, replacing an index there.
 
-    Returns what index.json says. Raises InterlinguaError for duplicate ids and when there is no passage; `path`
-    is then as it was.
+    Returns what index.json says. Raises InterlinguaError for duplicate ids, when there is no passage, and for a
+    folder of something else; `path` is then as it was.
     """
     from interlingua.models.fingerprint import fingerprint
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-    try:
-        languages = _write_passages(part, passages)
-        dim = _write_vectors(part, encoder, len(languages), options)
+    with atomic_folder(path, "index.json") as folder:
+        languages = _write_passages(folder, passages)
+        dim = _write_vectors(folder, encoder, len(languages), options)
         counts = dict(sorted(Counter(languages).items()))
         number = {lang: i for i, lang in enumerate(counts)}
-        np.save(part / "languages.npy", np.array([number[lang] for lang in languages], dtype=np.int32))
+        np.save(folder / "languages.npy", np.array([number[lang] for lang in languages], dtype=np.int32))
         about = {"format": FORMAT, "model": model, "fingerprint": fingerprint(encoder),
                  "similarity": encoder.similarity, "passages": len(languages), "dim": dim, "languages": counts}
-        (part / "index.json").write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        part.chmod(0o755)
-        old = part.with_suffix(".old")
-        if path.exists():
-            path.rename(old)
-        part.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+        (folder / "index.json").write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return about
 
 

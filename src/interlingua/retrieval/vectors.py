@@ -15,7 +15,8 @@ Vectors = NDArray[np.float32]
 
 
 class TextEncoder(Protocol):
-    """What search needs of a model. `interlingua.models.DualEncoder` is one."""
+    """What search needs of a model. `interlingua.models.DualEncoder` is one. The option `lang`, a language code or a
+    list with one or None for each text, always comes along: calibrated encoders use it."""
 
     @property
     def similarity(self) -> str:
@@ -29,15 +30,19 @@ class TextEncoder(Protocol):
 
 
 def embed_queries(encoder: TextEncoder, queries: Sequence[Query], **options: Any) -> Vectors:
-    """Vectors `[queries, dim]`, float32, checked and ready for a dot product. `options` go to `encode_query`."""
-    vectors = encoder.encode_query([query.text for query in queries], **options)
+    """Vectors `[queries, dim]`, float32, checked and ready for a dot product. `options` go to `encode_query`, with
+    the queries' languages as `lang` unless they name it."""
+    langs = [query.lang or None for query in queries]
+    vectors = encoder.encode_query([query.text for query in queries], **{"lang": langs, **options})
     return searchable(vectors, encoder.similarity, [query.id for query in queries], "query")
 
 
 def embed_passages(encoder: TextEncoder, passages: Sequence[Passage], **options: Any) -> Vectors:
-    """Vectors `[passages, dim]`, float32, checked and ready for a dot product. `options` go to `encode_document`."""
+    """Vectors `[passages, dim]`, float32, checked and ready for a dot product. `options` go to `encode_document`,
+    with the passages' languages as `lang` unless they name it."""
     texts = [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
-    vectors = encoder.encode_document(texts, **options)
+    langs = [passage.lang or None for passage in passages]
+    vectors = encoder.encode_document(texts, **{"lang": langs, **options})
     return searchable(vectors, encoder.similarity, [passage.id for passage in passages], "passage")
 
 

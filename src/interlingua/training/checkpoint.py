@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,14 @@ from torch import Tensor, nn
 
 from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder
 from interlingua.objectives.objective import Objective
 from interlingua.training.optimizer import Optimizer
 
 
 def save_checkpoint(folder: Path, step: int, modules: dict[str, nn.Module], optimizer: Optimizer,
                     streams: dict[str, Stream[Any]], extra: dict[str, Any], keep: int) -> Path:
-    """Write `folder/step-NNNNNNN` (safetensors and JSON) under another name and rename it; keep the newest few.
+    """Write `folder/step-NNNNNNN` (safetensors and JSON), whole or not at all; keep the newest few.
 
     Raises InterlinguaError for weights that are not finite: the last good checkpoint must not give way to them.
     """
@@ -29,21 +29,17 @@ def save_checkpoint(folder: Path, step: int, modules: dict[str, nn.Module], opti
     if broken is not None:
         raise InterlinguaError(f"{folder}: not saved: after step {step:,} the weights '{broken}' are not finite. What "
                                "was saved before is untouched. Lower optimizer.lr.")
-    folder.mkdir(parents=True, exist_ok=True)
-    final, building = folder / f"step-{step:07d}", folder / f".step-{step:07d}.part"
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir()
+    for unfinished in folder.glob(".step-*.part"):  # of a killed run; no other writes here
+        shutil.rmtree(unfinished)
+    final = folder / f"step-{step:07d}"
     moments, numbers = optimizer.state()
-    for name, tensors in {"model": weights(modules), "optimizer": moments}.items():
-        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()},
-                  building / f"{name}.safetensors")
-    state = {"step": step, "optimizer": numbers, "streams": {k: s.state_dict() for k, s in streams.items()}, **extra}
-    (building / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    for file in building.iterdir():
-        with open(file, "rb") as stream:
-            os.fsync(stream.fileno())
-    shutil.rmtree(final, ignore_errors=True)
-    building.rename(final)
+    with atomic_folder(final, "state.json") as building:
+        for name, tensors in {"model": weights(modules), "optimizer": moments}.items():
+            save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()},
+                      building / f"{name}.safetensors")
+        positions = {name: stream.state_dict() for name, stream in streams.items()}
+        state = {"step": step, "optimizer": numbers, "streams": positions, **extra}
+        (building / "state.json").write_text(json.dumps(state), encoding="utf-8")
     for old in sorted(folder.glob("step-*"))[:-keep]:
         shutil.rmtree(old)
     return final

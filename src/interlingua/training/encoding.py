@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import token_batches
 from interlingua.objectives.objective import Text
 from interlingua.training.processes import Processes
 
@@ -31,22 +32,6 @@ class Chunking:
     tokens: int = 16_384
     cache: int | None = None
     bf16: bool = False
-
-
-def chunks(lengths: list[int], tokens: int, texts: int | None = None) -> Iterator[list[int]]:
-    """Indices sorted by length and cut so that (longest × number) ≤ `tokens`, and at most `texts` each.
-
-    The longest come first: each later chunk then fits into memory that an earlier one has freed.
-    """
-    chunk: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        full = chunk and ((len(chunk) + 1) * lengths[chunk[0]] > tokens or (texts is not None and len(chunk) >= texts))
-        if full:
-            yield chunk
-            chunk = []
-        chunk.append(index)
-    if chunk:
-        yield chunk
 
 
 class RandomState:
@@ -82,7 +67,7 @@ class Encoded:
         self.shares = processes.share(by_size)
         mine = self.shares[processes.rank]
         self.ids = self.encoder.tokenize([texts[i] for i in mine], role)
-        self.chunks = list(chunks([len(ids) for ids in self.ids], chunking.tokens, chunking.cache))
+        self.chunks = list(token_batches([len(ids) for ids in self.ids], chunking.tokens, chunking.cache))
         self.states: list[RandomState] = []
         self.graphs: list[Tensor] = []
         order = torch.tensor([i for chunk in self.chunks for i in chunk], dtype=torch.long, device=processes.device)

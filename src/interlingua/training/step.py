@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import token_batches
 from interlingua.objectives.objective import Batch, Objective, Text, TokenObjective
-from interlingua.training.encoding import Chunking, Encoded, chunks
+from interlingua.training.encoding import Chunking, Encoded
 from interlingua.training.processes import Processes
 
 
@@ -148,7 +149,7 @@ def _tokens(term: Term, objective: TokenObjective, model: DualEncoder, batch: Ba
     by_size = sorted(range(len(rows)), key=lambda i: (len(rows[i].ids), i))
     mine = [rows[i] for i in processes.share(by_size)[processes.rank] if rows[i].targets]
     total = 0.0
-    for chunk in chunks([len(row.ids) for row in mine], chunking.tokens, chunking.cache):
+    for chunk in token_batches([len(row.ids) for row in mine], chunking.tokens, chunking.cache):
         picked = [mine[i] for i in chunk]
         with torch.autocast("cuda", torch.bfloat16) if chunking.bf16 else nullcontext():
             states, lengths = encoder.token_states([row.ids for row in picked])

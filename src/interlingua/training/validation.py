@@ -10,8 +10,8 @@ import torch
 from interlingua.data.permutation import Permutation, key_of
 from interlingua.data.store import RecordStore
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import token_batches
 from interlingua.objectives.retrieval import Retrieval
-from interlingua.training.encoding import chunks
 
 
 def retrieval_nll(objective: Retrieval, store: RecordStore[Any], limit: int,
@@ -46,7 +46,7 @@ def embed(model: DualEncoder, role: str, texts: list[Any], tokens: int = 16_384)
     """`[texts, dim]` vectors in order, without a graph."""
     encoder = model.query if role == "query" else model.passage
     ids = encoder.tokenize(texts, role)
-    order = list(chunks([len(i) for i in ids], tokens))
+    order = list(token_batches([len(i) for i in ids], tokens))
     pieces = [encoder.embed_ids([ids[i] for i in chunk]).float() for chunk in order]
     whole = torch.empty(len(texts), pieces[0].shape[1], device=pieces[0].device)
     whole[torch.tensor([i for chunk in order for i in chunk], device=whole.device)] = torch.cat(pieces)

@@ -12,7 +12,7 @@ from interlingua.data.records import Passage, Qrels, Query
 from interlingua.errors import InterlinguaError
 from interlingua.files import read_lines
 
-Item = TypeVar("Item", Passage, Query)
+Item = TypeVar("Item", bound=Passage | Query)
 
 
 def find(folder: Path, *names: str) -> Path | None:

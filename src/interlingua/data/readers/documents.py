@@ -1,4 +1,4 @@
-"""Documents as jsonl: `sentences` (a list) or `text`, and `lang, id, title, group`."""
+"""Documents as jsonl: `sentences` (a list) or `text`, which is split, and `lang, id, title, group`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from interlingua.data.readers.bad_rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import filled_lines, first_keys
 from interlingua.data.records import Document
+from interlingua.text.sentences import split_sentences
 
 
 def matches(path: Path, start: str) -> bool:
@@ -15,7 +16,8 @@ def matches(path: Path, start: str) -> bool:
 
 
 def read(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Document]:
-    """One record a line. A `text` that nobody split becomes one sentence. The row's `lang` wins over the one given."""
+    """One record a line. A `text` without `sentences` is split by `split_sentences`. The row's `lang` wins over the one
+    given."""
     return bad.parsed(path, filled_lines(path), lambda line: parse(line, lang))
 
 
@@ -24,7 +26,7 @@ def parse(line: str, default: str | None) -> Document:
     row = json_object(line)
     sentences = row.get("sentences")
     if sentences is None:
-        sentences = [string(row, "text")]
+        sentences = split_sentences(string(row, "text"), lang_of(row, default))
     if not isinstance(sentences, list) or not sentences:
         raise BadRow("'sentences' must be a list with at least one sentence")
     for number, sentence in enumerate(sentences):

@@ -43,7 +43,7 @@ def read_text(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[
 
 
 def read_jsonl(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Sentence]:
-    """Every sentence of every document; a `text` that nobody split is one sentence."""
+    """Every sentence of every document; a `text` that nobody split is split first."""
     for document in documents.read(path, bad, lang=lang):
         for sentence in document.sentences:
             yield Sentence(sentence, document.lang)

@@ -1,0 +1,111 @@
+"""`interlingua calibrate`: bring the languages of a trained encoder together, with raw text alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+NAMES = ("calibrate",)
+
+
+def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser("calibrate", parents=[common],
+                              help="shift, scale and rotate each language's vectors onto a pivot's")
+    parser.add_argument("model", help="a model folder or name, of one encoder")
+    parser.add_argument("--on", nargs="+", default=[], metavar="[LANG=]FILE",
+                        help="raw sentences, no test data: fr=texts.txt.gz, or files that tell their languages "
+                             "(fr.txt, jsonl with lang, fr-en.tsv.gz: both sides)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the calibrated model")
+    parser.add_argument("--pivot", default="en", metavar="LANG", help="the language all others are brought to (en)")
+    parser.add_argument("--shift", action=argparse.BooleanOptionalAction, default=True,
+                        help="subtract each language's mean (yes)")
+    parser.add_argument("--scale", default="std", choices=["std", "variance", "none"],
+                        help="divide by each language's spread in each dimension (std)")
+    parser.add_argument("--rotate", default="refine", choices=["refine", "adversarial", "supervised", "none"],
+                        help="rotate each language onto the pivot, by default without pairs (refine)")
+    parser.add_argument("--pairs", nargs="+", default=[], metavar="FILE",
+                        help="translations into the pivot, for --rotate supervised")
+    parser.add_argument("--epochs", type=int, default=5, help="of --rotate adversarial (5)")
+    parser.add_argument("--epoch-size", type=int, default=1_000_000, metavar="N",
+                        help="vectors an epoch of --rotate adversarial (1000000)")
+    parser.add_argument("--limit", type=int, default=10_000, metavar="N",
+                        help="texts per language, a seeded sample (10000)")
+    parser.add_argument("--as", dest="role", choices=["query", "passage"], default="passage",
+                        help="which prompt and length limit the texts take (passage)")
+    parser.add_argument("--fold", metavar="LANG",
+                        help="write a plain model for texts in this language alone, the calibration built in as a "
+                             "layer; without --on, of a model that is calibrated already")
+    parser.add_argument("--on-bad-row", choices=["error", "skip"], default="error",
+                        help="skip: count and list rows that cannot be used")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Fit, print the steps, write the model."""
+    from interlingua.errors import InterlinguaError
+    from interlingua.models.dual import DualEncoder
+    from interlingua.progress import say
+
+    check_options(arguments)
+    model = DualEncoder.load(arguments.model)
+    if not model.tied:
+        raise InterlinguaError(f"{arguments.model}: holds two encoders, one for queries and one for passages. "
+                               "A calibration is for the sentences of one encoder.")
+    encoder = model.query
+    if arguments.on:
+        calibration = fit(arguments, encoder)
+        print(calibration.table())
+        encoder.language_maps = calibration.maps
+    if arguments.fold:
+        encoder = encoder.folded(arguments.fold)
+    encoder.save(arguments.out)
+    if arguments.fold:
+        say(f"{arguments.out}: a model for texts in '{arguments.fold}'")
+    else:
+        say(f"{arguments.out}: saved. encode(texts, lang=…) applies the calibration")
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Raise InterlinguaError for options that ask for nothing or contradict each other, before the work begins."""
+    from interlingua.errors import InterlinguaError
+
+    if not arguments.on and not arguments.fold:
+        raise InterlinguaError("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
+    if bool(arguments.pairs) != (arguments.rotate == "supervised"):
+        raise InterlinguaError("--rotate supervised and --pairs FILE … belong together: give both or neither.")
+    out = Path(arguments.out)
+    if out.exists() and not (out / "modules.json").is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise InterlinguaError(f"{out}: exists and is not an earlier save (no modules.json in it). Choose another "
+                               "folder.")
+
+
+def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
+    """The calibration of the encoder on the files of --on."""
+    from interlingua.alignment.adversarial import Adversarial
+    from interlingua.alignment.calibration import Calibration
+    from interlingua.alignment.texts import sample_texts, translations
+    from interlingua.errors import InterlinguaError
+    from interlingua.progress import say
+    from interlingua.text.languages import normalise_code
+
+    pivot = normalise_code(arguments.pivot)
+    texts = sample_texts(arguments.on, arguments.limit, arguments.seed, arguments.on_bad_row)
+    for lang in [pivot, *([normalise_code(arguments.fold)] if arguments.fold else [])]:
+        if lang not in texts:
+            raise InterlinguaError(f"--on has no text in '{lang}' (it has: {', '.join(texts) or 'none'}).")
+    pairs = translations(arguments.pairs, pivot, arguments.limit, arguments.on_bad_row)
+    for lang in sorted(pairs.keys() - texts.keys()):
+        say(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")
+    encoder.language_maps = None  # an earlier calibration is replaced, not built upon
+
+    def encode(sentences: list[str]) -> Any:
+        return encoder.encode(sentences, role=arguments.role, show_progress_bar=True)
+
+    return Calibration.fit(
+        {lang: encode(those) for lang, those in texts.items()}, pivot, shift=arguments.shift, scale=arguments.scale,
+        rotate=arguments.rotate, seed=arguments.seed,
+        pairs={lang: (encode(source), encode(target)) for lang, (source, target) in pairs.items()},
+        adversarial=Adversarial(n_epochs=arguments.epochs, epoch_size=arguments.epoch_size))

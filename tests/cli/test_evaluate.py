@@ -1,0 +1,177 @@
+"""`interlingua evaluate` on translations and on XOR-Retrieve, as a person types it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from interlingua.cli import main
+from interlingua.data.collection import load_collection
+from interlingua.data.readers import read_parallel
+from interlingua.evaluation import language_projection, recall_at_tokens, tatoeba_file, tatoeba_pairs, xor_retrieve
+from interlingua.evaluation.pivot import pivot_pairs
+from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder
+from interlingua.retrieval.run import Run
+
+LANGS = {"fin": "fi", "swh": "sw", "kor": "ko"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tiny_static, tiny_encoder):
+    """A folder with two models, one of them of two encoders, translations, and questions with answers."""
+    root = tmp_path_factory.mktemp("place")
+    tiny_static().save(root / "static")
+    DualEncoder(tiny_encoder(layers=3), tiny_encoder(layers=3, seed=5)).save(root / "two")
+    english = {p.id: p.text for p in load_collection("encyclopedia:en").passages}
+    (root / "tatoeba").mkdir()
+    for i, (long, short) in enumerate(LANGS.items()):
+        rows = [f"{p.text}\t{english[p.id]}\n" for p in load_collection(f"encyclopedia:{short}").passages]
+        (root / "tatoeba" / f"{long}-eng.tsv").write_text("".join(rows[5 * i : 5 * i + 30]), encoding="utf-8")
+    with open(root / "xor.jsonl", "w", encoding="utf-8") as stream:
+        for lang in ("fi", "ko"):
+            for query in load_collection(f"encyclopedia:{lang}").queries[:8]:
+                answer = english[next(iter(load_collection(f"encyclopedia:{lang}").qrels[query.id]))].split()[3]
+                stream.write(json.dumps({"id": f"{lang}{query.id}", "question": query.text, "lang": lang,
+                                         "answers": [answer, "yes"]}) + "\n")
+    return root
+
+
+@pytest.fixture
+def words(monkeypatch):
+    """A tokeniser that needs no downloaded data."""
+    monkeypatch.setattr(xor_retrieve, "nltk_tokenizer", lambda: str.split)
+
+
+def printed(capsys, *argv):
+    """The standard output of a command that must work."""
+    capsys.readouterr()
+    assert main(["evaluate", *map(str, argv)]) == 0
+    return capsys.readouterr().out
+
+
+def tables(out):
+    """The rows of every JSON table printed."""
+    rows, at, decoder = [], 0, json.JSONDecoder()
+    while (at := out.find("[", at)) >= 0:
+        found, at = decoder.raw_decode(out, at)
+        rows += found
+    return rows
+
+
+def test_a_folder_of_translations_and_the_protocol_of_xtreme(place, capsys):
+    rows = tables(printed(capsys, place / "static", "--tatoeba", place / "tatoeba", "--tatoeba-protocol", "xtreme",
+                          "--format", "json"))
+    assert [row["language"] for row in rows] == ["fi", "ko", "sw", "avg"]
+    model = DualEncoder.load(place / "static")
+    for row in rows[:3]:
+        assert row["xtreme"] == tatoeba_file(model, row["file"]).backward
+        assert "mean" not in row
+
+
+def test_pairs_without_english(place, capsys):
+    assert main(["evaluate", str(place / "static"), "--tatoeba", str(place / "tatoeba"), "--pairs", "fi-sw", "ko-fin",
+                 "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    few = "pairs through English; an accuracy over fewer than 100 says little"
+    assert captured.err.splitlines()[:2] == [f"fi-sw: 25 {few}", f"ko-fi: 20 {few}"]
+    rows = json.loads(captured.out)
+    assert [(row["file"], row["language"], row["pairs"]) for row in rows[:2]] == [
+        ("fin-eng.tsv + swh-eng.tsv", "fi-sw", 25), ("kor-eng.tsv + fin-eng.tsv", "ko-fi", 20)]
+    sides = [list(read_parallel(place / "tatoeba" / f"{lang}-eng.tsv")) for lang in ("fin", "swh")]
+    expected = tatoeba_pairs(DualEncoder.load(place / "static"), pivot_pairs(*sides).pairs)
+    assert rows[0]["mean"] == expected.mean
+
+
+def test_a_layer_is_pooled_in_both_encoders_of_a_model(place, tmp_path, capsys, tiny_encoder):
+    file = tmp_path / "fin-eng.tsv"  # every other word of the English: near enough for a random model
+    texts = [passage.text for passage in load_collection("encyclopedia:en").passages[:60]]
+    file.write_text("".join(f"{' '.join(text.split()[::2])}\t{text}\n" for text in texts), encoding="utf-8")
+    rows = tables(printed(capsys, place / "two", "--tatoeba", file, "--layer", 1, "--pooling", "mean",
+                          "--format", "json"))
+    assert rows[0]["system"] == f"{place / 'two'} (layer 1, mean)"
+    whole = tiny_encoder(layers=3, seed=5, pooling="mean")
+    ids = whole.tokenize([pair.source for pair in read_parallel(file)], "passage")
+    _, lengths, early = whole.token_states(ids, 1)
+    by_hand = [part.mean(0).detach().numpy() for part in early.split(lengths.tolist())]
+    cut = Encoder.of(DualEncoder.load(place / "two").passage.parts(), layer=1, pooling="mean")
+    np.testing.assert_allclose(cut.encode_document([pair.source for pair in read_parallel(file)]), by_hand, atol=1e-4)
+    expected = tatoeba_file(cut, file)
+    assert (rows[0]["forward"], rows[0]["backward"]) == (expected.forward, expected.backward)
+    assert 0 < expected.mean < 1
+    assert expected != tatoeba_file(DualEncoder.load(place / "two"), file)
+
+
+def test_a_picture_and_the_numbers_beside_it(place, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    models = [str(place / name) for name in ("static", "two")]
+    rows = tables(printed(capsys, *models, "--tatoeba", place / "tatoeba/fin-eng.tsv", "--picture", tmp_path / "p.svg",
+                          "--format", "json"))
+    expected = language_projection({name: DualEncoder.load(name) for name in models},
+                                   list(read_parallel(place / "tatoeba/fin-eng.tsv")))
+    assert [(row["system"], row["distance"]) for row in rows[:2]] == [
+        (name, pytest.approx(expected[name].distance)) for name in models]
+    assert [row["mean"] for row in rows[2::2]] == [row["accuracy"] for row in rows[:2]]
+    assert (tmp_path / "p.svg").read_text(encoding="utf-8").count('id="axes_') == 2
+
+
+def test_xor_retrieve_and_its_run_scored_again(place, tmp_path, capsys, words):
+    given = ["--xor", place / "xor.jsonl", "--passages", "encyclopedia:en", "--format", "json"]
+    model = str(place / "static")
+    rows = tables(printed(capsys, model, *given, "--depth", 3, "--runs", tmp_path))
+    measures = list(dict.fromkeys(row["measure"] for row in rows))
+    assert measures == ["R@2kt", "R@5kt", "R@2kt, answers tokenised", "R@5kt, answers tokenised"]
+    (file,) = tmp_path.glob("*.run")
+    run = Run.read_trec(file)
+    passages = load_collection("encyclopedia:en").passages
+    expected = recall_at_tokens(run, passages, xor_questions(place), 2000, tokenize=str.split)
+    assert {row["column"]: row["value"] for row in rows[:3]} == {
+        "fi": expected["fi"], "ko": expected["ko"], "avg w/o en": expected["mean"]}
+    assert 0 < expected["mean"] < 100
+    again = tables(printed(capsys, *given, "--predictions", file))
+    assert [row["value"] for row in again] == [row["value"] for row in rows]
+
+    texts = {passage.id: passage.text for passage in passages}
+    official = [{"id": query, "lang": query[:2], "ctxs": [texts[name] for name in run.ids(query)]} for query in run]
+    (tmp_path / "p.json").write_text(json.dumps(official), encoding="utf-8")
+    both = tables(printed(capsys, model, *given, "--depth", 1, "--predictions", tmp_path / "p.json"))
+    assert [row["value"] for row in both if row["system"] == str(tmp_path / "p.json")] == [row["value"] for row in rows]
+    assert {row["system"] for row in both} == {model, str(tmp_path / "p.json")}
+
+
+def xor_questions(place):
+    from interlingua.data.collections.xor_tydi import read_answered
+
+    return read_answered(place / "xor.jsonl")
+
+
+@pytest.mark.parametrize(("argv", "said"), [
+    (["static", "--pairs", "de-fr"], "say what to measure on"),
+    (["static", "--on", "encyclopedia:fi", "--pairs", "de-fr"], "--pairs is for translations"),
+    (["static", "--on", "encyclopedia:fi", "--tatoeba-protocol", "xtreme"], "--tatoeba-protocol is for translations"),
+    (["static", "--on", "encyclopedia:fi", "--picture", "p.svg"], "--picture is for translations"),
+    (["static", "--tatoeba", "tatoeba", "--predictions", "p"], "--predictions is for XOR-Retrieve"),
+    (["static", "--tatoeba", "tatoeba", "--picture", "p.svg"], "one pair of languages, these are 3"),
+    (["static", "--tatoeba", "tatoeba", "--pairs", "fi-ko", "ko-fi"], "two of them are the same languages"),
+    (["static", "--tatoeba", "tatoeba", "--pairs", "fi-ko", "--tatoeba-protocol", "xtreme"], "XTREME asks in English"),
+    (["static", "--tatoeba", "tatoeba", "--pairs", "fi-de"], "no file has 'de' and English"),
+    (["static", "--xor", "xor.jsonl"], "--xor needs the English passages"),
+    (["--xor", "xor.jsonl"], "say which MODEL"),
+    (["--tatoeba", "tatoeba"], "say which MODEL"),
+    (["static", "--xor", "nowhere.jsonl", "--passages", "encyclopedia:en"], "nowhere.jsonl: no such file"),
+    (["static", "--on", "encyclopedia:fi", "--xor", "xor.jsonl", "--passages", "encyclopedia:en"], "for both --on and"),
+    (["static", "--layer", "1", "--tatoeba", "tatoeba"], "a static backbone has mean pooling, no layers"),
+    (["two", "--layer", "4", "--tatoeba", "tatoeba"], "this model has hidden states 0 to 3"),
+])
+def test_what_a_person_can_mend_is_one_line(place, capsys, monkeypatch, argv, said):
+    monkeypatch.chdir(place)
+    assert main(["evaluate", *argv]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("interlingua: ")
+    assert said in error
+
+
+def test_a_run_needs_the_texts_of_its_passages(place, tmp_path, capsys):
+    (tmp_path / "a.run").write_text("fiq Q0 1 1 0.5 t\n", encoding="utf-8")
+    assert main(["evaluate", "--xor", str(place / "xor.jsonl"), "--predictions", str(tmp_path / "a.run")]) == 2
+    assert "a TREC run names passages" in capsys.readouterr().err

@@ -1,0 +1,146 @@
+"""Tables that measure sentences: rows that are of another row's model, calibrated ones, and every kind of suite."""
+
+import json
+
+import pytest
+
+from interlingua.data.encyclopedia import parallel
+from interlingua.errors import InterlinguaError
+from interlingua.experiments.figures import draw_projections
+from interlingua.experiments.reproduce import Reproduction
+from interlingua.experiments.table_spec import read_table
+from interlingua.models.dual import DualEncoder
+
+FILES = {
+    "start": """
+model: {backbone: {scratch: {vocab_size: 2000, layers: 2, hidden: 16, heads: 2, intermediate: 32, max_length: 32}},
+        encoders: tied, pooling: cls}
+data: {sentences: {path: "encyclopedia:train", batch: 8}}
+objectives: {masked_language_modelling: {}}
+training: {steps: 2, tensorboard: false}
+""",
+    "recipe": """
+model: {backbone: {scratch: {}}, encoders: tied, pooling: cls}
+data: {contexts: {path: "encyclopedia:train", batch: 4, one_language: true}}
+objectives: {context_prediction: {bank: 16}}
+optimizer: {lr: 0.01}
+training: {steps: 3, tensorboard: false}
+""",
+    "suites": """
+tatoeba: {origins: [kept], most: 20, tatoeba: {fi: "{data}/fi-en.tsv", fi-sw: ["{data}/fi-en.tsv", "{data}/sw-en.tsv"]}}
+planted bitext: {planted: {fi: "{data}/fi-en.tsv"}}
+BUCC: {bucc: {fi: "{data}/bucc"}}
+figure: {projection: {fi: "{data}/fi-en.tsv"}}
+""",
+    "table": """
+title: "Sentences"
+scales:
+  tiny:
+    start: start.yaml
+    recipe: recipe.yaml
+    suites: suites.yaml
+    read: {layer: 1, pooling: mean}
+    calibrate_on: {kind: sentences, path: "encyclopedia:train", langs: [en, fi, sw], limit: 60}
+rows:
+  before: {of: start}
+  CCP: {}
+  + shift: {of: CCP, calibrate: {shift: true, scale: null, rotate: none}}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("table")
+    for name, text in FILES.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    pairs = list(parallel(langs=["fi", "sw"]))
+    for lang in ("fi", "sw"):
+        rows = [p for p in pairs if p.lang == lang]
+        (folder / f"{lang}-en.tsv").write_text("".join(
+            f"{p.source if p.source_lang == lang else p.target}\t{p.target if p.source_lang == lang else p.source}\t"
+            f"{'kept' if i % 2 else 'other'}\n" for i, p in enumerate(rows)), encoding="utf-8")
+    bucc = folder / "bucc"
+    bucc.mkdir()
+    for split, part in (("sample", pairs[:6]), ("training", pairs[6:16])):
+        for code, side in (("fi", "source"), ("en", "target")):
+            (bucc / f"fi-en.{split}.{code}").write_text("".join(
+                f"{code}-{i}\t{getattr(p, side)}\n" for i, p in enumerate(part)), encoding="utf-8")
+        (bucc / f"fi-en.{split}.gold").write_text("".join(f"fi-{i}\ten-{i}\n" for i in range(len(part))),
+                                                  encoding="utf-8")
+    table = read_table(str(folder / "table.yaml"))
+    work = Reproduction(table, "sentences", "tiny", str(folder), folder / "runs", seeds=1)
+    return work, work.run()
+
+
+def test_every_suite_has_its_measure_and_columns(made):
+    _, results = made
+    for runs in results.values():
+        values = runs[0]
+        assert set(values) == {"tatoeba", "planted bitext", "BUCC", "figure"}
+        assert set(values["tatoeba"]["accuracy"]) == {"fi", "fi-sw"}
+        assert set(values["planted bitext"]["F1"]) == {"fi"}
+        assert set(values["BUCC"]) == {"F1", "F1, threshold of the sample"}
+        assert set(values["figure"]) == {"distance of the languages", "accuracy"}
+        assert all(v >= 0 for suite in values.values() for m in suite.values() for c in m.values() for v in c.values())
+
+
+def test_only_the_row_that_is_no_other_rows_is_trained(made):
+    work, _ = made
+    assert (work.folder("CCP", 1) / "model").exists()
+    assert not (work.folder("before", 1) / "model").exists()
+    assert not (work.folder("+ shift", 1) / "model").exists()
+    assert json.loads((work.folder("+ shift", 1) / "values.json").read_text())["asked"]["of"] == "CCP"
+    assert [line for line in work.plan() if "the model of" in line] == \
+        ["before: the model of 'start'", "+ shift: the model of 'CCP', calibrated"]
+
+
+def test_the_vector_is_that_of_the_layer_and_the_calibration_changes_it(made, monkeypatch):
+    from interlingua.experiments import reproduce
+
+    work, _ = made
+    seen = []
+
+    def measure(model, *_):
+        seen.append(model)
+        return {}
+
+    monkeypatch.setattr(reproduce, "measure", measure)
+    for row in ("CCP", "+ shift"):
+        (work.folder(row, 1) / "values.json").unlink()
+    work.run()
+    plain, shifted = seen
+    assert len(plain.passage.backbone.model.encoder.layer) == 1
+    assert plain.passage.pooling == "mean"
+    assert plain.passage.language_maps is None
+    assert shifted.passage.language_maps.languages == ["en", "fi", "sw"]
+    whole = DualEncoder.load(work.folder("CCP", 1) / "model")
+    assert not (plain.encode_document(["koira"]) == whole.encode_document(["koira"])).all()
+    assert not (plain.encode_document(["koira"], lang="fi") == shifted.encode_document(["koira"], lang="fi")).all()
+
+
+def test_the_picture_has_a_panel_for_each_row(made):
+    pytest.importorskip("matplotlib")
+    work, _ = made
+    (path,) = draw_projections(work, work.out / "figure")
+    assert path.name == "figure-figure-fi.svg"
+    assert path.read_text(encoding="utf-8").count("<!-- before -->") == 1
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ("bad: {of: nowhere}", "no row that is trained"),
+    ("bad: {of: before}", "no row that is trained"),
+])
+def test_a_row_of_nothing_is_an_error(made, tmp_path, row, message):
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.yaml").write_text(text + (f"  {row}\n" if name == "table" else ""), encoding="utf-8")
+    with pytest.raises(InterlinguaError, match=message):
+        read_table(str(tmp_path / "table.yaml"))
+
+
+def test_a_suite_is_of_one_kind(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "suites.yaml").write_text("both: {bucc: {fi: x}, planted: {fi: y}}\n", encoding="utf-8")
+    with pytest.raises(InterlinguaError, match="one of collections, tatoeba"):
+        read_table(str(tmp_path / "table.yaml")).suites("tiny")

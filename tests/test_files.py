@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlingua import files
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder, existing, restore
+
+
+def save(path: Path, text: str, marker: str = "marker") -> None:
+    with atomic_folder(path, marker) as folder:
+        (folder / marker).write_text(text)
+        (folder / "deep").mkdir()
+        (folder / "deep" / "weights").write_text(text)
+
+
+def failing(path: Path, error: type[BaseException]) -> None:
+    with atomic_folder(path, "marker") as folder:
+        (folder / "marker").write_text("two")
+        raise error
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_appears_whole_and_replaces_the_older_one(tmp_path):
+    path = tmp_path / "far" / "model"
+    for text in ("one", "two"):
+        with atomic_folder(path, "marker") as folder:
+            (folder / "marker").write_text(text)
+            (folder / text).touch()
+            assert folder.parent == path.parent
+            assert not (path / text).exists()
+        assert names(path) == ["marker", text]
+        assert (path / "marker").read_text() == text
+        assert path.stat().st_mode & 0o777 == 0o755
+    assert names(path.parent) == ["model"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_leaves_what_was_there(tmp_path, error):
+    save(tmp_path / "model", "one")
+    for name in ("model", "other"):
+        with pytest.raises(error):
+            failing(tmp_path / name, error)
+    assert names(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "marker").read_text() == "one"
+
+
+def test_a_rename_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    save(tmp_path / "model", "one")
+    rename = os.rename
+
+    def refusing(source, target):
+        if str(source).endswith(".part") and not (tmp_path / "model").exists():
+            raise PermissionError(13, "Permission denied")
+        rename(source, target)
+
+    monkeypatch.setattr(files.os, "rename", refusing)
+    with pytest.raises(PermissionError):
+        save(tmp_path / "model", "two")
+    assert names(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "marker").read_text() == "one"
+
+
+def test_a_link_goes_on_pointing_to_the_folder(tmp_path):
+    save(tmp_path / "model", "one")
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    save(tmp_path / "link", "two")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "model" / "marker").read_text() == "two"
+
+
+def test_only_an_older_save_or_an_empty_folder_is_replaced(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "holiday").touch()
+    for name in ("file", "photos"):
+        with pytest.raises(InterlinguaError, match=f"{name}: exists and is not an earlier save"):
+            save(tmp_path / name, "one")
+    with pytest.raises(InterlinguaError, match=r"no index\.json in it"):
+        save(tmp_path / "photos", "one", "index.json")
+    (tmp_path / "empty").mkdir()
+    save(tmp_path / "empty", "one")
+    assert names(tmp_path) == ["empty", "file", "photos"]
+
+
+def test_a_folder_of_something_else_that_appears_meanwhile_is_kept(tmp_path):
+    block = atomic_folder(tmp_path / "a", "marker")
+    (block.__enter__() / "marker").touch()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "holiday").touch()
+    with pytest.raises(InterlinguaError, match="not an earlier save"):
+        block.__exit__(None, None, None)
+    assert names(tmp_path) == ["a"]
+    assert names(tmp_path / "a") == ["holiday"]
+
+
+KILLED = """
+import os, sys
+from interlingua.files import atomic_folder
+path, at = sys.argv[1], int(sys.argv[2])
+count, rename = 0, os.rename
+def dying(*arguments):
+    global count
+    count += 1
+    if count > at:
+        os._exit(9)
+    rename(*arguments)
+os.rename = dying
+with atomic_folder(path, "marker") as folder:
+    (folder / "marker").write_text("two")
+"""
+
+
+@pytest.fixture
+def gap(tmp_path):
+    """A writer was killed after it had renamed the older folder aside."""
+    save(tmp_path / "model", "one")
+    # the first rename is refused, since the older folder is there; the second moves it aside
+    assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "model"), "2"], check=False).returncode == 9
+    assert not (tmp_path / "model").exists()
+    return tmp_path / "model"
+
+
+def test_after_a_kill_between_the_renames_a_reader_finds_the_older_folder(gap, tmp_path):
+    (tmp_path / "link").symlink_to(gap)
+    assert (existing(tmp_path / "link") / "marker").read_text() == "one"
+    assert names(gap) == ["deep", "marker"]
+    assert restore(gap) == gap
+    assert restore(tmp_path / "nothing") == tmp_path / "nothing"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_after_a_kill_between_the_renames_a_writer_fails_or_replaces(gap):
+    with pytest.raises(ValueError):
+        failing(gap, ValueError)
+    assert (gap / "marker").read_text() == "one"
+    save(gap, "three")
+    assert (gap / "marker").read_text() == "three"
+    assert not [name for name in names(gap.parent) if name.endswith(".old")]
+
+
+def test_a_reader_that_restores_in_the_gap_does_not_stop_the_writer(tmp_path, monkeypatch):
+    save(tmp_path / "model", "one")
+    rename, readers = os.rename, []
+
+    def reading(source, target):
+        rename(source, target)
+        if str(target).endswith(".old") and not readers:
+            readers.append(existing(tmp_path / "model"))
+
+    monkeypatch.setattr(files.os, "rename", reading)
+    save(tmp_path / "model", "two")
+    assert readers
+    assert (tmp_path / "model" / "marker").read_text() == "two"
+    assert names(tmp_path) == ["model"]
+
+
+def test_names_that_only_look_alike_are_left_alone(tmp_path):
+    (tmp_path / ".model.b.12345678.old").mkdir()
+    (tmp_path / ".model.old").mkdir()
+    (tmp_path / ".model.12345678.old").mkdir()
+    assert not restore(tmp_path / "m*l").exists()
+    save(tmp_path / "m*l", "one")
+    assert len(names(tmp_path)) == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the names of open files")
+def test_files_and_folders_reach_the_disk_before_they_take_the_name(tmp_path, monkeypatch):
+    done: list[str] = []
+    fsync, rename = os.fsync, os.rename
+
+    def syncing(handle):
+        done.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    def renaming(source, target):
+        rename(source, target)
+        done.append("renamed")
+
+    monkeypatch.setattr(files.os, "fsync", syncing)
+    monkeypatch.setattr(files.os, "rename", renaming)
+    save(tmp_path / "model", "one")
+    before, after = done[: done.index("renamed")], done[done.index("renamed") + 1 :]
+    assert {"marker", "weights", "deep"} < set(before)
+    assert after == [tmp_path.name]
