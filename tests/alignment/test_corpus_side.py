@@ -26,7 +26,20 @@ def test_three_formats_give_distinct_sentences_and_counts(tmp_path, name, conten
         assert side.said() == f"{path}: 5 lines, 2 distinct sentences, 1 came again, 2 blank"
 
 
+def test_documents_in_several_languages_are_read_one_language_at_a_time(tmp_path):
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"lang": "fi", "sentences": ["kissa", "koira"]}\n{"lang": "eng", "sentences": ["a cat"]}\n'
+                    '{"lang": "fi", "sentences": ["kissa"], "id": "d"}\n', encoding="utf-8")
+    finnish = CorpusSide.read(path, "fi")
+    assert (finnish.texts, finnish.ids, finnish.repeated) == (["kissa", "koira"], ["1.1", "1.2"], [True, False])
+    assert CorpusSide.read(path, "en").texts == ["a cat"]
+    assert len(CorpusSide.read(path).texts) == 3
+    with pytest.raises(InterlinguaError, match="holds no sentence"):
+        CorpusSide.read(path, "sw")
+
+
 @pytest.mark.parametrize(("content", "message"), [
+    ('{"lang": "fi", "sentences": "kissa"}\n', "must be a list of texts"),
     ("", "is empty"), ("\n \n", "is empty"), ("one\n" * 30 + "two\tcells\n", "line 31: a tab"),
     ("a cat\tun chat\n", "line 1: the id holds a space"),
     ("1\tone\n2\ttwo\n1\tthree\n", "line 3: the id '1' comes twice"),

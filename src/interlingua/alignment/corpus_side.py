@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.data.readers.bad_rows import BadRow, json_object, string
+from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.bucc import read_sentences
 from interlingua.data.readers.source import columns, head
 from interlingua.errors import InterlinguaError
 from interlingua.files import read_lines
 from interlingua.progress import track
+from interlingua.text.languages import normalise_code
 
 WINDOW = 16_384  # sentences encoded together
 
@@ -54,12 +55,14 @@ class CorpusSide:
         return side
 
     @classmethod
-    def read(cls, path: str | Path) -> CorpusSide:
-        """From a file of one sentence a line, of `id <tab> sentence`, or of jsonl with `text` and perhaps `id`, gzipped
-        or not. An id that is not given is the number of the line, from 1."""
-        side = cls.of(read_rows(Path(path)), str(path))
+    def read(cls, path: str | Path, lang: str | None = None) -> CorpusSide:
+        """From a file of one sentence a line, of `id <tab> sentence`, or of jsonl, gzipped or not. A jsonl row has a
+        `text` (a sentence) or is a document of `sentences`; with `lang`, rows that name another language are left to
+        whoever reads that one. An id that is not given is the number of the line, from 1 (of a document's sentences
+        `line.sentence`)."""
+        side = cls.of(read_rows(Path(path), lang), str(path) if lang is None else f"{path} ({lang})")
         if not side.texts:
-            raise InterlinguaError(f"{path}: holds no sentence ({side.rows:,} lines, all blank).")
+            raise InterlinguaError(f"{side.name}: holds no sentence ({side.rows:,} lines, all blank).")
         return side
 
     def encode(self, encode: Callable[..., Any], path: Path, *, lang: str | None = None, half: bool = False
@@ -96,11 +99,12 @@ class CorpusSide:
         return f"{self.name}: {', '.join(parts)}"
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, str]]:
+def read_rows(path: Path, lang: str | None = None) -> Iterator[tuple[str, str]]:
     """`(id, sentence)` of each line, also of a blank one; the format is recognised by the beginning of the file."""
     start = head(path)
     if start.lstrip().startswith("{"):
-        yield from (_parsed(path, number, line) for number, line in read_lines(path))
+        for number, line in read_lines(path):
+            yield from _parsed(path, number, line, lang)
     elif columns(start) == {2}:
         yield from read_sentences(path)
     else:
@@ -111,11 +115,19 @@ def read_rows(path: Path) -> Iterator[tuple[str, str]]:
             yield str(number), line
 
 
-def _parsed(path: Path, number: int, line: str) -> tuple[str, str]:
+def _parsed(path: Path, number: int, line: str, lang: str | None) -> list[tuple[str, str]]:
     if not line.strip():
-        return str(number), ""
+        return [(str(number), "")]
     try:
         row = json_object(line)
-        return string(row, "id", str(number)), string(row, "text") if row.get("text") != "" else ""
+        if lang is not None and row.get("lang") and lang_of(row, None) != normalise_code(lang):
+            return []
+        name = string(row, "id", str(number))
+        sentences = row.get("sentences")
+        if sentences is None:
+            return [(name, string(row, "text") if row.get("text") != "" else "")]
+        if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+            raise BadRow("'sentences' must be a list of texts")
+        return [(f"{name}.{place}", sentence) for place, sentence in enumerate(sentences, 1)]
     except BadRow as bad:
         raise InterlinguaError(f"{path}, line {number}: {bad}. Mend the line or take it out.") from bad

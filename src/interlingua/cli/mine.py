@@ -12,14 +12,15 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
     parser = verbs.add_parser("mine", parents=[common],
                               help="find the sentences of two files that translate each other")
-    parser.add_argument("a", metavar="A", help="a file of one sentence a line, of id<tab>sentence, or jsonl with text; "
-                                               ".gz too")
+    parser.add_argument("a", metavar="A", help="a file of one sentence a line, of id<tab>sentence, or jsonl (texts or "
+                                               "documents); .gz too")
     parser.add_argument("b", metavar="B", help="the other language; the numbers of lines may differ")
     parser.add_argument("--model", required=True, help="a model folder or name")
     parser.add_argument("--out", required=True, metavar="FILE.tsv", help="where the pairs go: score, sentence of A, "
                                                                          "sentence of B; the best first")
-    parser.add_argument("--lang-a", metavar="LANG", help="language of A, for a calibrated model")
-    parser.add_argument("--lang-b", metavar="LANG", help="language of B, for a calibrated model")
+    parser.add_argument("--lang-a", metavar="LANG",
+                        help="language of A: whose calibration to apply, and which rows of a jsonl to take")
+    parser.add_argument("--lang-b", metavar="LANG", help="the same of B")
     parser.add_argument("-k", "--k", type=int, default=4, help="neighbours of a sentence that make its margin (4)")
     parser.add_argument("--margin", default="ratio", choices=["ratio", "distance", "absolute"],
                         help="a cosine against those of the neighbours: divided (ratio), less, or as it is")
@@ -46,7 +47,8 @@ def run(arguments: argparse.Namespace) -> None:
     from interlingua.progress import say
 
     gold = read_gold(arguments.gold) if arguments.gold else None
-    a, b = (CorpusSide.read(path) for path in (arguments.a, arguments.b))
+    a, b = (CorpusSide.read(path, lang) for path, lang in
+            ((arguments.a, arguments.lang_a), (arguments.b, arguments.lang_b)))
     found = mine_sentences(a, b, DualEncoder.load(arguments.model).encode_document, half=arguments.half,
                            langs=(arguments.lang_a, arguments.lang_b), k=arguments.k, threshold=arguments.threshold,
                            kind=arguments.margin, retrieval=arguments.retrieval)
