@@ -34,7 +34,7 @@ def ok(*argv):
 
 def test_a_calibrated_model_is_written_and_used(made, sentences, capsys):
     ok("calibrate", made / "model", "--on", f"fi={made / 'fi.txt'}", made / "sw.txt", made / "en.txt",
-       "--out", made / "out", "--limit", 60)
+       "--out", made / "out", "--limit", 60, "--rotate", "refine")
     captured = capsys.readouterr()
     rows = {cells[0]: cells for cells in map(str.split, captured.out.splitlines()) if cells and cells[0] in LANGS}
     assert rows.keys() == set(LANGS)

@@ -26,6 +26,12 @@ def test_candidates_are_the_positives_then_the_hard_negatives():
     assert len(Retrieval(hard_negatives=0).requests(BATCH)["passages"].texts) == 3
 
 
+def test_one_question_mark_at_the_end_is_stripped_where_asked_for():
+    batch = {"questions": [question("a?", "pa"), question("a? b", "pb"), question("why??", "pc"), question("c", "pd")]}
+    assert Retrieval(strip_question_mark=True).requests(batch)["queries"].texts == ["a", "a? b", "why?", "c"]
+    assert Retrieval().requests(batch)["queries"].texts == ["a?", "a? b", "why??", "c"]
+
+
 def test_false_negatives_are_left_out():
     """pa2 answers a?; a? and A? are one question, so pa and pc answer both; the copy of pb is not against b?."""
     vectors = {"queries": torch.randn(3, 4), "passages": torch.randn(6, 4)}

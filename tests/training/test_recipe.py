@@ -2,7 +2,7 @@ import pytest
 
 from interlingua.errors import InterlinguaError
 from interlingua.plain_yaml import parse_yaml
-from interlingua.training.recipe import find_recipe, raw_recipe, read_recipe, recipe_folder, resolve
+from interlingua.training.recipe import find_recipe, raw_recipe, read_recipe, recipe_folder, recipe_text, resolve
 
 BUNDLED = sorted(p for p in recipe_folder().rglob("*.yaml")
                  if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8"))))
@@ -62,6 +62,14 @@ def test_every_bundled_recipe_is_valid(path):
     if path.stem == "languages":
         pytest.skip("a part that others start from")
     assert read_recipe(path, data="/data").training.steps > 0
+
+
+def test_balancing_is_written_out_only_where_it_is_on(recipe):
+    """The text of a recipe says whether a run folder is its own: off must read as before there was the option."""
+    off, on = (read_recipe(recipe, [f"training.balance_gradients={value}"], "/d") for value in ("false", "true"))
+    assert "balance_gradients" not in recipe_text(off)
+    assert recipe_text(off) == recipe_text(read_recipe(recipe, data="/d"))
+    assert resolve(parse_yaml(recipe_text(on))) == on != off
 
 
 def test_broken_yaml(tmp_path):

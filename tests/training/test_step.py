@@ -7,9 +7,9 @@ from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sen
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Language, MaskedLanguageModelling, Retrieval, Semantic
-from interlingua.training.encoding import Chunking
+from interlingua.training.encoding import Chunking, Encoded
 from interlingua.training.processes import Processes
-from interlingua.training.step import Term, backward, groups
+from interlingua.training.step import Term, backward, balanced, groups
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 WORDS = "the keeper wrote every storm into a small blue book about stars of southern sky rivers meet below town".split()
@@ -32,13 +32,13 @@ def terms():
             Term("language", Language(temperature=0.1), 2.0)]
 
 
-def gradients(model, chunking, the_terms=None, share=True, measure=False):
+def gradients(model, chunking, the_terms=None, share=True, measure=False, balance=False):
     model.zero_grad()
     the_terms = terms() if the_terms is None else the_terms
     reports = {}
     torch.manual_seed(7)
     for group in groups(the_terms, batch(), share):
-        reports |= backward(group, model, batch(), 0, chunking, ALONE, measure)
+        reports |= backward(group, model, batch(), 0, chunking, ALONE, measure, balance)
     return {n: p.grad.to_dense().clone() for n, p in model.named_parameters() if p.grad is not None}, reports
 
 
@@ -103,6 +103,46 @@ def test_gradient_norms_are_each_objectives_own(untied):
         alone, _ = gradients(untied, Chunking(), [term])
         norm = torch.stack([g.pow(2).sum() for g in alone.values()]).sum().sqrt()
         assert reports[term.name].gradient_norm == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_balanced_gradients_on_the_vectors_have_the_norms_of_the_weights(untied, monkeypatch):
+    """What each objective sends back, in one group or alone: the direction is kept, the norm is the weight."""
+    untied.eval()
+    sent, original = [], Encoded.backward
+
+    def record(self, gradient, retain=False):
+        sent.append(gradient.flatten())
+        original(self, gradient, retain)
+
+    monkeypatch.setattr(Encoded, "backward", record)
+
+    def pulls(balance):
+        sent.clear()
+        gradients(untied, Chunking(), measure=True, balance=balance)
+        query, passage, semantic, language = sent
+        return [torch.cat([query, passage]), semantic, language]
+
+    for plain, scaled, term in zip(pulls(False), pulls(True), terms(), strict=True):
+        assert plain.norm().item() != pytest.approx(term.weight, rel=0.05)
+        torch.testing.assert_close(scaled, plain * (term.weight / plain.norm()))
+
+
+def test_balancing_is_the_same_when_measured_and_leaves_a_losss_own_parameters_alone(untied):
+    untied.eval()
+    same(gradients(untied, Chunking(), balance=True)[0], gradients(untied, Chunking(), measure=True, balance=True)[0])
+    own = []
+    for balance in (False, True):
+        term = Term("retrieval", Retrieval(temperature=0.1, learnable_temperature=True), 3.0)
+        gradients(untied, Chunking(), [term], balance=balance)
+        own.append(term.objective.log_scale.grad)
+    assert own[0] == own[1] != 0
+
+
+def test_balancing_keeps_the_sign_and_leaves_nothing_where_nothing_was():
+    found = balanced({"query": torch.tensor([[3.0]]), "passage": torch.tensor([[4.0]])}, -2.0)
+    assert found["query"].item() == pytest.approx(1.2)
+    assert found["passage"].item() == pytest.approx(1.6)
+    assert balanced({"query": torch.zeros(2, 3)}, 1.0)["query"].tolist() == [[0.0] * 3] * 2
 
 
 def test_parallel_losses_leave_the_query_encoder_alone(untied):

@@ -69,6 +69,12 @@ def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree)
     assert not equal(weights(tmp_path / "a/model"), weights(tmp_path / "c/model"))
 
 
+def test_balanced_gradients_train_another_model(tmp_path):
+    for value in ("false", "true"):
+        train(resolve(STATIC, ["training.steps=1", f"training.balance_gradients={value}"]), tmp_path / value)
+    assert not equal(weights(tmp_path / "false/model"), weights(tmp_path / "true/model"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("tree", "number"), [(SCRATCH, signal.SIGKILL), (SCRATCH, signal.SIGINT),
                                           (CONTEXT, signal.SIGKILL)], ids=["kill", "ctrl-c", "kill with a bank"])

@@ -23,8 +23,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                         help="subtract each language's mean (yes)")
     parser.add_argument("--scale", default="std", choices=["std", "variance", "none"],
                         help="divide by each language's spread in each dimension (std)")
-    parser.add_argument("--rotate", default="refine", choices=["refine", "adversarial", "supervised", "none"],
-                        help="rotate each language onto the pivot, by default without pairs (refine)")
+    parser.add_argument("--rotate", default="none", choices=["refine", "adversarial", "supervised", "none"],
+                        help="rotate each language onto the pivot; refine and adversarial do it without translations "
+                             "(none)")
     parser.add_argument("--pairs", nargs="+", default=[], metavar="FILE",
                         help="translations into the pivot, for --rotate supervised")
     parser.add_argument("--epochs", type=int, default=5, help="of --rotate adversarial (5)")

@@ -89,8 +89,9 @@ class Reproduction:
         file, scale, spec = folder / "values.json", self.table.scale(self.scale), self.table.rows[row]
         suites = self.table.suites(self.scale)
         asked = {"recipe": recipe_text(recipe), "measures": self.table.measures, "columns": scale.columns,
-                 "suites": {name: suite.model_dump(mode="json") for name, suite in suites.items()}, "data": self.data,
-                 "of": spec.of, "read": scale.read.model_dump(),
+                 "suites": {name: suite.model_dump(mode="json", exclude_defaults=True)
+                            for name, suite in suites.items()},
+                 "data": self.data, "of": spec.of, "read": scale.read.model_dump(exclude_defaults=True),
                  "calibrate": spec.calibrate and spec.calibrate.model_dump()}
         if file.exists():
             kept = json.loads(file.read_text(encoding="utf-8"))

@@ -34,20 +34,23 @@ class Retrieval(Objective):
             of it (also when the same question stands in the batch twice).
         self_guided_margin: also leave out candidates that the model itself scores above the positive minus
             this margin (a cosine; None: never).
+        strip_question_mark: leave out the "?" that ends a question. CCP's public code does so when it trains but not
+            when it searches; with this option nor do we (validation and search read the question as it is).
     """
 
     streams = ("questions",)
 
     def __init__(self, *, similarity: Similarity = "cosine", temperature: float = 1.0,
                  learnable_temperature: bool = False, hard_negatives: int = 1, symmetric: bool = False,
-                 mask_false_negatives: bool = True, self_guided_margin: float | None = None) -> None:
+                 mask_false_negatives: bool = True, self_guided_margin: float | None = None,
+                 strip_question_mark: bool = False) -> None:
         super().__init__()
         check_temperature(temperature)
         if hard_negatives < 0:
             raise InterlinguaError(f"hard_negatives must be 0 or more, got {hard_negatives}.")
         self.similarity, self.hard_negatives, self.symmetric = similarity, hard_negatives, symmetric
         self.mask_false_negatives, self.self_guided_margin = mask_false_negatives, self_guided_margin
-        self.temperature = temperature
+        self.temperature, self.strip_question_mark = temperature, strip_question_mark
         if learnable_temperature and temperature < 1 / LARGEST_SCALE:
             raise InterlinguaError(f"a learnable temperature starts at {1 / LARGEST_SCALE} or above; "
                                    f"got {temperature}.")
@@ -60,7 +63,8 @@ class Retrieval(Objective):
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         questions = require(batch["questions"], QuestionPassage, self)
-        return {"queries": Texts("query", [question.question for question in questions]),
+        queries = [q.question.removesuffix("?") if self.strip_question_mark else q.question for q in questions]
+        return {"queries": Texts("query", queries),
                 "passages": Texts("passage", [as_text(passage) for passage in self.candidates(questions)])}
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:

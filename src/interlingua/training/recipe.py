@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from interlingua.data.source import DataSpec
 from interlingua.errors import InterlinguaError, suggestion
@@ -47,6 +54,8 @@ class TrainingSpec(Strict):
     mix: dict[str, float] | None = Field(
         None, description="one objective a step, drawn with these shares, instead of their sum")
     share_forward: bool = Field(True, description="objectives on one stream share its encoding")
+    balance_gradients: bool = Field(
+        False, description="scale each contrastive objective's gradient on the vectors to the norm of its weight")
     precision: Literal["auto", "float32", "bf16"] = "auto"
     gradient_cache: int | None = Field(None, gt=0, description="texts per chunk; None: no cache")
     chunk_tokens: int = Field(16_384, gt=0, description="tokens in one forward pass, padding counted")
@@ -56,6 +65,15 @@ class TrainingSpec(Strict):
     validate_every: int = Field(500, gt=0)
     keep: Literal["last", "best"] = Field("last", description="which weights become the model (best: by validation)")
     tensorboard: bool = True
+
+    @model_serializer(mode="wrap")
+    def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """All fields, but `balance_gradients` only where it is on: the recipes in the folders of runs that began
+        before there was such a field must stay the same text, or these runs could not go on."""
+        written: dict[str, Any] = fields(self)
+        if not self.balance_gradients:
+            written.pop("balance_gradients", None)
+        return written
 
 
 class ValidationSpec(Strict):

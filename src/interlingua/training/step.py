@@ -79,19 +79,21 @@ def groups(terms: list[Term], available: Iterable[str], share: bool = True) -> l
 
 
 def backward(group: list[Term], model: DualEncoder, batch: Batch, step: int, chunking: Chunking, processes: Processes,
-             measure: bool = False) -> dict[str, Report]:
+             measure: bool = False, balance: bool = False) -> dict[str, Report]:
     """Add the gradient of one group to the parameters; the reports, by objective.
 
     With `measure`, also each contrastive objective's own (weighted) gradient norm on the encoders, and its vectors.
+    With `balance`, each contrastive objective's gradient on the vectors is `balanced`; the gradient of its own
+    parameters and the token objectives are left as they are.
     """
     first = group[0].objective
     if isinstance(first, TokenObjective):
         return {group[0].name: _tokens(group[0], first, model, batch, step, chunking, processes)}
-    return _contrastive(group, model, batch, chunking, processes, measure)
+    return _contrastive(group, model, batch, chunking, processes, measure, balance)
 
 
 def _contrastive(group: list[Term], model: DualEncoder, batch: Batch, chunking: Chunking, processes: Processes,
-                 measure: bool) -> dict[str, Report]:
+                 measure: bool, balance: bool) -> dict[str, Report]:
     # `groups` puts a token objective in a group of its own, so all of these are contrastive
     objectives = {term.name: cast(Objective, term.objective) for term in group}
     requests = {name: objective.requests(batch) for name, objective in objectives.items()}
@@ -112,7 +114,8 @@ def _contrastive(group: list[Term], model: DualEncoder, batch: Batch, chunking: 
         reports[term.name] = Report(loss.value.item(), loss.report, warning=loss.warning)
         if measure:
             reports[term.name].vectors = {name: v.detach() for name, v in vectors.items()}
-        pulls.append((term.name, _pull(term, loss.value, encoded)))
+        pull = _pull(term, loss.value, encoded)
+        pulls.append((term.name, balanced(pull, term.weight) if balance else pull))
     if not measure:
         total = {role: sum((g[role] for _, g in pulls), torch.zeros_like(encoded[role].leaf)) for role in encoded}
         for role, part in encoded.items():
@@ -137,6 +140,18 @@ def _pull(term: Term, loss: Tensor, encoded: dict[str, Encoded]) -> dict[str, Te
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
     return {role: torch.zeros_like(leaf) if g is None else g
             for (role, leaf), g in zip(leaves.items(), found, strict=False)}
+
+
+def balanced(pull: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
+    """An objective's gradient on the vectors of every role, `[texts, dim]` each, scaled so that the Euclidean norm of
+    all of it together is |weight|. A zero gradient stays zero.
+
+    The norms of any two objectives, also of different groups, then are as their weights, whatever the size of the
+    losses (METHODS §2.4: the language loss pulls far less than the others). On the encoders' parameters they
+    need not be: there the gradients of different texts add up or cancel.
+    """
+    norm = gradient_norm(pull.values())
+    return {role: gradient * (abs(weight) / norm) for role, gradient in pull.items()} if norm > 0 else pull
 
 
 def _tokens(term: Term, objective: TokenObjective, model: DualEncoder, batch: Batch, step: int, chunking: Chunking,

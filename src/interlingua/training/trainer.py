@@ -116,7 +116,8 @@ class Trainer:
             for number, batch in enumerate(batches):
                 for group in turn:
                     found[number] |= backward(group, self.model, batch, step * len(batches) + number, self.chunking,
-                                              self.processes, measure and number == len(batches) - 1)
+                                              self.processes, measure and number == len(batches) - 1,
+                                              self.spec.balance_gradients)
             self._add_up([term for group in turn for term in group])
             for parameter in self.optimizer.parameters if len(batches) > 1 else ():
                 if parameter.grad is not None:
