@@ -51,3 +51,12 @@ def test_a_stream_of_one_language_a_batch_that_resumes(tmp_path):
     again.load_state_dict(state)
     assert next(again) == following
     assert len({tuple(batch) for batch in batches}) == 6
+
+
+def test_a_target_that_repeats_its_centre_is_drawn_again():
+    random = np.random.default_rng(0)
+    refrain = Document(("again", "again", "once", "again"), "fi")
+    found = {(p.center, p.target) for p in (context_pair(refrain, 0, 4, random) for _ in range(200))}
+    assert found == {("again", "once"), ("once", "again")}
+    same = context_pair(Document(("again", "again"), "fi"), 0, 5, random)
+    assert (same.center, same.target) == ("again", "again")

@@ -130,11 +130,10 @@ def test_a_sentence_that_comes_twice_is_encoded_once_and_its_pairs_are_dropped(c
     assert "1 of them dropped because a sentence came more than once" in capsys.readouterr().err
 
 
-def test_languages_are_told_to_calibrated_encoders_only():
+def test_encoders_are_told_the_language_of_each_side():
     encoder = WordVectors()
     mined_pairs(encoder, task(1))
-    mined_pairs(encoder, task(1), with_lang=True)
-    assert [options for _, options in encoder.told] == [{}, {}, {"lang": "fr"}, {"lang": "en"}]
+    assert [options for _, options in encoder.told] == [{"lang": "fr"}, {"lang": "en"}]
 
 
 def test_tables(tmp_path):

@@ -5,7 +5,11 @@ import json
 import pytest
 
 from interlingua.data.encyclopedia import parallel
+from interlingua.data.readers import read_parallel
 from interlingua.errors import InterlinguaError
+from interlingua.evaluation.bucc import bucc, bucc_f1, mined_pairs
+from interlingua.evaluation.planted import planted
+from interlingua.evaluation.tatoeba import tatoeba_pairs
 from interlingua.experiments.figures import draw_projections
 from interlingua.experiments.reproduce import Reproduction
 from interlingua.experiments.table_spec import read_table
@@ -85,6 +89,21 @@ def test_every_suite_has_its_measure_and_columns(made):
         assert all(v >= 0 for suite in values.values() for m in suite.values() for c in m.values() for v in c.values())
 
 
+def test_the_numbers_are_those_of_the_protocols(made):
+    """Computed again outside of the table, calibrated vectors and sources of pairs included."""
+    work, results = made
+    model = work.model("+ shift", 1, work.start_folder())
+    values = results["+ shift"][0]
+    pairs = list(read_parallel(f"{work.data}/fi-en.tsv"))
+    kept = [pair for pair in pairs if pair.origin == "kept"][:20]
+    assert values["tatoeba"]["accuracy"]["fi"]["mean"] == tatoeba_pairs(model, kept).mean
+    task = planted(pairs)
+    assert values["planted bitext"]["F1"]["fi"]["mean"] == bucc_f1(mined_pairs(model, task)[0], task.gold).f1 / 100
+    scores = bucc(model, f"{work.data}/bucc", "fi-en", "xtreme").scores
+    assert values["BUCC"]["F1"]["fi"]["mean"] == scores["train_self"].f1 / 100
+    assert values["BUCC"]["F1, threshold of the sample"]["fi"]["mean"] == scores["xtreme"].f1 / 100
+
+
 def test_only_the_row_that_is_no_other_rows_is_trained(made):
     work, _ = made
     assert (work.folder("CCP", 1) / "model").exists()
@@ -130,6 +149,7 @@ def test_the_picture_has_a_panel_for_each_row(made):
 @pytest.mark.parametrize(("row", "message"), [
     ("bad: {of: nowhere}", "no row that is trained"),
     ("bad: {of: before}", "no row that is trained"),
+    ("bad: {of: CCP, set: [seed=3]}", "would change nothing"),
 ])
 def test_a_row_of_nothing_is_an_error(made, tmp_path, row, message):
     for name, text in FILES.items():

@@ -224,3 +224,31 @@ def test_both_sentences_of_a_window_can_be_kept():
     objective.loss(pairs("sw", 0), vectors(0))
     objective.after_step()
     assert sorted(objective.bank.read("sw", CPU)[1].tolist()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_the_mean_free_gradient_has_no_common_part():
+    def gradients(**options):
+        torch.manual_seed(0)
+        objective = ContextPrediction(dim=4, bank=8, batch_norm="none", **options)
+        objective.head.first = objective.head.second = torch.nn.Identity()
+        objective.loss(pairs("sw", 0), vectors(0))
+        objective.after_step()
+        leaves = {name: rows.abs().requires_grad_() for name, rows in vectors(5).items()}
+        objective.loss(pairs("sw", 10), leaves).value.backward()
+        return leaves["centers"].grad
+
+    plain, free = gradients(), gradients(mean_free=True)
+    assert plain.mean(0).abs().max() > 1e-3
+    assert free.mean(0).abs().max() < 1e-6
+    torch.testing.assert_close(free, plain - plain.mean(0))
+
+
+def test_telling_sentences_from_the_bank_and_not_from_one_another_is_said():
+    objective = ContextPrediction(dim=8, bank=64, batch_norm="none")
+    objective.head.first = objective.head.second = torch.nn.Identity()
+    one_way = torch.eye(8)[0].repeat(8, 1)
+    objective._seen.append(("sw", torch.eye(8)[1].repeat(64, 1), torch.arange(64) + 100))
+    objective.after_step()
+    found = objective.loss(pairs("sw", 0, 8), {"centers": one_way, "targets": one_way.clone()})
+    assert "not from one another" in found.warning
+    assert found.report["in_batch"] == pytest.approx(math.log(15), abs=1e-3)

@@ -24,7 +24,8 @@ def with_context(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def context_pair(document: Document, number: int, window: int, random: np.random.Generator) -> ContextPair:
-    """Two different sentences of a random window of `window` consecutive sentences, in random order.
+    """Two different sentences of a random window of `window` consecutive sentences, in random order. A target that says
+    the same as its centre is drawn again among the others, where there are any: it would be found by its words.
 
     A window of 2 is next-sentence prediction, of 5 the paper's default (its Table 6 counts the sentences of the
     window, not the radius of §3.1). A shorter document is one window.
@@ -32,5 +33,8 @@ def context_pair(document: Document, number: int, window: int, random: np.random
     length = min(window, len(document.sentences))
     start = int(random.integers(len(document.sentences) - length + 1))
     center, target = random.choice(length, size=2, replace=False)
-    return ContextPair(document.sentences[start + int(center)], document.sentences[start + int(target)], document.lang,
-                       number)
+    chosen = document.sentences[start : start + length]
+    if chosen[int(center)] == chosen[int(target)]:
+        others = [place for place, sentence in enumerate(chosen) if sentence != chosen[int(center)]]
+        target = random.choice(others) if others else target
+    return ContextPair(chosen[int(center)], chosen[int(target)], document.lang, number)

@@ -93,17 +93,17 @@ def _best_threshold(ranked: Sequence[MinedPair], gold: Collection[tuple[str, str
     return threshold
 
 
-def mined_pairs(encoder: TextEncoder, task: Comparable, *, k: int = 4, kind: str = "ratio", retrieval: str = "max",
-                with_lang: bool = False) -> tuple[list[MinedPair], int, int]:
+def mined_pairs(encoder: TextEncoder, task: Comparable, *, k: int = 4, kind: str = "ratio", retrieval: str = "max"
+                ) -> tuple[list[MinedPair], int, int]:
     """Mine a task: pairs of ids with scores, and the numbers of distinct sentences of both sides.
 
     Sentences are deduplicated before they are encoded by the passage encoder; pairs with a sentence that came more than
-    once are dropped afterwards, since its id is not known (so such gold pairs count as missed). `with_lang` tells the
-    encoder the language of each side, for calibrated ones. Vectors are kept in temporary files.
+    once are dropped afterwards, since its id is not known (so such gold pairs count as missed). The encoder is told the
+    language of each side, which a calibrated one needs. Vectors are kept in temporary files.
     """
     x, y = CorpusSide.of(task.x, task.x_lang), CorpusSide.of(task.y, task.y_lang)
-    langs = (task.x_lang, task.y_lang) if with_lang else (None, None)
-    found = mine_sentences(x, y, encoder.encode_document, langs=langs, k=k, kind=kind, retrieval=retrieval)
+    found = mine_sentences(x, y, encoder.encode_document, langs=(task.x_lang, task.y_lang), k=k, kind=kind,
+                           retrieval=retrieval)
     pairs = pairs_of_ids(found, x, y)
     say(f"{task.pair}: {x.said()}; {y.said()}; {len(found):,} pairs mined, "
         f"{len(found) - len(pairs):,} of them dropped because a sentence came more than once")
@@ -116,12 +116,12 @@ def pairs_of_ids(found: Iterable[tuple[int, int, float]], x: CorpusSide, y: Corp
 
 
 def bucc(encoder: TextEncoder, folder: str | Path, pair: str, protocol: str = "train_self", *, k: int = 4,
-         kind: str = "ratio", retrieval: str = "max", with_lang: bool = False) -> BuccResult:
+         kind: str = "ratio", retrieval: str = "max") -> BuccResult:
     """F1 on BUCC's `training` split of `pair` ("fr-en"), whose files lie in `folder`, by both protocols where `sample`
     lies there too. Raises InterlinguaError for missing files and for an unknown protocol."""
     if protocol not in PROTOCOLS:
         raise InterlinguaError(f"protocol '{protocol}' is unknown.{suggestion(protocol, PROTOCOLS)}")
-    options: dict[str, Any] = {"k": k, "kind": kind, "retrieval": retrieval, "with_lang": with_lang}
+    options: dict[str, Any] = {"k": k, "kind": kind, "retrieval": retrieval}
     tuned = None
     if protocol == "xtreme" or pair in bucc_pairs(folder, "sample"):
         sample = read_bucc(folder, pair, "sample")

@@ -66,9 +66,9 @@ def planted(
 
 
 def planted_f1(encoder: TextEncoder, path: str | Path, *, share: float = 0.02, most: int | None = None, seed: int = 0,
-               k: int = 4, kind: str = "ratio", retrieval: str = "max", with_lang: bool = False) -> BuccResult:
+               k: int = 4, kind: str = "ratio", retrieval: str = "max") -> BuccResult:
     """Plant a task in the parallel file at `path` (`fi-en.tsv.gz`) and mine it; the threshold is tuned on the task
     itself (`train_self`). Arguments are those of `planted` and of `bucc`."""
     task = planted(read_parallel(path), share=share, most=most, seed=seed)
-    found, *counts = mined_pairs(encoder, task, k=k, kind=kind, retrieval=retrieval, with_lang=with_lang)
+    found, *counts = mined_pairs(encoder, task, k=k, kind=kind, retrieval=retrieval)
     return BuccResult(task.pair, "train_self", {"train_self": bucc_f1(found, task.gold)}, *counts)

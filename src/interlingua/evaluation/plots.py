@@ -70,7 +70,8 @@ def plot_projections(projections: Mapping[str, Projection], path: str | Path, *,
     for axes, (name, found) in zip(panels, projections.items(), strict=True):
         sides = list(zip((found.x, found.y), found.langs, ("o", "^"), ("tab:blue", "tab:orange"), strict=True))
         for points, lang, marker, color in sides:
-            axes.scatter(*points.T, s=6, marker=marker, color=color, alpha=0.35, linewidth=0, label=lang)
+            axes.scatter(*points.T, s=6, marker=marker, color=color, alpha=0.35, linewidth=0, label=lang,
+                         rasterized=True)
         for i in range(count := min(highlighted, len(found.x))):
             pair = (2 * i + 1) * len(found.x) // (2 * count)
             color = f"C{2 + i}"

@@ -17,9 +17,10 @@ from interlingua.experiments.reading import calibrated, read_model
 from interlingua.experiments.suites import Values, measure
 from interlingua.experiments.table_spec import TableSpec, fill, filled
 from interlingua.files import atomic_write
+from interlingua.models.devices import default_device
 from interlingua.models.dual import DualEncoder
 from interlingua.progress import say
-from interlingua.training.build import train
+from interlingua.training.build import dual_of, train
 from interlingua.training.recipe import read_recipe, recipe_folder, recipe_text
 from interlingua.training.terms import check
 
@@ -85,14 +86,18 @@ class Reproduction:
 
     def _row(self, row: str, seed: int, start: Path | None) -> Values:
         folder = self.folder(row, seed)
-        recipe = self.table.recipe(row, self.scale, self.data, seed, start)
         file, scale, spec = folder / "values.json", self.table.scale(self.scale), self.table.rows[row]
+        # a row of another row's model depends on that row's recipe, not on its own
+        trained = row if spec.of in (None, "start") else str(spec.of)
+        recipe = self.table.recipe(trained, self.scale, self.data, seed, start)
         suites = self.table.suites(self.scale)
         asked = {"recipe": recipe_text(recipe), "measures": self.table.measures, "columns": scale.columns,
                  "suites": {name: suite.model_dump(mode="json", exclude_defaults=True)
                             for name, suite in suites.items()},
                  "data": self.data, "of": spec.of, "read": scale.read.model_dump(exclude_defaults=True),
-                 "calibrate": spec.calibrate and spec.calibrate.model_dump()}
+                 "calibrate": spec.calibrate and spec.calibrate.model_dump(),
+                 "calibrate_on": spec.calibrate and scale.calibrate_on and scale.calibrate_on.model_dump(
+                     mode="json", exclude_defaults=True)}
         if file.exists():
             kept = json.loads(file.read_text(encoding="utf-8"))
             if kept.get("asked") != asked:
@@ -109,25 +114,30 @@ class Reproduction:
     def model(self, row: str, seed: int, start: Path | None) -> DualEncoder:
         """What a row measures: its model, read as the scale says and calibrated if the row is."""
         scale, spec = self.table.scale(self.scale), self.table.rows[row]
-        model = read_model(self._trained(row, seed, start), scale.read, self.device)
+        if spec.of == "start" and start is None:
+            model = self._untrained(row, seed)
+        else:
+            folder = start if spec.of == "start" and start is not None else self._trained(row, seed, start)
+            model = read_model(folder, scale.read, self.device)
         if spec.calibrate is not None and scale.calibrate_on is not None:
             model = calibrated(model, spec.calibrate, filled(scale.calibrate_on, self.data))
         return model
 
-    def _trained(self, row: str, seed: int, start: Path | None) -> str | Path:
-        """Where the model of a row is: trained now unless it was before; for a row that is `of` the start, the start
-        or else the recipe's own backbone."""
-        of = self.table.rows[row].of
-        if of == "start":
-            backbone = self.table.recipe(row, self.scale, self.data, seed, start).model.backbone
-            if not isinstance(backbone, str):
-                raise InterlinguaError(f"row '{row}' measures what training starts from, but the recipe of this scale "
-                                       "starts from nothing. Give the scale a start.")
-            return backbone
-        trained = of or row
+    def _trained(self, row: str, seed: int, start: Path | None) -> Path:
+        """Where the model of a row is, trained now unless it was before."""
+        trained = self.table.rows[row].of or row
         folder = self.folder(trained, seed)
         train(self.table.recipe(trained, self.scale, self.data, seed, start), folder, self.device)
         return folder / "model"
+
+    def _untrained(self, row: str, seed: int) -> DualEncoder:
+        """What training would begin from where the scale has no start: the recipe's backbone, pooled as it says."""
+        how = self.table.scale(self.scale).read.model_dump(exclude_none=True)
+        spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=how)
+        if not isinstance(spec.backbone, str):
+            raise InterlinguaError(f"row '{row}' measures what training starts from, but the recipe of this scale "
+                                   "starts from nothing. Give the scale a start.")
+        return dual_of(spec, None, None, seed).to(default_device(self.device)).eval()
 
     def start_folder(self) -> Path | None:
         """Where the model is that all rows start from, if there is one."""
@@ -150,8 +160,10 @@ class Reproduction:
 
     def _check_data(self) -> None:
         """Say what is missing before hours pass, not after."""
+        source = self.table.scale(self.scale).calibrate_on
+        texts = [path for path in source.paths() if "*" not in path] if source is not None else []
         for suite in self.table.suites(self.scale).values():
-            for path in suite.paths():
+            for path in [*suite.paths(), *texts]:
                 if "{data}" in path and self.data is None:
                     raise InterlinguaError(f"{self.name} at scale {self.scale} reads files. "
                                            "Say where with --data FOLDER.")

@@ -130,6 +130,8 @@ class TableSpec(Strict):
             if row.of is not None and row.of != "start" and (row.of == name or row.of not in self.rows or
                                                              self.rows[row.of].of is not None):
                 raise ValueError(f"row '{name}' is of '{row.of}', which is no row that is trained")
+            if row.of not in (None, "start") and row.set:
+                raise ValueError(f"row '{name}' is of '{row.of}': what it sets would change nothing")
             if row.calibrate and any(self.scales[s].calibrate_on is None for s in row.scales or self.scales):
                 raise ValueError(f"row '{name}' is calibrated: every scale needs calibrate_on")
         return self

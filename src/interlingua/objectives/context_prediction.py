@@ -19,6 +19,8 @@ from interlingua.objectives.similarity import Similarity, check_paired, check_te
 
 SUSPICIOUS = 0.02
 """A loss under this share of chance: the model has found something easier than the task."""
+LOWER, LEARNT = 0.9, 0.98
+"""With a bank: a loss well under chance while the loss within the batch stays at it."""
 
 
 def context_prediction(centers: Tensor, targets: Tensor, bank: Tensor | None = None, *, temperature: float = 0.1,
@@ -81,7 +83,10 @@ class ContextPrediction(Objective):
         bank_shared: one queue for all languages instead.
         bank_holds: what is kept of each window: the "targets", or "both" sentences.
         bank_dtype, bank_device: see `MemoryBank`.
-        mask_documents: leave bank entries from an anchor's own document out of its negatives.
+        mask_documents: leave bank entries from an anchor's own document out of its negatives (in the batch, where
+            documents come without replacement, nothing is left out).
+        mean_free: take the mean over the batch out of the gradient of the projected vectors. The bank's vectors push
+            all of a batch the same way and nothing pushes back: a language drifts as a block (not in the paper).
         role: which encoder reads.
     """
 
@@ -91,12 +96,13 @@ class ContextPrediction(Objective):
                  batch_norm: BatchNorm = "asymmetric", l2: bool = True, bank: int = 32_768, bank_shared: bool = False,
                  bank_holds: Literal["targets", "both"] = "targets",
                  bank_dtype: Literal["float32", "float16"] = "float32", bank_device: Literal["same", "cpu"] = "same",
-                 mask_documents: bool = True, role: Literal["query", "passage"] = "passage") -> None:
+                 mask_documents: bool = True, mean_free: bool = False,
+                 role: Literal["query", "passage"] = "passage") -> None:
         super().__init__()
         check_temperature(temperature)
         self.temperature, self.role, self.mask_documents = temperature, role, mask_documents
         self.similarity: Similarity = "cosine" if l2 else "dot"
-        self.bank_holds = bank_holds
+        self.bank_holds, self.mean_free = bank_holds, mean_free
         self.head = ProjectionHead(dim, projection, batch_norm)
         self.bank = MemoryBank(bank, shared=bank_shared, dtype=bank_dtype, device=bank_device)
         self._seen: list[tuple[str, Tensor, Tensor]] = []
@@ -113,6 +119,9 @@ class ContextPrediction(Objective):
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["contexts"], ContextPair, self)
         centers, targets = self.head(vectors["centers"].float(), vectors["targets"].float())
+        if self.mean_free and centers.requires_grad:
+            for vectors_of in (centers, targets):
+                vectors_of.register_hook(lambda gradient: gradient - gradient.mean(0))
         documents = torch.tensor([pair.document for pair in pairs], device=centers.device)
         lang = pairs[0].lang
         bank, held = self.bank.read(lang, centers.device)
@@ -121,13 +130,19 @@ class ContextPrediction(Objective):
                             similarity=self.similarity)
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
+        with torch.no_grad():
+            alone = context_rows(centers, targets, temperature=self.temperature, similarity=self.similarity).mean()
         warning = None
+        if len(bank) and value.item() < LOWER * chance and alone.item() > LEARNT * math.log(2 * len(pairs) - 1):
+            warning = (f"The context loss is {value.item():.2f} where chance is {chance:.2f}, but within the batch "
+                       f"alone it is {alone.item():.2f}, which is chance: sentences differ from the bank and not from "
+                       "one another. Use a smaller bank, a lower learning rate, or mean_free: true.")
         if value.item() < SUSPICIOUS * chance:
             warning = (f"The context loss is {value.item():.4f} where chance is {chance:.2f}: the model may have found "
                        "something easier than the context, such as the language (shared bank, mixed batches), the "
                        "batch statistics (batch_norm: batch) or repeated text. Look at bank_shared, batch_norm, "
                        "data.contexts.one_language and at duplicates in the documents.")
-        return Loss(value, {"ln_candidates": chance, "bank": float(len(bank)),
+        return Loss(value, {"ln_candidates": chance, "bank": float(len(bank)), "in_batch": alone.item(),
                             **by_language([pair.lang for pair in pairs] * 2, rows)}, warning)
 
     def _remember(self, lang: str, centers: Tensor, targets: Tensor, documents: Tensor) -> None:

@@ -17,8 +17,9 @@ class ProjectionHead(nn.Module):
     """g = Linear → batch normalisation → ReLU → Linear, one set of weights for both branches.
 
     With "asymmetric" normalisation one branch is normalised by the statistics of its batch and the other by the
-    running ones, and the two change places at every call: a vector of the second branch then depends on its own
-    sentence alone, so the statistics of the batch cannot give away which sentence belongs to which. "batch" uses
+    running ones, and the two change places at every call: within the second branch no vector depends on the others, so
+    statistics cannot give away which sentences came together. (The running ones hold a tenth of the first branch's
+    batch, which has updated them just before.) "batch" uses
     batch statistics on both branches (what the paper compares with), "none" leaves the normalisation out.
 
     Running statistics start as those of the first batch and are a plain mean until there are 1/momentum of them, so
@@ -32,6 +33,8 @@ class ProjectionHead(nn.Module):
     def __init__(self, dim: int, projection: int | None = None, norm: BatchNorm = "asymmetric",
                  momentum: float = 0.1) -> None:
         super().__init__()
+        if projection is not None and projection < 1:
+            raise InterlinguaError(f"projection {projection}: give the size of the projected vectors, 1 or more.")
         self.norm, self.momentum = norm, momentum
         self.first, self.second = nn.Linear(dim, dim), nn.Linear(dim, projection or dim)
         if norm != "none":

@@ -77,8 +77,8 @@ def _check_mix(recipe: Recipe, named: list[str]) -> None:
     if set(mix) != set(named):
         raise InterlinguaError(f"training.mix has shares for {', '.join(sorted(mix))}; the recipe's objectives are "
                                f"{', '.join(sorted(named))}. Give each one a share.")
-    if any(not share > 0 for share in mix.values()):
-        raise InterlinguaError("training.mix: every share must be above 0.")
+    if not all(0 < share < float("inf") for share in mix.values()):
+        raise InterlinguaError("training.mix: every share must be a number above 0.")
 
 
 def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def advise(terms: list[Term], recipe: Recipe, streams: Mapping[str, Stream[Any]]
             if context.bank.size > documents and not context.bank.shared:
                 say(f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
                     f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "
-                    "A smaller objectives.context_prediction.bank costs less and is no worse.")
+                    "Consider a smaller objectives.context_prediction.bank.")
     retrieval = names.get("retrieval")
     if isinstance(retrieval, Retrieval) and retrieval.similarity == "cosine" and retrieval.temperature >= 0.5:
         say("note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
