@@ -17,6 +17,7 @@ from interlingua.evaluation.tatoeba import tatoeba_pairs
 from interlingua.evaluation.xor_retrieve import run_texts, xor_results
 from interlingua.experiments.table_spec import Suite
 from interlingua.models.dual import DualEncoder
+from interlingua.progress import say
 from interlingua.retrieval.dense import retrieve
 
 Columns = dict[str, dict[str, float]]
@@ -34,7 +35,10 @@ def tatoeba_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill
             pairs = _of_origins(fill(files), suite)
         else:
             first, second = (_of_origins(fill(path), suite) for path in files)
-            pairs = pivot_pairs(first, second).pairs
+            joined = pivot_pairs(first, second)
+            pairs = joined.pairs
+            say(f"{column}: {len(pairs):,} pairs through English, {joined.repeated:,} left out as repeated, "
+                f"{joined.over:,} over the limit")
         found[column] = {"mean": tatoeba_pairs(model, pairs[:suite.most], column).mean}
     return {"accuracy": found}
 

@@ -130,6 +130,9 @@ class TableSpec(Strict):
             if row.of is not None and row.of != "start" and (row.of == name or row.of not in self.rows or
                                                              self.rows[row.of].of is not None):
                 raise ValueError(f"row '{name}' is of '{row.of}', which is no row that is trained")
+            if row.of in self.rows and (there := self.rows[str(row.of)].scales) is not None and \
+                    not set(row.scales or self.scales) <= set(there):
+                raise ValueError(f"row '{name}' is of '{row.of}', which not all of its scales have")
             if row.of not in (None, "start") and row.set:
                 raise ValueError(f"row '{name}' is of '{row.of}': what it sets would change nothing")
             if row.calibrate and any(self.scales[s].calibrate_on is None for s in row.scales or self.scales):

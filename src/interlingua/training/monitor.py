@@ -37,5 +37,5 @@ def alarm(numbers: dict[str, float]) -> str | None:
     if cosine < COLLAPSED_COSINE and rank > COLLAPSED_RANK:
         return None
     return (f"The vectors have collapsed (mean cosine {cosine:.3f}, effective rank {rank:.1f}): texts can no longer be "
-            "told apart. Lower objectives.language.weight or optimizer.lr, never train the language loss without "
-            "retrieval or semantic, and lower the retrieval temperature (0.05).")
+            "told apart. Lower optimizer.lr, objectives.language.weight if there is one, and the temperature of the "
+            "contrastive losses (0.05). At the first step of a bare pretrained model this is no alarm yet.")
