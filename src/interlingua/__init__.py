@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.data.collection import load_collection
@@ -15,21 +16,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "DualEncoder": "interlingua.models.dual",
-    "Encoder": "interlingua.models.encoder",
-    "Index": "interlingua.retrieval.index",
-    "Run": "interlingua.retrieval.run",
-    "load_collection": "interlingua.data.collection",
+    "DualEncoder": "models.dual",
+    "Encoder": "models.encoder",
+    "Index": "retrieval.index",
+    "Run": "retrieval.run",
+    "load_collection": "data.collection",
 }
 __all__ = ["DualEncoder", "Encoder", "Index", "Run", "load_collection"]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used, so that `import interlingua` loads no torch."""
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'interlingua' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

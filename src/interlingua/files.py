@@ -91,7 +91,7 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    _check_replaceable(path, marker)
+    check_replaceable(path, marker)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     try:
         yield temporary
@@ -126,7 +126,9 @@ def _left_aside(path: Path) -> list[Path]:
     return sorted((old for old in found if old.is_dir()), key=lambda old: old.stat().st_mtime)
 
 
-def _check_replaceable(path: Path, marker: str) -> None:
+def check_replaceable(path: Path, marker: str) -> None:
+    """Raise InterlinguaError for what `atomic_folder` would not replace: anything but an empty folder or an older save,
+    which holds the file `marker`."""
     if path.exists() and not (path / marker).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise InterlinguaError(f"{path}: exists and is not an earlier save (no {marker} in it). Choose another folder.")
 
@@ -140,7 +142,7 @@ def _swap(new: Path, path: Path, marker: str) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         # Looked at again: the block may have taken hours. And in a loop: a reader may `restore` in the gap.
-        _check_replaceable(path, marker)
+        check_replaceable(path, marker)
         os.rename(path, new.with_suffix(".old"))
 
 

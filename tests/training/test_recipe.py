@@ -1,8 +1,17 @@
 import pytest
+import yaml
 
 from interlingua.errors import InterlinguaError
 from interlingua.plain_yaml import parse_yaml
-from interlingua.training.recipe import find_recipe, raw_recipe, read_recipe, recipe_folder, recipe_text, resolve
+from interlingua.training.recipe import (
+    find_recipe,
+    raw_recipe,
+    read_recipe,
+    recipe_folder,
+    recipe_text,
+    resolve,
+    same_recipe,
+)
 
 BUNDLED = sorted(p for p in recipe_folder().rglob("*.yaml")
                  if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8"))))
@@ -77,3 +86,14 @@ def test_broken_yaml(tmp_path):
     path.write_text("model: [", encoding="utf-8")
     with pytest.raises(InterlinguaError, match="not valid YAML"):
         read_recipe(path)
+
+
+def test_a_kept_recipe_without_a_newer_field_is_the_same_recipe() -> None:
+    recipe = read_recipe("hu2023/semantic", data="/d")
+    kept = parse_yaml(recipe_text(recipe))
+    del kept["training"]["accumulate"]
+    assert same_recipe(yaml.safe_dump(kept, sort_keys=False), recipe)
+    kept["training"]["steps"] += 1
+    assert not same_recipe(yaml.safe_dump(kept, sort_keys=False), recipe)
+    assert not same_recipe("a: [", recipe)
+    assert not same_recipe("a: 1", recipe)

@@ -5,8 +5,9 @@ Names are imported on first use, so that no torch is loaded before it is needed.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.alignment.calibration import Calibration
@@ -16,12 +17,4 @@ if TYPE_CHECKING:
 _HOME = {"Bitext": "mining", "Calibration": "calibration", "margin_scores": "margin", "mine_bitext": "mining"}
 __all__ = ["Bitext", "Calibration", "margin_scores", "mine_bitext"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

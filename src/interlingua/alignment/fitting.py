@@ -66,7 +66,7 @@ class Plan:
             given = procrustes(_applied(placed, pairs[0]), _applied(home.map(self.shift, self.scale), pairs[1]))
             found = Refinement(given, csls_matches(rotated(x, given), y), 0.0, pairs=len(pairs[0]))
         else:
-            found = self._unsupervised(lang, x, y, held_out)
+            found = self._unsupervised(lang, x, y, held_out, before)
         steps = replace(steps, rounds=found.rounds, converged=found.converged)
         if pairs is not None or clear_gain(before, found.matches, held_out):
             steps = replace(_measured(steps, "rotate", found.matches, held_out), pairs=found.pairs)
@@ -80,15 +80,16 @@ class Plan:
             why = f"{cosines} (CSLS {csls}) is no clear gain"
         return placed, replace(_measured(steps, "rotate", before, held_out), note=f"not rotated: {why}")
 
-    def _unsupervised(self, lang: str, x: Floats, y: Floats, held_out: NDArray[np.bool_]) -> Refinement:
-        start = None
+    def _unsupervised(self, lang: str, x: Floats, y: Floats, held_out: NDArray[np.bool_],
+                      before: Matches) -> Refinement:
         if self.rotate == "adversarial":
             def criterion(rotation: Matrix) -> float:
                 return float(csls_matches(rotated(x, rotation), y).cosines[held_out].mean())
 
             seed = key_of(self.seed, lang, "adversarial") >> 1
             start = adversarial_rotation(x[~held_out], y, criterion, options=self.adversarial, seed=seed)
-        return refine(x, y, held_out, start)
+            return refine(x, y, held_out, start)
+        return refine(x, y, held_out, matches=before)
 
 
 def _measured(steps: Steps, step: str, matches: Matches, held_out: NDArray[np.bool_]) -> Steps:

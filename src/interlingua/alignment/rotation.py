@@ -50,7 +50,7 @@ class Refinement:
 
 
 def refine(source: Floats, target: Floats, held_out: NDArray[np.bool_], start: Matrix | None = None, *,
-           rounds: int = ROUNDS) -> Refinement:
+           matches: Matches | None = None, rounds: int = ROUNDS) -> Refinement:
     """Rotate `source` [n, dim] onto `target` [m, dim] without pairs (Conneau et al. 2018, section 2.2).
 
     Each round: the pairs that are each other's CSLS match under the rotation so far, then Procrustes on them. Stops
@@ -58,10 +58,11 @@ def refine(source: Floats, target: Floats, held_out: NDArray[np.bool_], start: M
     rotation with the best criterion, that of `start` (the identity) included.
 
     The criterion is MUSE's, the mean cosine of the CSLS matches, but of the rows `held_out` [n] alone, which no
-    rotation is fitted on: on rows that it was fitted on, every rotation looks better.
+    rotation is fitted on: on rows that it was fitted on, every rotation looks better. `matches` are those of `start`
+    where they are known.
     """
     rotation = np.eye(source.shape[1]) if start is None else start
-    matches = csls_matches(rotated(source, rotation), target)
+    matches = csls_matches(rotated(source, rotation), target) if matches is None else matches
     best = Refinement(rotation, matches, float(matches.cosines[held_out].mean()))
     pairs = _pairs(matches, held_out)
     for number in range(1, rounds + 1):

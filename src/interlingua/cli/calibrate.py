@@ -72,15 +72,13 @@ def run(arguments: argparse.Namespace) -> None:
 def check_options(arguments: argparse.Namespace) -> None:
     """Raise InterlinguaError for options that ask for nothing or contradict each other, before the work begins."""
     from interlingua.errors import InterlinguaError
+    from interlingua.files import check_replaceable
 
     if not arguments.on and not arguments.fold:
         raise InterlinguaError("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
     if bool(arguments.pairs) != (arguments.rotate == "supervised"):
         raise InterlinguaError("--rotate supervised and --pairs FILE … belong together: give both or neither.")
-    out = Path(arguments.out)
-    if out.exists() and not (out / "modules.json").is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise InterlinguaError(f"{out}: exists and is not an earlier save (no modules.json in it). Choose another "
-                               "folder.")
+    check_replaceable(Path(arguments.out), "modules.json")
 
 
 def fit(arguments: argparse.Namespace, encoder: Any) -> Any:

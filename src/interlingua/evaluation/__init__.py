@@ -5,8 +5,9 @@ Names are imported on first use: scoring a run file loads no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.evaluation.bucc import BuccResult, bucc_f1, bucc_table
@@ -42,12 +43,4 @@ __all__ = [
     "tatoeba_accuracy", "tatoeba_file", "tatoeba_pairs", "xor_results",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

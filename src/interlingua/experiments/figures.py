@@ -41,15 +41,16 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
 def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     """CCP's figure 1 for every suite that asks for it: a panel a row, of the first seed; none (and a word) without the
     extra `plots`."""
-    made = []
-    for name, suite in work.table.suites(work.scale).items():
-        for column in suite.projection:
-            pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
-            models = {row: work.model(row, 1, work.start_folder()) for row in work.rows()}
-            path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
-            try:
-                made.append(plot_projections(language_projection(models, pairs), path))
-            except InterlinguaError as error:
-                say(str(error))
-                return made
+    made: list[Path] = []
+    drawn = [(name, suite, column) for name, suite in work.table.suites(work.scale).items()
+             for column in suite.projection]
+    models = {row: work.model(row, 1, work.start_folder()) for row in work.rows()} if drawn else {}
+    for name, suite, column in drawn:
+        pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
+        path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
+        try:
+            made.append(plot_projections(language_projection(models, pairs), path))
+        except InterlinguaError as error:
+            say(str(error))
+            return made
     return made

@@ -21,7 +21,7 @@ from interlingua.models.devices import default_device
 from interlingua.models.dual import DualEncoder
 from interlingua.progress import say
 from interlingua.training.build import dual_of, train
-from interlingua.training.recipe import read_recipe, recipe_folder, recipe_text
+from interlingua.training.recipe import read_recipe, recipe_folder, recipe_text, same_recipe
 from interlingua.training.terms import check
 
 
@@ -91,7 +91,7 @@ class Reproduction:
         trained = row if spec.of in (None, "start") else str(spec.of)
         recipe = self.table.recipe(trained, self.scale, self.data, seed, start)
         suites = self.table.suites(self.scale)
-        asked = {"recipe": recipe_text(recipe), "measures": self.table.measures, "columns": scale.columns,
+        asked = {"measures": self.table.measures, "columns": scale.columns,
                  "suites": {name: suite.model_dump(mode="json", exclude_defaults=True)
                             for name, suite in suites.items()},
                  "data": self.data, "of": spec.of, "read": scale.read.model_dump(exclude_defaults=True),
@@ -100,7 +100,8 @@ class Reproduction:
                      mode="json", exclude_defaults=True)}
         if file.exists():
             kept = json.loads(file.read_text(encoding="utf-8"))
-            if kept.get("asked") != asked:
+            before = dict(kept.get("asked") or {})
+            if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
                 raise InterlinguaError(f"{folder}: holds results of another recipe, suite or --data folder. "
                                        "Delete it, or use another --out.")
             say(f"{row}, seed {seed}: done before ({file})")
@@ -108,7 +109,7 @@ class Reproduction:
         say(f"{row}, seed {seed}")
         values = measure(self.model(row, seed, start), suites, self.table.measures, self.data, scale.columns)
         with atomic_write(file) as stream:
-            json.dump({"asked": asked, "values": values}, stream)
+            json.dump({"asked": {"recipe": recipe_text(recipe), **asked}, "values": values}, stream)
         return values
 
     def model(self, row: str, seed: int, start: Path | None) -> DualEncoder:

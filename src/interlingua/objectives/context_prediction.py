@@ -130,8 +130,10 @@ class ContextPrediction(Objective):
                             similarity=self.similarity)
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
-        with torch.no_grad():
-            alone = context_rows(centers, targets, temperature=self.temperature, similarity=self.similarity).mean()
+        alone = value.detach()
+        if len(bank):
+            with torch.no_grad():
+                alone = context_rows(centers, targets, temperature=self.temperature, similarity=self.similarity).mean()
         warning = None
         if len(bank) and value.item() < LOWER * chance and alone.item() > LEARNT * math.log(2 * len(pairs) - 1):
             warning = (f"The context loss is {value.item():.2f} where chance is {chance:.2f}, but within the batch "

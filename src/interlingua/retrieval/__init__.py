@@ -5,8 +5,9 @@ Names are imported on first use, so that reading a run file does not load torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.retrieval.dense import retrieve, search, search_exact
@@ -18,8 +19,4 @@ __all__ = ["Hit", "Index", "Run", "retrieve", "search", "search_exact"]
 _HOME = {"Hit": "index", "Index": "index", "Run": "run",
           "retrieve": "dense", "search": "dense", "search_exact": "dense"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -25,7 +25,7 @@ from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
 from interlingua.training.processes import Processes
-from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve
+from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve, same_recipe
 from interlingua.training.step import Term
 from interlingua.training.terms import advise, check, term_of
 from interlingua.training.trainer import Trainer, Validate
@@ -69,10 +69,9 @@ def _claim(recipe: Recipe, out: Path) -> None:
 
     A run that failed before its first checkpoint has nothing to lose: the mended recipe may have its folder.
     """
-    text = recipe_text(recipe)
     file = out / "recipe.yaml"
     if file.exists():
-        if file.read_text(encoding="utf-8") == text:
+        if same_recipe(file.read_text(encoding="utf-8"), recipe):
             return
         if any((run / "model").exists() or newest(run / "checkpoints") for run in (out, out / "warm_up")):
             raise InterlinguaError(f"{out}: holds a run of another recipe (see {file}). "
@@ -80,7 +79,7 @@ def _claim(recipe: Recipe, out: Path) -> None:
         for leftover in ("start", "best"):
             shutil.rmtree(out / leftover, ignore_errors=True)
     with atomic_write(file) as stream:
-        stream.write(text)
+        stream.write(recipe_text(recipe))
 
 
 def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:

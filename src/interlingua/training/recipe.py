@@ -68,8 +68,7 @@ class TrainingSpec(Strict):
 
     @model_serializer(mode="wrap")
     def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """All fields, but `balance_gradients` only where it is on: the recipes in the folders of runs that began
-        before there was such a field must stay the same text, or these runs could not go on."""
+        """All fields, but `balance_gradients` only where it is on."""
         written: dict[str, Any] = fields(self)
         if not self.balance_gradients:
             written.pop("balance_gradients", None)
@@ -102,6 +101,15 @@ class Recipe(Strict):
 def recipe_text(recipe: Recipe) -> str:
     """A checked recipe as the YAML that is kept beside its run."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def same_recipe(kept: str, recipe: Recipe) -> bool:
+    """Whether the text kept beside a run says the same as `recipe`. What it does not mention has its default: a field
+    that did not exist yet when the run began changes nothing."""
+    try:
+        return recipe_text(Recipe.model_validate(parse_yaml(kept))) == recipe_text(recipe)
+    except (yaml.YAMLError, ValidationError):
+        return False
 
 
 def recipe_folder() -> Path:
