@@ -226,6 +226,17 @@ def test_both_sentences_of_a_window_can_be_kept():
     assert sorted(objective.bank.read("sw", CPU)[1].tolist()) == [0, 0, 1, 1, 2, 2]
 
 
+def test_a_bank_that_is_waited_for_gives_no_loss_until_it_is_full():
+    objective = ContextPrediction(dim=4, bank=6, bank_wait=True)
+    for held in (0, 3):
+        given = vectors(held)
+        waiting = objective.loss(pairs("sw", 0), given)
+        assert waiting.value.item() == 0 and waiting.report["bank"] == held and waiting.report["in_batch"] > 0
+        objective.after_step()
+    assert objective.loss(pairs("sw", 0), vectors(7)).value.item() > 0
+    assert objective.loss(pairs("fi", 0), vectors(8)).value.item() == 0
+
+
 def test_the_mean_free_gradient_has_no_common_part():
     def gradients(**options):
         torch.manual_seed(0)

@@ -82,6 +82,7 @@ class ContextPrediction(Objective):
         bank: entries for each language; 0 for none.
         bank_shared: one queue for all languages instead.
         bank_holds: what is kept of each window: the "targets", or "both" sentences.
+        bank_wait: no loss for a language until its queue is full (InfoXLM does so); its sentences are kept meanwhile.
         bank_dtype, bank_device: see `MemoryBank`.
         mask_documents: leave bank entries from an anchor's own document out of its negatives (in the batch, where
             documents come without replacement, nothing is left out).
@@ -94,7 +95,7 @@ class ContextPrediction(Objective):
 
     def __init__(self, *, dim: int, temperature: float = 0.1, projection: int | None = None,
                  batch_norm: BatchNorm = "asymmetric", l2: bool = True, bank: int = 32_768, bank_shared: bool = False,
-                 bank_holds: Literal["targets", "both"] = "targets",
+                 bank_holds: Literal["targets", "both"] = "targets", bank_wait: bool = False,
                  bank_dtype: Literal["float32", "float16"] = "float32", bank_device: Literal["same", "cpu"] = "same",
                  mask_documents: bool = True, mean_free: bool = False,
                  role: Literal["query", "passage"] = "passage") -> None:
@@ -102,7 +103,7 @@ class ContextPrediction(Objective):
         check_temperature(temperature)
         self.temperature, self.role, self.mask_documents = temperature, role, mask_documents
         self.similarity: Similarity = "cosine" if l2 else "dot"
-        self.bank_holds, self.mean_free = bank_holds, mean_free
+        self.bank_holds, self.bank_wait, self.mean_free = bank_holds, bank_wait, mean_free
         self.head = ProjectionHead(dim, projection, batch_norm)
         self.bank = MemoryBank(bank, shared=bank_shared, dtype=bank_dtype, device=bank_device)
         self._seen: list[tuple[str, Tensor, Tensor]] = []
@@ -131,6 +132,8 @@ class ContextPrediction(Objective):
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
         alone = value.detach()
+        if self.bank_wait and len(bank) < self.bank.size:
+            return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": alone.item()})
         if len(bank):
             with torch.no_grad():
                 alone = context_rows(centers, targets, temperature=self.temperature, similarity=self.similarity).mean()
