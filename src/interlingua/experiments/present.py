@@ -7,6 +7,7 @@ from statistics import fmean
 
 from interlingua.evaluation.intervals import Interval, seed_interval, stratified_interval
 from interlingua.evaluation.table import Row, Table
+from interlingua.experiments.comparisons import comparisons
 from interlingua.experiments.suites import Values
 from interlingua.experiments.table_spec import TableSpec
 
@@ -23,6 +24,9 @@ def present(table: TableSpec, scale: str, results: Results, form: str = "markdow
             parts.append(f"## {suite}: {measure}")
             parts.append(suite_table(table, scale, results, suite, measure).render(form))
             parts.append(averages(table, scale, results, suite, measure))
+            if tested := comparisons(table.compare, results, suite, measure):
+                parts.append("difference in each column; * significant (paired t-test over questions, Bonferroni over "
+                             "the columns, p < .05):\n\n" + "\n".join(tested))
     for suite, by_measure in table.expected.items():
         for measure, rows in by_measure.items():
             parts.append(f"## The paper's numbers, {suite}: {measure}")

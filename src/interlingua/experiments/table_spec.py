@@ -114,6 +114,8 @@ class TableSpec(Strict):
     scales: dict[str, Scale]
     rows: dict[str, TableRow]
     set: dict[str, list[str]] = Field(default_factory=dict, description="overrides of every row, by scale")
+    compare: list[tuple[str, str]] = Field(
+        default_factory=list, description="rows whose difference is tested, each with the row it is compared with")
     subsets: dict[str, dict[str, list[str]]] = Field(default_factory=dict, description="named averages, by scale")
     x: str | None = Field(None, description="a figure: what the rows' x means")
     expected: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
@@ -126,6 +128,9 @@ class TableSpec(Strict):
             named.update(row.scales or (), row.model_extra or ())
         if unknown := sorted(named - set(self.scales)):
             raise ValueError(f"'{unknown[0]}' is neither a key of a row nor a scale of this table")
+        for name in (name for pair in self.compare for name in pair):
+            if name not in self.rows:
+                raise ValueError(f"compare names '{name}', which is no row of this table")
         for name, row in self.rows.items():
             if row.of is not None and row.of != "start" and (row.of == name or row.of not in self.rows or
                                                              self.rows[row.of].of is not None):
