@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from interlingua.data import cross, load_collection, merge_collections, save_collection
+from interlingua.data.combine import question_translations
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
 
@@ -206,3 +207,15 @@ def test_lang_field_wins_over_the_folder_name(tmp_path: Path) -> None:
     (folder / "passages.jsonl").write_text(json.dumps({"id": "p0", "text": "x", "lang": "tha"}) + "\n")
     loaded = load_collection(folder)
     assert (loaded.passage_langs, loaded.query_langs) == (["th"], ["en"])
+
+
+def test_questions_are_translations_where_a_passage_has_equally_many() -> None:
+    def asked(lang: str, *judged: tuple[str, ...]) -> Collection:
+        queries = [Query(f"q{number}", f"{lang} {number}", lang) for number in range(len(judged))]
+        return Collection(lang, [], queries, {query.id: dict.fromkeys(passages, 1)
+                                              for query, passages in zip(queries, judged, strict=True)})
+
+    english = asked("en", ("p1",), ("p1",), ("p2",), ("p3",), ("p4", "p5"))
+    german = asked("de", ("p3",), ("p1",), ("p2",), ("p1",), ("p2",), ("p4", "p5"))
+    found = {name: query.text for name, query in question_translations(english, german).items()}
+    assert found == {"q0": "de 1", "q1": "de 3", "q3": "de 0"}  # p2 has one question and two, q4 has two passages

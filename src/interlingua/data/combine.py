@@ -87,6 +87,30 @@ def cross(queries_of: Collection, passages_of: Collection, translations: str = "
     return Collection(name, list(passages_of.passages), queries, qrels)
 
 
+def question_translations(collection: Collection, other: Collection) -> dict[str, Query]:
+    """Question id of `collection` → the same question in the language of `other`, where the ids of passages correspond
+    and those of questions do not (XQuAD): of each passage, the first question is the first, and so on.
+
+    Questions with several relevant passages, and those of a passage on which the two have unlike numbers of questions,
+    have no entry: nothing tells which is which.
+    """
+    theirs, found = _by_passage(other), {}
+    for passage, questions in _by_passage(collection).items():
+        if len(questions) == len(theirs.get(passage, [])):
+            found.update({one.id: two for one, two in zip(questions, theirs[passage], strict=True)})
+    return found
+
+
+def _by_passage(collection: Collection) -> dict[str, list[Query]]:
+    """Passage id → the questions that it alone answers, in their order."""
+    found: dict[str, list[Query]] = {}
+    for query in collection.queries:
+        relevant = [passage for passage, grade in collection.qrels.get(query.id, {}).items() if grade > 0]
+        if len(relevant) == 1:
+            found.setdefault(relevant[0], []).append(query)
+    return found
+
+
 def save_collection(collection: Collection, folder: str | Path) -> None:
     """Write `passages.jsonl.gz`, `queries.tsv.gz` and `qrels.txt`, which `load_collection` reads back as they are.
 
