@@ -92,7 +92,7 @@ def test_every_suite_has_its_measure_and_columns(made):
 def test_the_numbers_are_those_of_the_protocols(made):
     """Computed again outside of the table, calibrated vectors and sources of pairs included."""
     work, results = made
-    model = work.model("+ shift", 1, work.start_folder())
+    model = work.model("+ shift", 1)
     values = results["+ shift"][0]
     pairs = list(read_parallel(f"{work.data}/fi-en.tsv"))
     kept = [pair for pair in pairs if pair.origin == "kept"][:20]

@@ -231,7 +231,9 @@ def test_a_bank_that_is_waited_for_gives_no_loss_until_it_is_full():
     for held in (0, 3):
         given = vectors(held)
         waiting = objective.loss(pairs("sw", 0), given)
-        assert waiting.value.item() == 0 and waiting.report["bank"] == held and waiting.report["in_batch"] > 0
+        assert waiting.value.item() == 0
+        assert waiting.report["bank"] == held
+        assert waiting.report["in_batch"] > 0
         objective.after_step()
     assert objective.loss(pairs("sw", 0), vectors(7)).value.item() > 0
     assert objective.loss(pairs("fi", 0), vectors(8)).value.item() == 0

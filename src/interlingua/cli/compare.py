@@ -10,30 +10,68 @@ NAMES = ("compare",)
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("compare", help="test two TREC runs against each other, query by query", parents=[common])
-    parser.add_argument("run_a", help="a TREC run file")
-    parser.add_argument("run_b", help="another")
-    parser.add_argument("--qrels", required=True, help="a TREC qrels file")
+    parser = verbs.add_parser("compare", help="test two systems against each other, query by query", parents=[common])
+    parser.add_argument("runs", nargs="+", metavar="RUN",
+                        help="TREC run files: that of A and that of B; on several collections all of A's, then all of "
+                             "B's, in one order")
+    parser.add_argument("--qrels", nargs="+", default=[], metavar="FILE",
+                        help="TREC qrels files, one for each pair of runs (or one for all)")
+    parser.add_argument("--on", nargs="+", default=[], metavar="COLLECTION",
+                        help="take the judgements of these collections in place of --qrels")
     parser.add_argument("--measure", default="RR@100")
     parser.add_argument("--test", choices=["t", "permutation"], default="t")
+    parser.add_argument("--correction", choices=["holm", "bonferroni", "none"], default="holm",
+                        help="for several comparisons, which count as one family (holm)")
+    parser.add_argument("--alpha", type=float, default=0.05, metavar="P",
+                        help="significant is a corrected p under this (0.05)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare."""
-    from interlingua.data.collections.rows import read_qrels
     from interlingua.errors import InterlinguaError
     from interlingua.evaluation.measures import evaluate
-    from interlingua.evaluation.significance import compare
+    from interlingua.evaluation.significance import compare_all
     from interlingua.retrieval.run import Run
 
-    qrels = read_qrels(arguments.qrels)
-    a, b = Run.read_trec(arguments.run_a), Run.read_trec(arguments.run_b)
-    runs = ((arguments.run_a, a), (arguments.run_b, b))
-    for name, one in runs:
-        if not qrels.keys() & one.keys():
-            raise InterlinguaError(f"{name}: has results for no query of {arguments.qrels}. "
-                                   "The run and the qrels must be of one test set.")
-    for name, one in runs:
-        print(f"{name}: {arguments.measure} {evaluate(one, qrels, [arguments.measure])[arguments.measure]:.4f}")
-    print(compare(a, b, qrels, arguments.measure, test=arguments.test, correction=None))
+    if not 0 < arguments.alpha < 1:
+        raise InterlinguaError(f"--alpha {arguments.alpha}: must lie between 0 and 1.")
+    pairs = pairs_of(arguments)
+    family: dict[str, Any] = {}
+    for number, (file_a, file_b, judged, qrels) in enumerate(pairs, 1):
+        runs = {"A": Run.read_trec(file_a), "B": Run.read_trec(file_b)}
+        for file, one in zip((file_a, file_b), runs.values(), strict=True):
+            if not qrels.keys() & one.keys():
+                raise InterlinguaError(f"{file}: has results for no query of {judged}. "
+                                       "The run and the qrels must be of one test set.")
+        family["A vs B" if len(pairs) == 1 else f"{number}. {judged}"] = (*runs.values(), qrels)
+    for (file_a, file_b, _, qrels), (a, b, _) in zip(pairs, family.values(), strict=True):
+        for file, one in ((file_a, a), (file_b, b)):
+            print(f"{file}: {arguments.measure} {evaluate(one, qrels, [arguments.measure])[arguments.measure]:.4f}")
+    correction = None if len(pairs) == 1 or arguments.correction == "none" else arguments.correction
+    for comparison in compare_all(family, arguments.measure, arguments.test, correction, alpha=arguments.alpha):
+        print(comparison)
+
+
+def pairs_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, Any]]:
+    """(run of A, run of B, what is judged, qrels) of each comparison. Raises InterlinguaError for files that do not
+    pair up."""
+    from interlingua.data.collection import load_collection
+    from interlingua.data.collections.rows import read_qrels
+    from interlingua.errors import InterlinguaError
+
+    half, left = divmod(len(arguments.runs), 2)
+    if left:
+        raise InterlinguaError(f"{len(arguments.runs)} run file(s) cannot be paired: give all of A's, then as many of "
+                               "B's.")
+    if bool(arguments.qrels) == bool(arguments.on):
+        raise InterlinguaError("say what is right: --qrels FILE …, or --on COLLECTION …"
+                               if not arguments.on else "--qrels and --on both say what is right. Give one of them.")
+    names = arguments.qrels or arguments.on
+    if len(names) not in (1, half):
+        raise InterlinguaError(f"{len(names)} sets of judgements for {half} pair(s) of runs: give one for each pair, "
+                               "or one for all.")
+    judged = {name: read_qrels(name) if arguments.qrels else load_collection(name).qrels for name in names}
+    names = names if len(names) == half else names * half
+    return [(a, b, name, judged[name])
+            for a, b, name in zip(arguments.runs[:half], arguments.runs[half:], names, strict=True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 NAMES = ("evaluate",)
@@ -14,11 +13,19 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser("evaluate", parents=[common],
                               help="measure models on test collections, a column per language")
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders or names; each is a row")
+    parser.add_argument("--pipeline", nargs="+", default=[], metavar="P",
+                        help="rows beside the models, in one line each: \"bm25 %% 1000 >> runs/m\" (rerank), \"bm25 + "
+                             "0.8 * runs/m\" (hybrid), \"rrf(bm25, runs/m)\", \"runs/m(maxp=180/90)\", \"run(a.run)\"")
+    parser.add_argument("--translated", nargs="+", default=[], metavar="FILE",
+                        help="the questions as bm25 is to read them, id ⇥ text: one file for all collections, or one "
+                             "for each in the order of --on")
+    parser.add_argument("--translate", metavar="COMMAND",
+                        help="a program that translates them: lines in, as many lines out")
     parser.add_argument("--layer", type=int, metavar="K",
                         help="pool hidden state K (0 = embeddings) in place of the last, as CCP does on Tatoeba")
     parser.add_argument("--pooling", choices=["cls", "mean"], help="how token states become a vector")
     parser.add_argument("--on", nargs="+", default=[], metavar="COLLECTION",
-                        help="folders, encyclopedia:LANG, or ir_datasets:ID")
+                        help="folders, encyclopedia:LANG, or ir_datasets:ID (ID#FIELD: a field of the topics)")
     parser.add_argument("--tatoeba", nargs="+", default=[], metavar="FILE",
                         help="files of translations such as ara-eng.tsv.gz, or a folder of them: how often the nearest "
                              "sentence is the translation")
@@ -53,24 +60,29 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate every model on every collection, Tatoeba file, BUCC pair and XOR question."""
+    from interlingua.cli.pipelines import parse_pipelines, print_pipelines, translations
     from interlingua.cli.sentence_tasks import print_bucc, print_translations, print_xor, read_translations, read_xor
     from interlingua.data.collection import cross, load_collection
 
     check_options(arguments)
+    pipelines = parse_pipelines(arguments)
     # all data before the models: what is not there or not read here is said before hours pass
-    translations = read_translations(arguments) if arguments.tatoeba else {}
+    sentences = read_translations(arguments) if arguments.tatoeba else {}
     scored = read_xor(arguments) if arguments.xor else None
     collections = [load_collection(name) for name in arguments.on]
     if arguments.passages and collections:
         pool = load_collection(arguments.passages)
         collections = [cross(collection, pool) for collection in collections]
+    translated = translations(arguments, collections)
     models = load_models(arguments)
     if arguments.matrix:
         print_matrices(arguments, models, collections)
+    elif pipelines or any(model.similarity == "maxsim" for model in models.values()):
+        print_pipelines(arguments, models, pipelines, collections, translated)
     elif collections:
         print_tables(arguments, models, collections)
-    if translations:
-        print_translations(arguments, models, translations)
+    if sentences:
+        print_translations(arguments, models, sentences)
     if arguments.bucc:
         print_bucc(arguments, models)
     if scored:
@@ -82,7 +94,8 @@ def check_options(arguments: argparse.Namespace) -> None:
     from interlingua.errors import InterlinguaError
 
     given = {option for option in ("on", "tatoeba", "pairs", "picture", "bucc", "xor", "predictions", "passages",
-                                   "matrix", "runs", "measures") if getattr(arguments, option)}
+                                   "matrix", "runs", "measures", "pipeline", "translated", "translate")
+             if getattr(arguments, option)}
     if arguments.tatoeba_protocol != "both":
         given.add("tatoeba-protocol")
     if arguments.bucc_protocol != "train_self":
@@ -90,34 +103,48 @@ def check_options(arguments: argparse.Namespace) -> None:
     if not given & {"on", "tatoeba", "bucc", "xor"}:
         raise InterlinguaError("say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or "
                                "--xor QUESTIONS.jsonl")
-    if not arguments.models and (given & {"on", "tatoeba", "bucc"} or not arguments.predictions):
+    of_models = given & {"tatoeba", "bucc", "matrix"} or ("on" in given and not arguments.pipeline)
+    if not arguments.models and (of_models or not (arguments.predictions or arguments.pipeline)):
         raise InterlinguaError("say which MODEL to measure. See `interlingua evaluate --help`.")
     needs = {"matrix": ["on"], "measures": ["on"], "runs": ["on", "xor"], "passages": ["on", "xor"],
              "pairs": ["tatoeba"], "tatoeba-protocol": ["tatoeba"], "picture": ["tatoeba"], "predictions": ["xor"],
-             "bucc-protocol": ["bucc"]}
+             "bucc-protocol": ["bucc"], "pipeline": ["on"], "translated": ["pipeline"], "translate": ["pipeline"]}
     names = {"on": "collections. Say which with --on COLLECTION …",
              "tatoeba": "translations. Say which with --tatoeba FILE …",
              "bucc": "BUCC. Give its folder with --bucc FOLDER",
-             "xor": "XOR-Retrieve. Give its questions with --xor QUESTIONS.jsonl"}
+             "xor": "XOR-Retrieve. Give its questions with --xor QUESTIONS.jsonl",
+             "pipeline": "the bm25 stages of --pipeline. Give one, such as --pipeline bm25"}
     for option, of in needs.items():
         if option in given and not given & {*of}:
             raise InterlinguaError(f"--{option} is for {names[of[0]]}")
     if {"on", "xor", "passages"} <= given:
         raise InterlinguaError("--passages would be for both --on and --xor. Give two commands.")
+    if {"translated", "translate"} <= given:
+        raise InterlinguaError("--translated and --translate say the same in two ways. Give one of them.")
     if arguments.xor and arguments.models and not arguments.passages:
         raise InterlinguaError("--xor needs the English passages to search. Give them with --passages.")
-    for option in ("measures", "runs"):
+    for option in ("measures", "runs", "pipeline"):
         if arguments.matrix and option in given:
             raise InterlinguaError(f"--matrix has no use for --{option}: it has one measure, written after it "
-                                   "(--matrix nDCG@10), and no run files. Give two commands.")
+                                   "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands.")
 
 
 def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Name → model. With --layer or --pooling the name says so, and both encoders of the model are read that way."""
+    """Name → model. With --layer or --pooling the name says so, and both encoders of the model are read that way.
+
+    Raises InterlinguaError where a late-interaction model is asked for what takes one vector a text.
+    """
+    from interlingua.errors import InterlinguaError
     from interlingua.models.dual import DualEncoder
     from interlingua.models.encoder import Encoder
+    from interlingua.models.loading import load_any
 
-    models = {name: DualEncoder.load(name) for name in arguments.models}
+    models: dict[str, Any] = {name: load_any(name) for name in arguments.models}
+    for name, model in models.items():
+        for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling"):
+            if model.similarity == "maxsim" and getattr(arguments, option) not in (None, []):
+                raise InterlinguaError(f"{name}: is a late-interaction model, which gives a vector for each token; "
+                                       f"--{option} takes models of one vector a text. Measure it with --on.")
     if arguments.layer is None and arguments.pooling is None:
         return models
     layer = None if arguments.layer is None else f"layer {arguments.layer}"
@@ -142,17 +169,13 @@ def print_matrices(arguments: argparse.Namespace, models: dict[str, Any], collec
 
 def print_tables(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
     """Models × collections, a table for each measure; run files where asked for."""
+    from interlingua.cli.tables import print_systems
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import evaluate_on
-    from interlingua.evaluation.results import results_table
 
     measures = arguments.measures or DEFAULT_MEASURES
     systems = {name: evaluate_on(model, collections, measures, arguments.depth) for name, model in models.items()}
-    if arguments.runs:
-        write_runs(Path(arguments.runs), systems, collections)
-    for measure in measures:
-        table = results_table(systems, measure, intervals=not arguments.no_intervals)
-        print(table.render(arguments.format, intervals=not arguments.no_intervals) + "\n")
+    print_systems(arguments, systems, collections)
 
 
 def one_a_language(collections: list[Any]) -> dict[str, Any]:
@@ -167,17 +190,3 @@ def one_a_language(collections: list[Any]) -> dict[str, Any]:
                                    "--matrix needs one collection for each language.")
         found[lang] = collection
     return found
-
-
-def write_runs(folder: Path, systems: dict[str, Any], collections: list[Any]) -> None:
-    """`<collection>.qrels` and `<model>.<collection>.run`, as trec_eval reads them."""
-    from interlingua.cli.sentence_tasks import slug
-    from interlingua.files import atomic_write
-
-    for collection in collections:
-        with atomic_write(folder / f"{slug(collection.name)}.qrels") as stream:
-            for query, judged in collection.qrels.items():
-                stream.writelines(f"{query} 0 {passage} {grade}\n" for passage, grade in judged.items())
-    for name, results in systems.items():
-        for result in results:
-            result.run.write_trec(folder / f"{slug(name)}.{slug(result.collection)}.run", tag=slug(name))

@@ -32,13 +32,13 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def index(arguments: argparse.Namespace) -> None:
     """Build."""
-    from interlingua.data.passages import read_passages
+    from interlingua.data.passages import read_sources
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
     from interlingua.retrieval.index import Index
 
     model = DualEncoder.load(arguments.model)
-    passages = (passage for source in arguments.passages for passage in read_passages(source, arguments.lang))
+    passages = read_sources(arguments.passages, arguments.lang)
     built = Index.build(model, passages, arguments.out, model_path=arguments.model, overwrite=arguments.overwrite)
     say(f"{arguments.out}: {len(built):,} passages. Try: interlingua search {arguments.out} \"your question\"")
 

@@ -1,9 +1,11 @@
-"""`interlingua mine`: the translations in two files of sentences."""
+"""`interlingua mine`: the translations in two files of sentences, or hard negatives for questions."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
+
+from interlingua.cli import hard_negatives
 
 NAMES = ("mine",)
 
@@ -11,13 +13,13 @@ NAMES = ("mine",)
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
     parser = verbs.add_parser("mine", parents=[common],
-                              help="find the sentences of two files that translate each other")
+                              help="find the sentences of two files that translate each other, or hard negatives")
     parser.add_argument("a", metavar="A", help="a file of one sentence a line, of id<tab>sentence, or jsonl (texts or "
                                                "documents); .gz too")
-    parser.add_argument("b", metavar="B", help="the other language; the numbers of lines may differ")
-    parser.add_argument("--model", required=True, help="a model folder or name")
-    parser.add_argument("--out", required=True, metavar="FILE.tsv", help="where the pairs go: score, sentence of A, "
-                                                                         "sentence of B; the best first")
+    parser.add_argument("b", metavar="B", nargs="?", help="the other language; the numbers of lines may differ")
+    parser.add_argument("--model", help="a model folder or name")
+    parser.add_argument("--out", required=True, metavar="FILE", help="where the pairs go: score, sentence of A, "
+                                                                     "sentence of B, the best first; or the questions")
     parser.add_argument("--lang-a", metavar="LANG",
                         help="language of A: whose calibration to apply, and which rows of a jsonl to take")
     parser.add_argument("--lang-b", metavar="LANG", help="the same of B")
@@ -32,11 +34,27 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     bound.add_argument("--gold", metavar="FILE", help="learn the threshold from all true pairs of A and B, id<tab>id; "
                                                       "the id of a line without one is its number")
     parser.add_argument("--half", action="store_true", help="keep vectors in float16: half the disk")
+    hard_negatives.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Mine and write."""
+    from interlingua.errors import InterlinguaError
+
+    if arguments.negatives:
+        if arguments.b or arguments.model:
+            raise InterlinguaError("--negatives takes one file of questions and --with instead of --model.")
+        return hard_negatives.run(arguments)
+    if not arguments.b or not arguments.model:
+        raise InterlinguaError("mine needs two files and --model; or a file of questions and --negatives.")
+    if given := [name for name in hard_negatives.ONLY if getattr(arguments, name) is not None]:
+        raise InterlinguaError(f"--{given[0].strip('_').replace('_', '-')} goes with --negatives only.")
+    bitext(arguments)
+
+
+def bitext(arguments: argparse.Namespace) -> None:
+    """The pairs of two files."""
     from interlingua.alignment.corpus_side import CorpusSide
     from interlingua.alignment.mining import mine_sentences
     from interlingua.data.readers.bucc import read_gold

@@ -1,39 +1,65 @@
-"""Passages to make searchable: a jsonl file, DPR's TSV, or the passages of any test collection."""
+"""Passages to make searchable: of one's own files, DPR's TSV, or any test collection."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from interlingua.data.collection import load_collection
+from interlingua.data.collection import LAYOUTS, load_collection
 from interlingua.data.collections.rows import parsed
 from interlingua.data.encyclopedia import is_encyclopedia
+from interlingua.data.files import read_files
 from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.dpr_passages import read_tsv_passages
-from interlingua.data.readers.source import expand, filled_lines
+from interlingua.data.readers.source import expand, filled_lines, plain_name
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
 from interlingua.text.languages import normalise_code
 
 
 def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
     """The passages of a jsonl file `{text[, id, title, lang]}` or a TSV of DPR's (gzipped or not, a folder or glob of
-    jsonl), or of whatever `load_collection` reads. `lang` is the language of rows that do not name theirs.
+    jsonl), of whatever `load_collection` reads, or else of what `read_files` does. `lang` is the language of rows that
+    do not name theirs; it is not detected in jsonl and TSV.
 
     A row without an id is called after its file and line. Raises InterlinguaError for a bad row, naming file and line.
     """
     path, lang = Path(source), normalise_code(lang) if lang else ""
-    if is_encyclopedia(source) or str(source).startswith("ir_datasets:") or (
-            (path.is_dir() and not any(path.glob("*.jsonl*"))) or (path / "qrels.txt").exists()):
+    if is_collection(source):
         yield from load_collection(source, lang=lang or None).passages
-        return
-    for file in expand(source):
-        suffix = file.name.removesuffix(".gz").rpartition(".")[2]
-        if suffix not in ("jsonl", "json", "ndjson", "tsv"):
-            raise InterlinguaError(f"{file}: passages are read from jsonl, one object a line: "
-                                   '{"text": …, "id": …, "title": …, "lang": …}; only text is needed. '
-                                   "Or from DPR's TSV: id, text, title.")
-        yield from read_tsv_passages(file, lang) if suffix == "tsv" else _jsonl(file, lang)
+    elif path.is_dir() and not any(path.glob("*.jsonl*")):
+        yield from read_files(path, lang=lang)
+    else:
+        for file in expand(source):
+            suffix = plain_name(file).rpartition(".")[2]
+            if suffix == "tsv":
+                yield from read_tsv_passages(file, lang)
+            elif suffix in ("jsonl", "json", "ndjson"):
+                yield from _jsonl(file, lang)
+            else:
+                yield from read_files(file, lang=lang)
+
+
+def read_sources(sources: Iterable[str | Path], lang: str = "", **options: Any) -> Iterator[Passage]:
+    """The passages to index of several sources: of the collections among them, then of files and folders, all read by
+    one call of `read_files` (with its `options`), so that no two passages get one name."""
+    files: list[str | Path] = []
+    collections: list[str | Path] = []
+    for source in sources:
+        (collections if is_collection(source) else files).append(source)
+    for source in collections:
+        yield from load_collection(source, lang=lang or None).passages
+    if files or not collections:
+        yield from read_files(files, lang=lang, **options)
+
+
+def is_collection(source: str | Path) -> bool:
+    """Whether the source is a test collection rather than somebody's own files: it has judgements."""
+    path = Path(source)
+    if is_encyclopedia(source) or str(source).startswith("ir_datasets:") or (path / "qrels.txt").exists():
+        return True
+    return (path.is_dir() and not any(path.glob("*.jsonl*")) and any(matches(path) for matches, _ in LAYOUTS)
+            and any(path.glob("**/qrels*")))
 
 
 def _jsonl(file: Path, default: str) -> Iterator[Passage]:

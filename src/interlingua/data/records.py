@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Qrels = dict[str, dict[str, int]]
@@ -11,12 +11,14 @@ Qrels = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A unit of retrieval. `id` is unique in its collection; `lang` is an ISO 639-1 code or ''."""
+    """A unit of retrieval. `id` is unique in its collection; `lang` is an ISO 639-1 code or ''; `metadata` is what a
+    search can be narrowed by (it is compared, but not hashed)."""
 
     id: str
     text: str
     title: str = ""
     lang: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,15 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class QuestionPassage:
-    """Retrieval supervision: a question, at least one positive, any number of hard negatives."""
+    """Retrieval supervision: a question, at least one positive, any number of hard negatives. `scores` are a teacher's,
+    of the first positive and then of each negative, or none."""
 
     question: str
     positives: tuple[Passage, ...]
     negatives: tuple[Passage, ...] = ()
     lang: str = ""
     id: str = ""
+    scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class Collection:
     """A test collection: what is searched, what is asked, what is right."""
 
     name: str
-    passages: list[Passage]
+    passages: Sequence[Passage]
     queries: list[Query]
     qrels: Qrels = field(default_factory=dict)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import mmap
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from interlingua.data.codec import Record, decode, encode, language_of
-from interlingua.data.records import Document, LinkedDocuments, ParallelPair, QuestionPassage, Sentence
+from interlingua.data.records import Document, LinkedDocuments, ParallelPair, Passage, Query, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder, existing, restore
 
 Indices = npt.NDArray[np.int64]
 Held = TypeVar("Held", covariant=True)
-KINDS: dict[str, type[Any]] = {kind.__name__: kind
-                               for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments)}
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (
+    QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)}
 VERSION = 1
 NOTHING = "no records: the source is empty or everything in it was left out. Check the source."
 
@@ -34,7 +34,7 @@ class Store(Protocol[Held]):
     def __getitem__(self, index: int) -> Held: ...
 
     @property
-    def languages(self) -> dict[str, Indices]: ...
+    def languages(self) -> Mapping[str, Indices | range]: ...
 
 
 class MemoryStore(Generic[Record]):

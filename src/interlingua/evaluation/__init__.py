@@ -11,9 +11,11 @@ from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.evaluation.bucc import BuccResult, bucc_f1, bucc_table
+    from interlingua.evaluation.fusion_tuning import TunedAlpha, tune_alpha
     from interlingua.evaluation.intervals import Interval, bootstrap_interval, seed_interval, stratified_interval
     from interlingua.evaluation.languages import LanguageMatrix, language_matrix
     from interlingua.evaluation.measures import Scores, evaluate
+    from interlingua.evaluation.pipelines import evaluate_pipelines
     from interlingua.evaluation.pivot import pairs_between, pivot_pairs
     from interlingua.evaluation.planted import planted_f1
     from interlingua.evaluation.projection import Projection, language_projection, projection_table
@@ -33,14 +35,15 @@ _HOME = {
     "results", "results_table": "results", "Comparison": "significance", "compare": "significance",
     "compare_all": "significance", "Row": "table", "Table": "table", "TatoebaResult": "tatoeba",
     "tatoeba_accuracy": "tatoeba", "tatoeba_file": "tatoeba", "tatoeba_pairs": "tatoeba", "recall_at_tokens":
-    "xor_retrieve", "xor_results": "xor_retrieve",
+    "xor_retrieve", "xor_results": "xor_retrieve", "evaluate_pipelines": "pipelines", "TunedAlpha": "fusion_tuning",
+    "tune_alpha": "fusion_tuning",
 }
 __all__ = [
     "BuccResult", "Comparison", "Interval", "LanguageMatrix", "Projection", "Result", "Row", "Scores", "Table",
-    "TatoebaResult", "bootstrap_interval", "bucc_f1", "bucc_table", "compare", "compare_all", "evaluate",
-    "evaluate_on", "language_matrix", "language_projection", "pairs_between", "pivot_pairs", "planted_f1",
-    "projection_table", "recall_at_tokens", "results_table", "seed_interval", "stratified_interval",
-    "tatoeba_accuracy", "tatoeba_file", "tatoeba_pairs", "xor_results",
+    "TatoebaResult", "TunedAlpha", "bootstrap_interval", "bucc_f1", "bucc_table", "compare", "compare_all", "evaluate",
+    "evaluate_on", "evaluate_pipelines", "language_matrix", "language_projection", "pairs_between", "pivot_pairs",
+    "planted_f1", "projection_table", "recall_at_tokens", "results_table", "seed_interval", "stratified_interval",
+    "tatoeba_accuracy", "tatoeba_file", "tatoeba_pairs", "tune_alpha", "xor_results",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

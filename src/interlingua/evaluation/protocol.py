@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from interlingua.data.collections.stored import StoredPassages
 from interlingua.data.records import Collection, Passage
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.measures import DEFAULT_MEASURES, check_depth, evaluate
@@ -26,19 +27,9 @@ def evaluate_on(
     queries, passages or qrels, or a measure that looks deeper than `depth`.
     """
     given = list(collections)
-    for name in measures:
-        check_depth(name, depth)
-    for collection in given:
-        if sum(other.name == collection.name for other in given) > 1:
-            raise InterlinguaError(f"two collections are named '{collection.name}'. Give each its own name.")
-        for what in ("queries", "passages", "qrels"):
-            if not getattr(collection, what):
-                raise InterlinguaError(f"collection '{collection.name}': has no {what}.")
-    groups: dict[bytes, list[Collection]] = {}
-    for collection in given:
-        groups.setdefault(_digest(collection.passages), []).append(collection)
+    check_collections(given, measures, depth)
     found: dict[str, Result] = {}
-    for group in groups.values():
+    for group in by_passages(given):
         passages = embed_passages(encoder, group[0].passages, **encode_options)
         passage_ids = [passage.id for passage in group[0].passages]
         for collection in group:
@@ -46,6 +37,29 @@ def evaluate_on(
             run = search(queries, [query.id for query in collection.queries], passages, passage_ids, depth)
             found[collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
     return [found[collection.name] for collection in given]
+
+
+def check_collections(collections: Sequence[Collection], measures: Sequence[str], depth: int) -> None:
+    """Raise InterlinguaError for what cannot be evaluated: two collections with one name, one without queries,
+    passages or qrels, a measure that looks deeper than `depth`."""
+    for name in measures:
+        check_depth(name, depth)
+    for collection in collections:
+        if sum(other.name == collection.name for other in collections) > 1:
+            raise InterlinguaError(f"two collections are named '{collection.name}'. Give each its own name.")
+        for what in ("queries", "passages", "qrels"):
+            if not getattr(collection, what):
+                raise InterlinguaError(f"collection '{collection.name}': has no {what}.")
+
+
+def by_passages(collections: Sequence[Collection]) -> list[list[Collection]]:
+    """The collections in groups with the same passages."""
+    groups: dict[object, list[Collection]] = {}
+    for collection in collections:
+        passages = collection.passages
+        key = passages.source if isinstance(passages, StoredPassages) else _digest(passages)
+        groups.setdefault(key, []).append(collection)
+    return list(groups.values())
 
 
 def _digest(passages: Sequence[Passage]) -> bytes:

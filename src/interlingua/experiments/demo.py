@@ -39,9 +39,11 @@ def demo(out: str | Path) -> None:
     tree = merge(tree, {"model": {"backbone": None}})
     tree["model"]["backbone"] = str(out / "start" / "model")
     say("\n2. English questions and passages alone (the retrieval loss).")
-    alone = train(resolve(tree, ["objectives.semantic=null"]), out / "retrieval")
+    train(resolve(tree, ["objectives.semantic=null"]), out / "retrieval")
+    alone = DualEncoder.load(out / "retrieval/model")
     say("\n3. The same and sentences beside their translations (the semantic loss of Hu et al. 2023).")
-    both = train(resolve(tree), out / "semantic")
+    train(resolve(tree), out / "semantic")
+    both = DualEncoder.load(out / "semantic/model")
     picture(print_tables({"retrieval": alone, "+ semantic": both}), out / "demo.svg")
     answer(both, out)
     print(f"""

@@ -44,7 +44,7 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     made: list[Path] = []
     drawn = [(name, suite, column) for name, suite in work.table.suites(work.scale).items()
              for column in suite.projection]
-    models = {row: work.model(row, 1, work.start_folder()) for row in work.rows()} if drawn else {}
+    models = {row: work.model(row, 1) for row in work.rows()} if drawn else {}
     for name, suite, column in drawn:
         pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
         path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")

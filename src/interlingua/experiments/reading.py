@@ -11,12 +11,13 @@ from interlingua.data.source import DataSpec, read
 from interlingua.experiments.table_spec import CalibrationSpec, Reading
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
+from interlingua.models.loading import Model, load_any
 
 
-def read_model(folder: str | Path, how: Reading, device: str | None) -> DualEncoder:
+def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
     """The model in `folder`; with a layer or a pooling, its one encoder cut to that layer and pooled so."""
     if how.layer is None and how.pooling is None:
-        return DualEncoder.load(folder, device=device)
+        return load_any(folder, device=device)
     return DualEncoder(Encoder.load(folder, layer=how.layer, pooling=how.pooling, device=device))
 
 

@@ -19,9 +19,10 @@ from interlingua.experiments.table_spec import TableSpec, fill, filled
 from interlingua.files import atomic_write
 from interlingua.models.devices import default_device
 from interlingua.models.dual import DualEncoder
+from interlingua.models.loading import Model
 from interlingua.progress import say
 from interlingua.training.build import dual_of, train
-from interlingua.training.recipe import read_recipe, recipe_folder, recipe_text, same_recipe
+from interlingua.training.recipe import Recipe, read_recipe, recipe_folder, recipe_text, same_recipe
 from interlingua.training.terms import check
 
 
@@ -42,7 +43,7 @@ class Reproduction:
         """The rows to run; an unknown name among those asked for is an error, and so is no seed."""
         if self.seeds < 1:
             raise InterlinguaError(f"--seeds {self.seeds}: at least one is needed.")
-        there = list(self.table.rows_at(self.scale))
+        there = [name for name, row in self.table.rows_at(self.scale).items() if row.shown]
         for name in self.only or ():
             if name not in there:
                 raise InterlinguaError(f"row '{name}' is not in this table.{suggestion(name, there)}")
@@ -60,36 +61,53 @@ class Reproduction:
     def plan(self) -> list[str]:
         """What would run, one line a row; every recipe is resolved and checked."""
         lines = []
-        for row in self.rows():
-            recipe = self.table.recipe(row, self.scale, self.data, 1, self.start_folder())
+        wanted = self.rows()
+        before = dict.fromkeys(after for row in wanted if (after := self.table.rows[row].after) is not None)
+        for row in [*(row for row in before if row not in wanted), *wanted]:
+            recipe = self.recipe(row, 1)
             check(recipe)
             spec = self.table.rows[row]
+            ranking = self.table.ranking(row, self.scale)
+            ranked = "" if ranking is None else f", ranked by {ranking.pipeline}"
+            if ranking is not None and not ranking.needs_model:
+                lines.append(f"{row}: no model{ranked}")
+                continue
             if spec.of is not None:
-                lines.append(f"{row}: the model of '{spec.of}'" + ", calibrated" * (spec.calibrate is not None))
+                lines.append(f"{row}: the model of '{spec.of}'{', calibrated' * (spec.calibrate is not None)}{ranked}")
                 continue
             objectives = " + ".join(f"{options.get('weight', 1.0)}·{name}"
                                     for name, options in recipe.objectives.items() if options is not None)
             batches = ", ".join(f"{name} {entry.batch}" for name, entry in recipe.data.items())
-            lines.append(f"{row}: {recipe.model.backbone if isinstance(recipe.model.backbone, str) else 'new'}, "
-                         f"{objectives}, {recipe.training.steps:,} steps, batch {batches}, {self.seeds} seed(s)")
+            backbone = recipe.model.backbone if isinstance(recipe.model.backbone, str) else "new"
+            lines.append(f"{row}: {backbone}, {objectives}, {recipe.training.steps:,} steps, batch {batches}, "
+                         f"{self.seeds} seed(s){ranked}")
         return lines
 
     def run(self) -> dict[str, list[Values]]:
         """Train and measure everything: row → one `Values` a seed."""
         rows = self.rows()
         self._check_data()
-        start = self._start()
+        self._start()
         results: dict[str, list[Values]] = {}
         for row in rows:
-            results[row] = [self._row(row, seed, start) for seed in range(1, self.seeds + 1)]
+            ranking = self.table.ranking(row, self.scale)
+            # without a model nothing depends on the seed
+            seeds = range(1, self.seeds + 1) if ranking is None or ranking.needs_model else [1] * self.seeds
+            results[row] = [self._row(row, seed) for seed in seeds]
         return results
 
-    def _row(self, row: str, seed: int, start: Path | None) -> Values:
+    def recipe(self, row: str, seed: int) -> Recipe:
+        """The recipe of one row with one seed: from the common start, or from the model of the row it comes after."""
+        after = self.table.rows[row].after
+        start = self.start_folder() if after is None else self.folder(after, seed) / "model"
+        return self.table.recipe(row, self.scale, self.data, seed, start)
+
+    def _row(self, row: str, seed: int) -> Values:
         folder = self.folder(row, seed)
         file, scale, spec = folder / "values.json", self.table.scale(self.scale), self.table.rows[row]
         # a row of another row's model depends on that row's recipe, not on its own
         trained = row if spec.of in (None, "start") else str(spec.of)
-        recipe = self.table.recipe(trained, self.scale, self.data, seed, start)
+        recipe = self.recipe(trained, seed)
         suites = self.table.suites(self.scale)
         asked = {"measures": self.table.measures, "columns": scale.columns,
                  "suites": {name: suite.model_dump(mode="json", exclude_defaults=True)
@@ -98,6 +116,11 @@ class Reproduction:
                  "calibrate": spec.calibrate and spec.calibrate.model_dump(),
                  "calibrate_on": spec.calibrate and scale.calibrate_on and scale.calibrate_on.model_dump(
                      mode="json", exclude_defaults=True)}
+        ranking = self.table.ranking(row, self.scale)
+        if ranking is not None:
+            asked["pipeline"] = {ranking.pipeline: spec.tune}
+        if spec.after is not None:
+            asked["after"] = recipe_text(self.recipe(spec.after, seed))
         if file.exists():
             kept = json.loads(file.read_text(encoding="utf-8"))
             before = dict(kept.get("asked") or {})
@@ -107,28 +130,34 @@ class Reproduction:
             say(f"{row}, seed {seed}: done before ({file})")
             return dict(kept["values"])
         say(f"{row}, seed {seed}")
-        values = measure(self.model(row, seed, start), suites, self.table.measures, self.data, scale.columns)
+        model = self.model(row, seed) if ranking is None or ranking.needs_model else None
+        values = measure(model, suites, self.table.measures, self.data, scale.columns, ranking)
         with atomic_write(file) as stream:
             json.dump({"asked": {"recipe": recipe_text(recipe), **asked}, "values": values}, stream)
         return values
 
-    def model(self, row: str, seed: int, start: Path | None) -> DualEncoder:
+    def model(self, row: str, seed: int) -> Model:
         """What a row measures: its model, read as the scale says and calibrated if the row is."""
-        scale, spec = self.table.scale(self.scale), self.table.rows[row]
+        scale, spec, start = self.table.scale(self.scale), self.table.rows[row], self.start_folder()
+        model: Model
         if spec.of == "start" and start is None:
             model = self._untrained(row, seed)
         else:
-            folder = start if spec.of == "start" and start is not None else self._trained(row, seed, start)
+            folder = start if spec.of == "start" and start is not None else self._trained(row, seed)
             model = read_model(folder, scale.read, self.device)
         if spec.calibrate is not None and scale.calibrate_on is not None:
+            if not isinstance(model, DualEncoder):
+                raise InterlinguaError(f"row '{row}': only a model with one vector a text can be calibrated.")
             model = calibrated(model, spec.calibrate, filled(scale.calibrate_on, self.data))
         return model
 
-    def _trained(self, row: str, seed: int, start: Path | None) -> Path:
+    def _trained(self, row: str, seed: int) -> Path:
         """Where the model of a row is, trained now unless it was before."""
         trained = self.table.rows[row].of or row
+        if (after := self.table.rows[trained].after) is not None:
+            self._trained(after, seed)
         folder = self.folder(trained, seed)
-        train(self.table.recipe(trained, self.scale, self.data, seed, start), folder, self.device)
+        train(self.recipe(trained, seed), folder, self.device)
         return folder / "model"
 
     def _untrained(self, row: str, seed: int) -> DualEncoder:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from interlingua.data.source import DataSpec
 from interlingua.errors import InterlinguaError, suggestion
+from interlingua.experiments.ranking import Ranking
 from interlingua.files import existing
 from interlingua.training.recipe import Recipe, Strict, explain, find_recipe, merge, raw_recipe, read_yaml, resolve
 
@@ -48,6 +49,8 @@ class Scale(Strict):
     start: str | None = None
     columns: list[str] | None = Field(None, description="only these columns")
     read: Reading = Reading()
+    maxp: str = Field("180/90", description="what {maxp} in a pipeline is: window and stride of long documents, in "
+                      "tokens")
     calibrate_on: DataSpec | None = Field(None, description="raw text that calibrated rows are calibrated on")
 
 
@@ -64,6 +67,13 @@ class Suite(Strict):
 
     collections: dict[str, str] = Field(default_factory=dict)
     passages: str | None = Field(None, description="search this collection's passages with the others' questions")
+    questions: str | None = Field(None, description="ask this collection's questions of the others' passages, which "
+                                                    "are translations of its own")
+    translations: Literal["columns"] | dict[str, str] | None = Field(
+        None, description="what BM25 reads: the columns' own questions, as translations of `questions`; or for each "
+        "column a file of translations (id, text) or a collection with the same question ids")
+    dev: dict[str, str] = Field(default_factory=dict, description="questions that a row's numbers are tuned on, of the "
+                                "column's passages; without, one half of the questions is tuned on the other")
     tatoeba: dict[str, str | tuple[str, str]] = Field(default_factory=dict)
     bucc: dict[str, str] = Field(default_factory=dict)
     planted: dict[str, str] = Field(default_factory=dict, description="parallel files to plant bitext from")
@@ -77,17 +87,23 @@ class Suite(Strict):
         kinds = ("collections", "tatoeba", "bucc", "planted", "projection", "xor")
         if sum(bool(getattr(self, kind)) for kind in kinds) != 1:
             raise ValueError(f"a suite has one of {', '.join(kinds)}")
+        if self.passages is not None and self.questions is not None:
+            raise ValueError("a suite has passages or questions of its own, not both")
+        if self.translations == "columns" and self.questions is None:
+            raise ValueError("translations: columns is for a suite with questions of its own")
         return self
 
     def paths(self) -> list[str]:
         """Every file and folder that it reads, `{data}` not yet filled in."""
-        files = [*self.collections.values(), *self.bucc.values(), *self.planted.values(),
+        files = [*self.collections.values(), *self.dev.values(), *self.bucc.values(), *self.planted.values(),
                  *self.projection.values()]
         for path in self.tatoeba.values():
             files += [path] if isinstance(path, str) else path
         if self.xor is not None:
             files += [self.xor.questions, self.xor.passages]
-        return files + [self.passages] * (self.passages is not None)  # type: ignore[list-item]
+        if isinstance(self.translations, dict):
+            files += self.translations.values()
+        return files + [path for path in (self.passages, self.questions) if path is not None]
 
 
 class TableRow(BaseModel):
@@ -96,8 +112,14 @@ class TableRow(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     set: list[str] = []
+    recipe: dict[str, str] = Field(default_factory=dict, description="a recipe of its own, by scale")
+    after: str | None = Field(None, description="train from this row's model instead of from the common start")
+    shown: bool = Field(True, description="false: trained for the rows after it, and not measured")
     of: str | None = Field(None, description="measure this row's model, or the 'start', instead of training one")
     calibrate: CalibrationSpec | None = None
+    pipeline: str | None = Field(None, description="how it ranks, in the notation of pipelines; {model} is its model")
+    tune: dict[str, list[float]] = Field(default_factory=dict, description="numbers to try for each {name} in the "
+                                         "pipeline")
     x: float | None = Field(None, description="its place on a figure's horizontal axis")
     scales: list[str] | None = Field(None, description="only at these scales")
 
@@ -125,13 +147,22 @@ class TableSpec(Strict):
     def _known_scales(self) -> TableSpec:
         named = {*self.set, *self.subsets}
         for row in self.rows.values():
-            named.update(row.scales or (), row.model_extra or ())
+            named.update(row.scales or (), row.model_extra or (), row.recipe)
         if unknown := sorted(named - set(self.scales)):
             raise ValueError(f"'{unknown[0]}' is neither a key of a row nor a scale of this table")
         for name in (name for pair in self.compare for name in pair):
             if name not in self.rows:
                 raise ValueError(f"compare names '{name}', which is no row of this table")
         for name, row in self.rows.items():
+            named_there = {part.split("}")[0] for part in (row.pipeline or "").split("{")[1:]} - {"model", "maxp"}
+            if named_there != set(row.tune):
+                raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(named_there)}")
+            if "{model}" not in (row.pipeline or "{model}") and (row.of or row.calibrate or row.set):
+                raise ValueError(f"row '{name}': its pipeline has no {{model}}, so of, calibrate and set say nothing")
+            if row.after is not None and (row.after not in self.rows or self.rows[row.after].after is not None or
+                                          self.rows[row.after].of is not None):
+                raise ValueError(f"row '{name}' comes after '{row.after}', which is no row that is trained from the "
+                                 "start")
             if row.of is not None and row.of != "start" and (row.of == name or row.of not in self.rows or
                                                              self.rows[row.of].of is not None):
                 raise ValueError(f"row '{name}' is of '{row.of}', which is no row that is trained")
@@ -154,9 +185,16 @@ class TableSpec(Strict):
         """The rows that this scale has."""
         return {name: row for name, row in self.rows.items() if row.scales is None or scale in row.scales}
 
+    def ranking(self, row: str, scale: str) -> Ranking | None:
+        """How a row ranks, where it has a pipeline."""
+        spec = self.rows[row]
+        if spec.pipeline is None:
+            return None
+        return Ranking(spec.pipeline.replace("{maxp}", self.scale(scale).maxp), spec.tune)
+
     def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
         """The checked recipe of one row with one seed."""
-        tree = raw_recipe(self.folder / self.scale(scale).recipe)
+        tree = raw_recipe(self.folder / self.rows[row].recipe.get(scale, self.scale(scale).recipe))
         if start is not None:
             tree = merge(tree, {"model": {"backbone": None}})
             tree["model"]["backbone"] = str(start)

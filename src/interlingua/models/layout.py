@@ -29,6 +29,7 @@ TYPES = {
     "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
     "StaticEmbedding": "sentence_transformers.sentence_transformer.modules.static_embedding.StaticEmbedding",
     "Router": "sentence_transformers.base.modules.router.Router",
+    "MultiVectorMask": "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask",
 }
 """Module types by short name, as sentence-transformers 6 writes them. Older paths end in the same short names."""
 
@@ -38,6 +39,8 @@ _LEGACY_POOLING = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _OURS = "interlingua.json"
+LATE_INTERACTION = "MultiVectorEncoder"
+"""The model type that sentence-transformers writes for models with several vectors a text."""
 Module = tuple[str, str]
 """Short type name and subfolder ("" for the folder itself)."""
 
@@ -87,8 +90,10 @@ def read_settings(folder: Path) -> Settings:
     for older in ("passage", "corpus"):
         if older in prompts and "document" not in prompts:
             prompts["document"] = prompts[older]
+    # that of a late-interaction model compares tokens, and is looked at where such models are read
+    similarity = None if config.get("model_type") == LATE_INTERACTION else config.get("similarity_fn_name")
     settings = Settings(prompts=prompts, default_prompt_name=config.get("default_prompt_name"),
-                        similarity=check_similarity(config.get("similarity_fn_name"), str(where)))
+                        similarity=check_similarity(similarity, str(where)))
     settings.template = check_template(read_json(folder / _OURS, {}).get("template", DEFAULT_TEMPLATE))
     return settings
 
@@ -96,18 +101,21 @@ def read_settings(folder: Path) -> Settings:
 def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts:
     """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense and Normalize."""
     kinds = [kind for kind, _ in modules]
+    if "MultiVectorMask" in kinds:
+        raise InterlinguaError(f"{folder}: holds a late-interaction model, which gives several vectors a text. Load it "
+                               "with LateInteractionEncoder.load.")
     if not re.fullmatch(r"(Transformer Pooling|StaticEmbedding)( Dense| Normalize)*", " ".join(kinds)):
         raise InterlinguaError(f"{folder}: modules {' → '.join(kinds) or 'none'} are not supported. Supported: "
                                "Transformer → Pooling or StaticEmbedding, then Dense and Normalize.")
     first = subfolder(folder, modules[0][1])
-    backbone = _static(first, settings) if kinds[0] == "StaticEmbedding" else _transformer(first, settings)
+    backbone = _static(first, settings) if kinds[0] == "StaticEmbedding" else read_transformer(first, settings)
     parts = Parts(backbone, None, settings=settings)
     for kind, name in modules[1:]:
         path = subfolder(folder, name)
         if kind == "Pooling":
             parts.pooling = _pooling(path)
         else:
-            parts.dense.append(_dense(path) if kind == "Dense" else Normalize())
+            parts.dense.append(read_dense(path) if kind == "Dense" else Normalize())
     if kinds[-1] == "Normalize":
         parts.dense.pop()
         parts.normalize = True
@@ -122,7 +130,8 @@ def _static(folder: Path, settings: Settings) -> StaticEmbedding:
     return backbone
 
 
-def _transformer(folder: Path, settings: Settings) -> Transformer:
+def read_transformer(folder: Path, settings: Settings) -> Transformer:
+    """The Transformer module of a folder; its lengths go into `settings`."""
     backbone = Transformer.load(folder)
     names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
     config: dict[str, Any] = next((found for name in names if (found := read_json(folder / name))), {})
@@ -145,12 +154,13 @@ def _pooling(folder: Path) -> Pooling:
     return check_pooling(modes if isinstance(modes, str) else "+".join(modes), str(where))
 
 
-def _dense(folder: Path) -> Dense:
+def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
+    """A Dense module on what sentence-transformers calls `of`."""
     where = folder / "config.json"
     config = read_json(where, {})
-    ends = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
-    if config.get("use_residual") or ends != {"sentence_embedding"}:
-        raise InterlinguaError(f"{where}: only a plain Dense layer on the sentence embedding is supported.")
+    ends = {config.get(key) or of for key in ("module_input_name", "module_output_name")}
+    if config.get("use_residual") or ends != {of}:
+        raise InterlinguaError(f"{where}: only a plain Dense layer on {of} is supported here.")
     require_safetensors(folder)
     try:
         dense = Dense(config["in_features"], config["out_features"], bias=config.get("bias", True),
@@ -175,13 +185,12 @@ def write_parts(folder: Path, parts: Parts, prefix: str | None = None) -> list[M
         path = folder / name
         path.mkdir(exist_ok=True)
         if kind == "Dense":
-            _write_dense(path, next(dense))
+            write_dense(path, next(dense))
         elif kind == "Pooling":
-            _write(path / "config.json", {"embedding_dimension": parts.backbone.hidden_size,
+            write_json(path / "config.json", {"embedding_dimension": parts.backbone.hidden_size,
                                           "pooling_mode": parts.pooling, "include_prompt": True})
         elif kind == "Normalize":
-            _write(path / "config.json", {"module_input_name": "sentence_embedding",
-                                          "module_output_name": "sentence_embedding"})
+            write_normalize(path)
         else:
             _write_backbone(path, parts)
     return modules
@@ -192,37 +201,51 @@ def _write_backbone(folder: Path, parts: Parts) -> None:
     if isinstance(backbone, StaticEmbedding):
         backbone.save(folder, settings.max_length)
         training = {"token_dropout": backbone.token_dropout, "token_weights": backbone.log_weights is not None}
-        _write(folder / _OURS, {"template": settings.template, "training": training})
+        write_json(folder / _OURS, {"template": settings.template, "training": training})
         return
+    write_transformer(folder, backbone, settings)
+
+
+def write_transformer(folder: Path, backbone: Transformer, settings: Settings, **more: Any) -> None:
+    """Write a Transformer module with the lengths in `settings`; `more` goes into its configuration."""
     if settings.max_length is not None:
         backbone.tokenizer.model_max_length = settings.max_length
     backbone.save(folder)
     text = {"method": "forward", "method_output_name": "last_hidden_state"}
     lengths = {f"{role}_length": length for role, length in settings.role_lengths.items()}
-    _write(folder / "sentence_bert_config.json", {
+    write_json(folder / "sentence_bert_config.json", {
         "transformer_task": "feature-extraction", "modality_config": {"text": text},
-        "module_output_name": "token_embeddings", **lengths})
+        "module_output_name": "token_embeddings", **lengths, **more})
 
 
-def _write_dense(folder: Path, dense: Dense) -> None:
-    _write(folder / "config.json", {
+def write_normalize(folder: Path, of: str = "sentence_embedding") -> None:
+    """Write a Normalize module for what sentence-transformers calls `of`."""
+    write_json(folder / "config.json", {"module_input_name": of, "module_output_name": of})
+
+
+def write_dense(folder: Path, dense: Dense, of: str = "sentence_embedding") -> None:
+    """Write a Dense module for what sentence-transformers calls `of`."""
+    write_json(folder / "config.json", {
         "in_features": dense.linear.in_features, "out_features": dense.linear.out_features,
         "bias": dense.linear.bias is not None, "activation_function": dense.activation_name,
-        "module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"})
+        "module_input_name": of, "module_output_name": of})
     save_file({name: value.detach().cpu().contiguous() for name, value in dense.state_dict().items()},
               folder / "model.safetensors")
 
 
-def write_root(folder: Path, modules: list[Module], settings: Settings) -> None:
-    """Write modules.json, config_sentence_transformers.json and interlingua.json."""
+def write_root(folder: Path, modules: list[Module], settings: Settings, model_type: str = "SentenceTransformer",
+               similarity: str | None = None) -> None:
+    """Write modules.json, config_sentence_transformers.json and interlingua.json; `similarity` instead of that in
+    `settings`."""
     entries = [{"idx": i, "name": str(i), "path": name, "type": TYPES[kind]} for i, (kind, name) in enumerate(modules)]
-    _write(folder / "modules.json", entries)
+    write_json(folder / "modules.json", entries)
     prompts = {stored_role("query"): "", stored_role("passage"): "", **settings.prompts}
-    _write(folder / "config_sentence_transformers.json", {
-        "model_type": "SentenceTransformer", "prompts": prompts,
-        "default_prompt_name": settings.default_prompt_name, "similarity_fn_name": settings.similarity})
-    _write(folder / _OURS, {**read_json(folder / _OURS, {}), "template": settings.template})
+    write_json(folder / "config_sentence_transformers.json", {
+        "model_type": model_type, "prompts": prompts, "default_prompt_name": settings.default_prompt_name,
+        "similarity_fn_name": similarity or settings.similarity})
+    write_json(folder / _OURS, {**read_json(folder / _OURS, {}), "template": settings.template})
 
 
-def _write(path: Path, content: Mapping[str, Any] | list[Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any] | list[Any]) -> None:
+    """Write `content` as a person can read it."""
     path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -1,8 +1,9 @@
 """What an objective is: it says which texts to embed and gives a loss on their embeddings. It never encodes.
 
-Two kinds. A contrastive objective compares all vectors of a batch with one another (`requests`, `loss`): the
+Three kinds. A contrastive objective compares all vectors of a batch with one another (`requests`, `loss`): the
 trainer may compute the vectors in chunks, on several processes, and cache their gradients. An additive
-objective is a sum over rows (`TokenObjective`): it can be computed row by row, so nothing is gathered.
+objective is a sum over rows (`TokenObjective`): it can be computed row by row, so nothing is gathered. A span
+objective (`SpanObjective`) does both with one forward pass.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Size, Tensor, device, nn
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.subwords import Text as Text
+from interlingua.models.token_vectors import TokenVectors
 
 Batch = Mapping[str, Sequence[Any]]
 """stream name → the records drawn from it for this step (the global batch, the same on every process)."""
@@ -43,17 +45,19 @@ class Loss:
 class Objective(nn.Module):
     """A contrastive objective. Subclasses name the streams they read (a trailing "?" marks an optional one).
 
-    Parameters registered on the module (a learnable temperature) are trained with the encoder.
+    Parameters registered on the module (a learnable temperature) are trained with the encoder. `multi_vector`: it
+    compares the tokens of a late-interaction model, so `loss` finds `TokenVectors` instead of tensors.
     """
 
     streams: tuple[str, ...] = ()
+    multi_vector: bool = False
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         """The texts to embed, by a name that `loss` finds their vectors under."""
         raise NotImplementedError
 
-    def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
-        """The loss of the whole batch; `vectors[name]` is `[texts, dim]` float32 in the order requested."""
+    def loss(self, batch: Batch, vectors: Mapping[str, Any]) -> Loss:
+        """The loss of the whole batch; `vectors[name]` is a tensor `[texts, dim]` float32 in the order requested."""
         raise NotImplementedError
 
     def after_step(self) -> None:
@@ -83,6 +87,54 @@ class TokenObjective(nn.Module):
 
     def token_loss(self, states: Tensor, targets: Tensor, encoder: Any) -> Tensor:
         """`[predictions]` losses from the states `[predictions, hidden]` at the predicted positions."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """What a span objective reads at one step, what it was made of, and numbers worth logging."""
+
+    rows: list[MaskedRow]
+    records: Sequence[Any]
+    report: dict[str, float] = field(default_factory=dict)
+
+
+class SpanObjective(nn.Module):
+    """A contrastive loss on the vectors of masked spans plus additive losses on the tokens to predict in them.
+
+    Each process computes the contrastive loss of the whole batch, and of everything else its share of the spans. Own
+    parameters are read by `represent` and `token_losses`, never by `loss`: so their gradients add up over shares.
+
+    dim: size of the vectors. per_token: a span has one for each of its tokens, else it has one. early: a hidden state
+    that `token_losses` reads beside the last. weights: of the token losses, by name. contrast_unmasked: vectors
+    are those of the spans before masking, which takes a forward pass of its own.
+    """
+
+    streams: tuple[str, ...] = ()
+    role: str = "passage"
+    dim: int
+    per_token: bool = True
+    early: int | None = None
+    weights: Mapping[str, float]
+    contrast_unmasked: bool = False
+
+    def spans(self, batch: Batch, encoder: Any, step: int) -> Spans:
+        """What to read at this step; the same on every process for the same step."""
+        raise NotImplementedError
+
+    def represent(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """The vectors of spans, `[tokens of all, dim]` (`per_token`) or `[spans, dim]`, from their last states
+        `[tokens of all, hidden]` and lengths `[spans]`."""
+        raise NotImplementedError
+
+    def loss(self, spans: Spans, vectors: TokenVectors) -> Loss:
+        """The contrastive loss of the whole batch."""
+        raise NotImplementedError
+
+    def token_losses(self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None,
+                     encoder: Any) -> dict[str, Tensor]:
+        """For each name in `weights` the losses `[predictions]` of these rows; each sum is divided by the number of
+        predictions in the batch."""
         raise NotImplementedError
 
 

@@ -11,12 +11,22 @@ from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.retrieval.dense import retrieve, search, search_exact
+    from interlingua.retrieval.dense_retriever import DenseRetriever
+    from interlingua.retrieval.fusion import interpolate, rrf
     from interlingua.retrieval.index import Hit, Index
+    from interlingua.retrieval.long_documents import MaxP
+    from interlingua.retrieval.pipeline import run_pipeline
+    from interlingua.retrieval.pipeline_notation import parse_pipeline
     from interlingua.retrieval.run import Run
 
-__all__ = ["Hit", "Index", "Run", "retrieve", "search", "search_exact"]
-
-_HOME = {"Hit": "index", "Index": "index", "Run": "run",
-          "retrieve": "dense", "search": "dense", "search_exact": "dense"}
+_HOME = {
+    "DenseRetriever": "dense_retriever", "Hit": "index", "Index": "index", "MaxP": "long_documents", "Run": "run",
+    "interpolate": "fusion", "parse_pipeline": "pipeline_notation", "retrieve": "dense", "rrf": "fusion",
+    "run_pipeline": "pipeline", "search": "dense", "search_exact": "dense",
+}
+__all__ = [
+    "DenseRetriever", "Hit", "Index", "MaxP", "Run", "interpolate", "parse_pipeline", "retrieve", "rrf",
+    "run_pipeline", "search", "search_exact",
+]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

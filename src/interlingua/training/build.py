@@ -12,14 +12,18 @@ import torch
 
 from interlingua.data.permutation import key_of
 from interlingua.data.source import open_store, open_stream, texts_of
-from interlingua.data.store import RecordStore
+from interlingua.data.store import Store
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_write
 from interlingua.models.backbones import build_encoder
 from interlingua.models.devices import default_device
 from interlingua.models.dual import DualEncoder
+from interlingua.models.hub import model_folder
+from interlingua.models.late_interaction import LateInteractionEncoder
+from interlingua.models.late_interaction_layout import is_late
+from interlingua.models.loading import Model, load_any
 from interlingua.models.static import StaticEmbedding
-from interlingua.objectives import Retrieval
+from interlingua.objectives import LateInteraction, Retrieval
 from interlingua.progress import say
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
@@ -32,7 +36,7 @@ from interlingua.training.trainer import Trainer, Validate
 from interlingua.training.validation import retrieval_nll
 
 
-def train(recipe: Recipe, out: str | Path, device: str | None = None) -> DualEncoder:
+def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
     """Train what the recipe says into the folder `out`; the model is `out/model` afterwards.
 
     The same call continues an interrupted run, bit for bit (same machine, same number of processes), and
@@ -48,7 +52,7 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> DualEnc
     if (out / "model").exists():
         if processes.first:
             say(f"{out}: complete; the model is {out / 'model'}")
-        return DualEncoder.load(out / "model", device=str(processes.device))
+        return load_any(out / "model", device=str(processes.device))
     start = _warm_up(recipe, out, device)
     stores = _stores(recipe, out, processes)
     model = _start(recipe, out, start, stores, processes).to(processes.device)
@@ -58,10 +62,10 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> DualEnc
     trainer.run()
     if processes.first:
         best = recipe.training.keep == "best"
-        (DualEncoder.load(out / "best", device="cpu") if best else trainer.model).save(out / "model")
+        (load_any(out / "best", device="cpu") if best else trainer.model).save(out / "model")
         say(f"{out / 'model'}: saved")
     processes.wait()
-    return DualEncoder.load(out / "model", device=str(processes.device))
+    return load_any(out / "model", device=str(processes.device))
 
 
 def _claim(recipe: Recipe, out: Path) -> None:
@@ -83,16 +87,18 @@ def _claim(recipe: Recipe, out: Path) -> None:
 
 
 def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
-    """Run the recipe's warm-up first, in its own folder; where its model is."""
+    """Run the recipe's warm-up first, in its own folder; where its model is. It has one vector a text unless it says
+    otherwise itself."""
     if recipe.warm_up is None:
         return None
     tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
-    tree["model"] = recipe.model.model_dump(mode="json") | {"encoders": "tied"} | dict(recipe.warm_up.get("model", {}))
+    tree["model"] = (recipe.model.model_dump(mode="json") | {"encoders": "tied", "late_interaction": None}
+                     | dict(recipe.warm_up.get("model", {})))
     train(resolve(tree, where="warm_up"), out / "warm_up", device)
     return out / "warm_up" / "model"
 
 
-def _stores(recipe: Recipe, out: Path, processes: Processes) -> dict[str, RecordStore[Any]]:
+def _stores(recipe: Recipe, out: Path, processes: Processes) -> dict[str, Store[Any]]:
     if processes.first:
         for name, spec in recipe.data.items():
             open_store(name, spec, out / "data")
@@ -100,19 +106,40 @@ def _stores(recipe: Recipe, out: Path, processes: Processes) -> dict[str, Record
     return {name: open_store(name, spec, out / "data", build=False) for name, spec in recipe.data.items()}
 
 
-def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, RecordStore[Any]],
-           processes: Processes) -> DualEncoder:
+def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Store[Any]],
+           processes: Processes) -> Model:
     """The untrained model, kept in `out/start` so that a resume (and every process) begins from the same one."""
     folder = out / "start"
     if processes.first and not folder.exists():
         if start is None and not isinstance(recipe.model.backbone, str):
             say(f"a new model: learning its vocabulary from up to {recipe.tokenizer_sentences:,} records")
-        dual_of(recipe.model, start, _texts(recipe, stores), recipe.seed).save(folder)
+        model_of(recipe.model, start, _texts(recipe, stores), recipe.seed).save(folder)
     processes.wait()
-    model = DualEncoder.load(folder, device=str(processes.device), for_training=True)
+    model = load_any(folder, device=str(processes.device), for_training=True)
     for encoder in (model.query, model.passage):
         if isinstance(encoder.backbone, StaticEmbedding):
             encoder.backbone.token_dropout = recipe.model.token_dropout
+    return model
+
+
+def model_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, seed: int) -> Model:
+    """The model of a recipe's `model:`, from `start` if given, else from its backbone.
+
+    A late-interaction model that it starts from keeps its projection and markers; any other gets new ones.
+    """
+    if spec.late_interaction is None:
+        return dual_of(spec, start, texts, seed)
+    options = spec.late_interaction.model_dump()
+    source = str(start) if start is not None else spec.backbone
+    if not (isinstance(source, str) and is_late(model_folder(source))):
+        encoder = build_encoder(source, texts=texts, seed=seed, layer=None if start is not None else spec.layer,
+                                prompts=spec.prompts, template=spec.template)
+        return LateInteractionEncoder.start(encoder, **options, seed=seed)
+    model = LateInteractionEncoder.load(source)
+    if (dim := options.pop("dim")) != model.dim or spec.layer is not None:
+        raise InterlinguaError(f"{source}: is a late-interaction model of dim {model.dim}, which cannot be cut or "
+                               f"given another. Leave out model.layer and set model.late_interaction.dim (now {dim}).")
+    model.change(**options, prompts=spec.prompts, template=spec.template)
     return model
 
 
@@ -126,12 +153,12 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
     return kind(encoder, similarity=spec.similarity)
 
 
-def _texts(recipe: Recipe, stores: dict[str, RecordStore[Any]]) -> Iterator[str]:
+def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
     share = recipe.tokenizer_sentences // max(1, len(stores))
     return chain.from_iterable(texts_of(store, share, recipe.seed) for store in stores.values())
 
 
-def _trainer(recipe: Recipe, out: Path, model: DualEncoder, stores: dict[str, RecordStore[Any]],
+def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]],
              processes: Processes) -> Trainer:
     terms = [term_of(name, spec, model, recipe, first=processes.first)
              for name, spec in recipe.objectives.items() if spec is not None]
@@ -166,6 +193,7 @@ def _validation(recipe: Recipe, out: Path, terms: list[Term], processes: Process
         open_store("questions", spec.questions, out / "validation")
     processes.wait()
     store = open_store("questions", spec.questions, out / "validation", build=False)
-    objective = next((t.objective for t in terms if isinstance(t.objective, Retrieval)),
-                     Retrieval(similarity=recipe.model.similarity))
+    late = recipe.model.late_interaction is not None
+    objective = next((t.objective for t in terms if isinstance(t.objective, Retrieval | LateInteraction)),
+                     LateInteraction() if late else Retrieval(similarity=recipe.model.similarity))
     return retrieval_nll(objective, store, spec.limit, spec.batch)

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import token_batches
-from interlingua.objectives.objective import Text
+from interlingua.models.late_interaction import LateInteractionEncoder
+from interlingua.models.loading import Model
+from interlingua.models.subwords import Text
+from interlingua.models.token_vectors import TokenVectors, token_rows
 from interlingua.training.processes import Processes
 
 
@@ -53,53 +55,72 @@ class RandomState:
 
 
 class Encoded:
-    """The vectors of one role's texts in one step.
+    """The vectors of one role's texts in one step: one for each text, or of a late-interaction model several.
 
-    `leaf` is `[texts, dim]` float32 in the order of the texts, cut off from the encoder: losses are computed on
-    it, and `backward(gradient)` pushes a gradient of the same shape into the encoder's parameters.
+    `leaf` is `[vectors, dim]` float32, `counts[i]` of them for text i, in the order of the texts, cut off from the
+    encoder: losses are computed on it (`take`), and `backward(gradient)` pushes a gradient of the same shape into the
+    encoder's parameters.
     """
 
-    def __init__(self, model: DualEncoder, role: str, texts: list[Text], chunking: Chunking,
-                 processes: Processes) -> None:
+    def __init__(self, model: Model, role: str, texts: list[Text], chunking: Chunking, processes: Processes) -> None:
         self.encoder = model.query if role == "query" else model.passage
-        self.chunking, self.processes = chunking, processes
+        self.role, self.chunking, self.processes = role, chunking, processes
         by_size = sorted(range(len(texts)), key=lambda i: (size(texts[i]), i))
-        self.shares = processes.share(by_size)
-        mine = self.shares[processes.rank]
+        shares = processes.share(by_size)
+        mine = shares[processes.rank]
         self.ids = self.encoder.tokenize([texts[i] for i in mine], role)
         self.chunks = list(token_batches([len(ids) for ids in self.ids], chunking.tokens, chunking.cache))
         self.states: list[RandomState] = []
         self.graphs: list[Tensor] = []
-        order = torch.tensor([i for chunk in self.chunks for i in chunk], dtype=torch.long, device=processes.device)
-        pieces = [self._first_pass(chunk) for chunk in self.chunks]
-        local = torch.zeros(len(mine), model.dim, device=processes.device)
-        if pieces:
-            local[order] = torch.cat(pieces)
-        self.leaf = processes.gather(local, self.shares).requires_grad_()
+        order = [i for chunk in self.chunks for i in chunk]
+        nothing = TokenVectors(torch.zeros(0, model.dim, device=processes.device), [])
+        found = TokenVectors.join([nothing, *(self._first_pass(chunk) for chunk in self.chunks)])
+        local = found.select(sorted(range(len(order)), key=order.__getitem__))
+        self.own_counts = local.counts
+        self.counts = self._all_counts(shares)
+        self.rows = [token_rows(self.counts, share).tolist() for share in shares]
+        self.leaf = processes.gather(local.vectors, self.rows).requires_grad_()
 
-    def _first_pass(self, chunk: list[int]) -> Tensor:
+    def _all_counts(self, shares: list[list[int]]) -> list[int]:
+        """The number of vectors of every text, also of those that other processes encode."""
+        if not isinstance(self.encoder, LateInteractionEncoder):
+            return [1] * sum(map(len, shares))
+        counts = torch.tensor(self.own_counts, dtype=torch.long, device=self.processes.device)
+        return [int(count) for count in self.processes.gather(counts[:, None], shares)[:, 0].tolist()]
+
+    def take(self, texts: list[int]) -> Tensor | TokenVectors:
+        """The vectors of these texts in this order, on the leaf's graph: `[texts, dim]`, or `TokenVectors`."""
+        if isinstance(self.encoder, LateInteractionEncoder):
+            return TokenVectors(self.leaf, self.counts).select(texts)
+        return self.leaf[torch.tensor(texts, dtype=torch.long, device=self.leaf.device)]
+
+    def _first_pass(self, chunk: list[int]) -> TokenVectors:
         if self.chunking.cache is None:
-            self.graphs.append(self._forward(chunk))
-            return self.graphs[-1].detach()
+            found = self._forward(chunk)
+            self.graphs.append(found.vectors)
+            return TokenVectors(found.vectors.detach(), found.counts)
         self.states.append(RandomState(self.processes.device))
         with torch.no_grad():
             return self._forward(chunk)
 
-    def _forward(self, chunk: list[int]) -> Tensor:
+    def _forward(self, chunk: list[int]) -> TokenVectors:
+        ids = [self.ids[i] for i in chunk]
         with torch.autocast("cuda", torch.bfloat16) if self.chunking.bf16 else nullcontext():
-            return self.encoder.embed_ids([self.ids[i] for i in chunk]).float()
+            if isinstance(self.encoder, LateInteractionEncoder):
+                return self.encoder.embed_ids(ids, self.role)
+            return TokenVectors(self.encoder.embed_ids(ids).float(), [1] * len(ids))
 
     def backward(self, gradient: Tensor, retain: bool = False) -> None:
         """Add ⟨vectors, gradient⟩'s gradient to the encoder's parameters; `retain` keeps the graph for another call."""
-        share = torch.tensor(self.shares[self.processes.rank], dtype=torch.long, device=gradient.device)
-        mine = gradient[share]
+        share = torch.tensor(self.rows[self.processes.rank], dtype=torch.long, device=gradient.device)
+        mine = TokenVectors(gradient[share], self.own_counts)
         for number, chunk in enumerate(self.chunks):
-            rows = mine[chunk]
+            rows = mine.select(chunk).vectors
             if self.chunking.cache is None:
                 torch.autograd.backward(self.graphs[number], rows, retain_graph=retain)
                 continue
             with self.states[number].replay():
-                vectors = self._forward(chunk)
+                vectors = self._forward(chunk).vectors
             torch.autograd.backward(vectors, rows)
 
 

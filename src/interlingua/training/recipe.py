@@ -15,6 +15,7 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
+    model_validator,
 )
 
 from interlingua.data.source import DataSpec
@@ -30,6 +31,16 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class LateInteractionSpec(Strict):
+    """One vector a token (ColBERT). Lengths count special tokens and the marker."""
+
+    dim: int = Field(128, ge=1)
+    query_length: int = Field(32, ge=4)
+    document_length: int = Field(180, ge=4)
+    query_expansion: bool = Field(True, description="fill queries up with mask tokens")
+    skip_punctuation: bool = Field(False, description="documents have no vectors of punctuation")
+
+
 class ModelSpec(Strict):
     """The `model:` part."""
 
@@ -43,6 +54,14 @@ class ModelSpec(Strict):
     prompts: dict[str, str] | None = None
     template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
     token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
+    late_interaction: LateInteractionSpec | None = None
+
+    @model_validator(mode="after")
+    def _one_encoder(self) -> ModelSpec:
+        """Late interaction has one encoder; markers tell the roles apart."""
+        if self.late_interaction is not None and "encoders" not in self.model_fields_set:
+            self.encoders = "tied"
+        return self
 
 
 class TrainingSpec(Strict):

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import token_batches
-from interlingua.objectives.objective import Batch, Objective, Text, TokenObjective
+from interlingua.models.loading import Model
+from interlingua.objectives.objective import Batch, Objective, SpanObjective, Text, TokenObjective
 from interlingua.training.encoding import Chunking, Encoded
 from interlingua.training.processes import Processes
+from interlingua.training.spans import span_gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Term:
     """One summand of the loss: w_o · loss_o."""
 
     name: str
-    objective: Objective | TokenObjective
+    objective: Objective | TokenObjective | SpanObjective
     weight: float = 1.0
 
     def streams(self, available: Iterable[str]) -> list[str]:
@@ -66,7 +67,7 @@ def merged(reports: list[dict[str, Report]]) -> dict[str, Report]:
 
 
 def groups(terms: list[Term], available: Iterable[str], share: bool = True) -> list[list[Term]]:
-    """Contrastive objectives with a stream in common together; every token objective alone."""
+    """Contrastive objectives with a stream in common together; every token or span objective alone."""
     available, found = list(available), list[tuple[set[str], list[Term]]]()
     for term in terms:
         streams = set(term.streams(available))
@@ -78,21 +79,23 @@ def groups(terms: list[Term], available: Iterable[str], share: bool = True) -> l
     return [members for _, members in found]
 
 
-def backward(group: list[Term], model: DualEncoder, batch: Batch, step: int, chunking: Chunking, processes: Processes,
+def backward(group: list[Term], model: Model, batch: Batch, step: int, chunking: Chunking, processes: Processes,
              measure: bool = False, balance: bool = False) -> dict[str, Report]:
     """Add the gradient of one group to the parameters; the reports, by objective.
 
     With `measure`, also each contrastive objective's own (weighted) gradient norm on the encoders, and its vectors.
     With `balance`, each contrastive objective's gradient on the vectors is `balanced`; the gradient of its own
-    parameters and the token objectives are left as they are.
+    parameters and the token and span objectives are left as they are.
     """
     first = group[0].objective
     if isinstance(first, TokenObjective):
         return {group[0].name: _tokens(group[0], first, model, batch, step, chunking, processes)}
+    if isinstance(first, SpanObjective):
+        return _spans(group[0], first, model, batch, step, chunking, processes)
     return _contrastive(group, model, batch, chunking, processes, measure, balance)
 
 
-def _contrastive(group: list[Term], model: DualEncoder, batch: Batch, chunking: Chunking, processes: Processes,
+def _contrastive(group: list[Term], model: Model, batch: Batch, chunking: Chunking, processes: Processes,
                  measure: bool, balance: bool) -> dict[str, Report]:
     # `groups` puts a token objective in a group of its own, so all of these are contrastive
     objectives = {term.name: cast(Objective, term.objective) for term in group}
@@ -107,13 +110,13 @@ def _contrastive(group: list[Term], model: DualEncoder, batch: Batch, chunking: 
     reports: dict[str, Report] = {}
     pulls: list[tuple[str, dict[str, Tensor]]] = []
     for term in group:
-        vectors = {name: encoded[texts.role].leaf[_rows(texts.texts, unique[texts.role], processes.device)]
+        vectors = {name: encoded[texts.role].take([unique[texts.role][text] for text in texts.texts])
                    for name, texts in requests[term.name].items()}
         loss = objectives[term.name].loss(batch, vectors)
         _check(loss.value, term.name)
         reports[term.name] = Report(loss.value.item(), loss.report, warning=loss.warning)
         if measure:
-            reports[term.name].vectors = {name: v.detach() for name, v in vectors.items()}
+            reports[term.name].vectors = {name: v.detach() for name, v in vectors.items() if isinstance(v, Tensor)}
         pull = _pull(term, loss.value, encoded)
         pulls.append((term.name, balanced(pull, term.weight) if balance else pull))
     if not measure:
@@ -154,7 +157,7 @@ def balanced(pull: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
     return {role: gradient * (abs(weight) / norm) for role, gradient in pull.items()} if norm > 0 else pull
 
 
-def _tokens(term: Term, objective: TokenObjective, model: DualEncoder, batch: Batch, step: int, chunking: Chunking,
+def _tokens(term: Term, objective: TokenObjective, model: Model, batch: Batch, step: int, chunking: Chunking,
             processes: Processes) -> Report:
     encoder = model.query if objective.role == "query" else model.passage
     rows = objective.rows(batch, encoder, step)
@@ -179,8 +182,16 @@ def _tokens(term: Term, objective: TokenObjective, model: DualEncoder, batch: Ba
     return Report(processes.total(total), {"predictions": float(count)})
 
 
-def _rows(texts: list[Text] | list[str], index: dict[Text, int], device: torch.device) -> Tensor:
-    return torch.tensor([index[text] for text in texts], dtype=torch.long, device=device)
+def _spans(term: Term, objective: SpanObjective, model: Model, batch: Batch, step: int, chunking: Chunking,
+           processes: Processes) -> dict[str, Report]:
+    """Reports of the contrastive loss under the objective's name and of each token loss under a name of its own."""
+    encoder = model.query if objective.role == "query" else model.passage
+    reports = {}
+    for part, loss in span_gradients(objective, term.weight, encoder, batch, step, chunking, processes).items():
+        name = f"{term.name}.{part}" if part else term.name
+        _check(loss.value, name)
+        reports[name] = Report(loss.value.item(), loss.report, warning=loss.warning)
+    return reports
 
 
 def _check(loss: Tensor, name: str) -> None:

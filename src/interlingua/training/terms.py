@@ -7,35 +7,50 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic import Field, ValidationError, create_model
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import XLMRobertaConfig
 
 from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.models.backbones import Backbone
-from interlingua.models.dual import DualEncoder
+from interlingua.models.heads import MaskedLanguageModelHead
+from interlingua.models.loading import Model
+from interlingua.models.transformer import Transformer
 from interlingua.objectives import (
+    Comparable,
     ContextPrediction,
+    Distillation,
     Language,
+    LateInteraction,
     MaskedLanguageModelling,
     Retrieval,
     Semantic,
     TranslationLanguageModelling,
+    TranslationRanking,
 )
-from interlingua.objectives.objective import Objective, TokenObjective
+from interlingua.objectives.objective import Objective, SpanObjective, TokenObjective
 from interlingua.progress import say
 from interlingua.training.recipe import Recipe, Strict, explain
 from interlingua.training.step import Term
+from interlingua.training.teacher import load_teacher
 
-OBJECTIVES: dict[str, type[Objective] | type[TokenObjective]] = {
+OBJECTIVES: dict[str, type[Objective] | type[TokenObjective] | type[SpanObjective]] = {
     "retrieval": Retrieval,
     "semantic": Semantic,
     "language": Language,
     "masked_language_modelling": MaskedLanguageModelling,
     "translation_language_modelling": TranslationLanguageModelling,
     "context_prediction": ContextPrediction,
+    "late_interaction": LateInteraction,
+    "comparable": Comparable,
+    "distillation": Distillation,
+    "translation_ranking": TranslationRanking,
 }
-FROM_MODEL = ("dim", "hidden", "vocabulary", "seed")
+FROM_MODEL = ("dim", "hidden", "vocabulary", "seed", "config")
 """Options that a recipe does not give: the model and its seed say them."""
+REPELLING = {"retrieval", "semantic", "translation_ranking", "distillation"}
+"""Objectives that keep the vectors of different texts apart."""
+WITHOUT_STATES = "compares and predicts token states, which a static backbone has not. Use a transformer."
 
 
 def check(recipe: Recipe) -> None:
@@ -51,20 +66,32 @@ def check(recipe: Recipe) -> None:
     named = [name for name, spec in recipe.objectives.items() if spec is not None]
     if not named:
         raise InterlinguaError("the recipe has no objectives.")
-    if "language" in named and not {"retrieval", "semantic"} & set(named):
+    if "language" in named and not REPELLING & set(named):
         raise InterlinguaError("the language loss repels nothing and collapses alone. "
                                "Add objectives.semantic or retrieval.")
     _check_mix(recipe, named)
+    _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
         if spec is None:
             continue
         options, kind = options_of(name, spec, recipe), OBJECTIVES[name]
-        if issubclass(kind, Objective):
-            size = {"dim": 1} if "dim" in inspect.signature(kind).parameters else {}
+        _check_vectors(name, kind, recipe)
+        if not issubclass(kind, TokenObjective):
+            size: dict[str, Any] = {"dim": 1} if "dim" in inspect.signature(kind).parameters else {}
+            if issubclass(kind, SpanObjective):
+                _check_transformer(name, recipe)
+                depth = 1 + (options["skip_from"] or 0)  # as if deep enough: the model itself is not read yet
+                small = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8, "num_hidden_layers": depth}
+                size = {"config": XLMRobertaConfig(**small), "vocabulary": 1}
             try:
                 kind(**size, **{key: value for key, value in options.items() if key != "weight"})
             except InterlinguaError as error:
                 raise InterlinguaError(f"objectives.{name}: {error}") from error
+
+
+def _check_transformer(name: str, recipe: Recipe) -> None:
+    if isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None:
+        raise InterlinguaError(f"objectives.{name} {WITHOUT_STATES}")
 
 
 def _check_mix(recipe: Recipe, named: list[str]) -> None:
@@ -81,17 +108,49 @@ def _check_mix(recipe: Recipe, named: list[str]) -> None:
         raise InterlinguaError("training.mix: every share must be a number above 0.")
 
 
+def _check_late_interaction(recipe: Recipe) -> None:
+    if recipe.model.late_interaction is None:
+        return
+    if recipe.model.encoders != "tied":
+        raise InterlinguaError("model.late_interaction has one encoder for queries and passages. "
+                               "Set model.encoders: tied, or leave it out.")
+    if isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None:
+        raise InterlinguaError("model.late_interaction needs a transformer; model.backbone is static.")
+    given = [name for name in ("pooling", "normalize", "max_length") if getattr(recipe.model, name) is not None]
+    given += ["similarity"] * (recipe.model.similarity != "cosine")
+    if given:
+        raise InterlinguaError(f"model.{given[0]} has no meaning beside model.late_interaction: every token has a "
+                               "vector of unit length, and query_length and document_length are the lengths. "
+                               "Leave it out.")
+
+
+def _check_vectors(name: str, kind: type[nn.Module], recipe: Recipe) -> None:
+    """Whether the objective compares what the model gives: one vector a text, or one a token."""
+    late = recipe.model.late_interaction is not None
+    if issubclass(kind, TokenObjective) or (issubclass(kind, Objective) and kind.multi_vector == late):
+        return
+    if late:
+        raise InterlinguaError(f"objectives.{name} is not for a model with model.late_interaction, which gives one "
+                               "vector a token. Use objectives.late_interaction, or leave model.late_interaction out.")
+    if issubclass(kind, Objective):
+        raise InterlinguaError(f"objectives.{name} compares tokens, but the model gives one vector a text. "
+                               "Add model.late_interaction.")
+
+
 def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
     """The options (and `weight`) of one entry of `objectives:`, checked against the objective's class."""
     if name not in OBJECTIVES:
         raise InterlinguaError(f"objectives.{name} is not known.{suggestion(name, OBJECTIVES)}")
     parameters = inspect.signature(OBJECTIVES[name], eval_str=True).parameters
-    fields = {key: (p.annotation, ... if p.default is p.empty else p.default) for key, p in parameters.items()
-              if key not in FROM_MODEL}
+    # a recipe says which teacher; the objective gets what reads with it
+    fields = {key: (str if key == "teacher" else p.annotation, ... if p.default is p.empty else p.default)
+              for key, p in parameters.items() if key not in FROM_MODEL}
     options = create_model(name, __base__=Strict, weight=(float, Field(1.0, allow_inf_nan=False)),
                            **fields)  # type: ignore[call-overload]
-    given = {"similarity": recipe.model.similarity} if "similarity" in parameters else {}
-    if spec.get("similarity", recipe.model.similarity) != recipe.model.similarity:
+    # the similarity of tokens is the objective's own matter: search ranks alike with each
+    shared = "similarity" in parameters and not getattr(OBJECTIVES[name], "multi_vector", True)
+    given = {"similarity": recipe.model.similarity} if shared else {}
+    if shared and spec.get("similarity", recipe.model.similarity) != recipe.model.similarity:
         raise InterlinguaError(f"objectives.{name}.similarity is '{spec['similarity']}' but model.similarity is "
                                f"'{recipe.model.similarity}': search would compare otherwise than training did. "
                                "Set model.similarity alone.")
@@ -101,7 +160,7 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any
         raise InterlinguaError(f"objectives.{name}: {explain(error, options)}") from error
 
 
-def term_of(name: str, spec: dict[str, Any], model: DualEncoder, recipe: Recipe, *, first: bool = True) -> Term:
+def term_of(name: str, spec: dict[str, Any], model: Model, recipe: Recipe, *, first: bool = True) -> Term:
     """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
     what is done."""
     options, kind = options_of(name, spec, recipe), OBJECTIVES[name]
@@ -109,25 +168,38 @@ def term_of(name: str, spec: dict[str, Any], model: DualEncoder, recipe: Recipe,
     if issubclass(kind, TokenObjective):
         rows = len(cast(Tensor, model.passage.input_embeddings.weight))
         options |= {"hidden": model.passage.hidden_size, "vocabulary": rows, "seed": recipe.seed}
+    elif issubclass(kind, SpanObjective):
+        options |= of_transformer(name, model) | {"seed": recipe.seed}
+    elif kind is Distillation:
+        options["teacher"] = load_teacher(options["teacher"], model)
     elif "dim" in inspect.signature(kind).parameters:
         options["dim"] = model.dim
     objective = kind(**options)
-    if isinstance(objective, MaskedLanguageModelling):
-        said = start_head(objective, recipe)
+    head = objective.head if isinstance(objective, MaskedLanguageModelling | Comparable) else None
+    if head is not None:
+        said = start_head(head, recipe)
         if first:
             say(f"objectives.{name}: {said}")
     return Term(name, objective, weight)
 
 
-def start_head(objective: MaskedLanguageModelling, recipe: Recipe) -> str:
-    """Give the objective the head that the recipe's backbone was pretrained with, where there is one; what it has."""
+def of_transformer(name: str, model: Model) -> dict[str, Any]:
+    """What a span objective must know of the model. Raises InterlinguaError for a static backbone."""
+    backbone = model.passage.backbone
+    if not isinstance(backbone, Transformer):
+        raise InterlinguaError(f"objectives.{name} {WITHOUT_STATES}")
+    return {"config": backbone.model.config, "vocabulary": len(cast(Tensor, backbone.input_embeddings.weight))}
+
+
+def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
+    """Give a head the weights that the recipe's backbone was pretrained with, where there are any; what it has."""
     backbone = recipe.model.backbone
     if not isinstance(backbone, str):
         return "a new head, since the model is new"
     if recipe.model.layer is not None:
         return f"a new head, since the pretrained one is not for the states of layer {recipe.model.layer}"
     try:
-        objective.head.load_from(backbone)
+        head.load_from(backbone)
     except InterlinguaError as error:
         return f"a new head. {error}"
     return f"the pretrained head of {backbone}"
@@ -147,7 +219,11 @@ def advise(terms: list[Term], recipe: Recipe, streams: Mapping[str, Stream[Any]]
     if isinstance(retrieval, Retrieval) and retrieval.similarity == "cosine" and retrieval.temperature >= 0.5:
         say("note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
             "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones.")
-    for name in ("semantic", "language"):
+    comparable = names.get("comparable")
+    if isinstance(comparable, Comparable) and comparable.condenser is not None and not recipe.optimizer.warmup:
+        say("note: the Condenser head starts at random, and what it first asks of a pretrained model may harm it. "
+            "Set optimizer.warmup, to a tenth of the steps for example.")
+    for name in ("semantic", "language", "translation_ranking", "distillation"):
         if name in names and recipe.model.encoders == "tied" and getattr(names[name], "on", "") != "both":
             say(f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says.")
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from interlingua.data.permutation import key_of
 from interlingua.data.stream import Stream
-from interlingua.models.dual import DualEncoder
+from interlingua.models.loading import Model
 from interlingua.objectives.objective import Batch, Objective
 from interlingua.progress import say
 from interlingua.training.checkpoint import load_checkpoint, newest, save_checkpoint
@@ -29,7 +29,7 @@ from interlingua.training.processes import Processes
 from interlingua.training.recipe import TrainingSpec
 from interlingua.training.step import Report, Term, backward, groups, merged
 
-Validate = Callable[[DualEncoder], dict[str, float]]
+Validate = Callable[[Model], dict[str, float]]
 
 
 class Stopped(Exception):
@@ -43,7 +43,7 @@ class Trainer:
     validate: called every `spec.validate_every` steps; its first number (lower is better) chooses `folder/best`.
     """
 
-    model: DualEncoder
+    model: Model
     terms: list[Term]
     streams: dict[str, Stream[Any]]
     optimizer: Optimizer
@@ -55,7 +55,7 @@ class Trainer:
     validate: Validate | None = None
     best: float = field(default=float("inf"))
 
-    def run(self) -> DualEncoder:
+    def run(self) -> Model:
         """Train to the end; the model with its last weights. Raises `Stopped` on Ctrl-C or SIGTERM."""
         self.model.train()
         start = self._resume()

@@ -1,13 +1,17 @@
-"""Collections of the package ir_datasets, which downloads and parses them (Mr.TyDi, HC4, NeuCLIR, BEIR …)."""
+"""Collections of the package ir_datasets, which downloads and parses them (Mr.TyDi, HC4, NeuCLIR, neuMARCO, BEIR …)."""
 
 from __future__ import annotations
 
 import importlib
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from interlingua.data.collections.rows import split_contents
+from interlingua.data.collections.stored import StoredPassages, provided
 from interlingua.data.records import Collection, Passage, Qrels, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import InterlinguaError, suggestion
 from interlingua.text.languages import normalise_code
 
 PREFIX = "ir_datasets:"
@@ -16,41 +20,105 @@ PREFIX = "ir_datasets:"
 def load(dataset_id: str, lang: str) -> Collection:
     """The collection with an id of ir_datasets, such as "mr-tydi/ar/test" (without the prefix).
 
-    The languages are those that ir_datasets tells, `lang` where it tells none. A question's text is what the data set
-    calls its default text (the title of a TREC topic). Raises InterlinguaError when the package is missing, the id is
-    unknown, or the id is that of documents without questions or judgements.
+    `hc4/zh/test#mt_title` takes a question's text from the field `mt_title` of the topic; fields joined by "+" are
+    joined by a space. Without it, the text is what the data set calls its default text (the title of a TREC topic).
+    The languages are those that ir_datasets tells; of a topic with translations, those of its fields (`topic_lang`);
+    `lang` where nothing is told. Documents with a store stay on disk (`StoredPassages`).
+
+    Raises InterlinguaError when the package is missing, the id or the field is unknown, the data cannot be had, or the
+    id is that of documents without questions or judgements.
     """
+    name = dataset_id.partition("#")[0]
+    with provided(name):
+        data = data_set(name)
+        for has, what in ((data.has_docs, "documents"), (data.has_queries, "queries"), (data.has_qrels, "qrels")):
+            if not has():
+                raise InterlinguaError(f"{PREFIX}{name}: this id has no {what}. A collection needs documents, "
+                                       "queries and qrels: choose a more specific id (often it ends in /test or /dev).")
+        return Collection(dataset_id.replace("/", "_"), _passages(data, name, lang),
+                          _queries(data, dataset_id, lang), _qrels(data))
+
+
+def queries(dataset_id: str) -> list[Query]:
+    """The queries of an id alone, without documents and judgements: `hc4/zh/test#mt_title` for translated ones."""
+    name = dataset_id.partition("#")[0]
+    with provided(name):
+        data = data_set(name)
+        if not data.has_queries():
+            raise InterlinguaError(f"{PREFIX}{name}: this id has no queries. Choose a more specific one.")
+        return _queries(data, dataset_id, "")
+
+
+def data_set(name: str) -> Any:
     try:
         package = importlib.import_module("ir_datasets")
     except ModuleNotFoundError as error:
-        raise InterlinguaError(f"{PREFIX}{dataset_id}: the package ir_datasets is not installed. "
+        raise InterlinguaError(f"{PREFIX}{name}: the package ir_datasets is not installed. "
                                "pip install 'interlingua[datasets]'.") from error
     try:
-        data = package.load(dataset_id)
+        return package.load(name)
     except KeyError as error:
-        raise InterlinguaError(f"{PREFIX}{dataset_id}: ir_datasets knows no such id. "
+        raise InterlinguaError(f"{PREFIX}{name}: ir_datasets knows no such id. "
                                "The ids are listed at https://ir-datasets.com.") from error
-    for has, what in ((data.has_docs, "documents"), (data.has_queries, "queries"), (data.has_qrels, "qrels")):
-        if not has():
-            raise InterlinguaError(f"{PREFIX}{dataset_id}: this id has no {what}. A collection needs documents, "
-                                   "queries and qrels: choose a more specific id (often it ends in /test or /dev).")
-    contents = dataset_id.startswith("mr-tydi/")
-    passage_lang, query_lang = _lang(data.docs_lang(), lang), _lang(data.queries_lang(), lang)
-    queries = [Query(query.query_id, query.default_text().strip(), query_lang) for query in data.queries_iter()]
-    qrels: Qrels = {}
-    for judgement in data.qrels_iter():
-        qrels.setdefault(judgement.query_id, {})[judgement.doc_id] = int(judgement.relevance)
-    return Collection(dataset_id.replace("/", "_"),
-                      [_passage(document, passage_lang, contents) for document in data.docs_iter()], queries, qrels)
 
 
-def _passage(document: Any, lang: str, contents: bool) -> Passage:
+def _passages(data: Any, dataset_id: str, lang: str) -> Sequence[Passage]:
+    convert: Callable[[Any], Passage] = partial(_passage, lang=_lang(data.docs_lang(), lang),
+                                                contents=dataset_id.startswith("mr-tydi/"))
+    if hasattr(data, "docs_store"):
+        return StoredPassages(data, dataset_id, convert, _lang(data.docs_lang(), lang))
+    return [convert(document) for document in data.docs_iter()]
+
+
+def _passage(document: Any, *, lang: str, contents: bool) -> Passage:
     if contents:  # Mr.TyDi: title, blank line, text in one field
         title, text = split_contents(document.text)
         return Passage(document.doc_id, text, title, lang)
-    if hasattr(document, "text"):
-        return Passage(document.doc_id, document.text, getattr(document, "title", None) or "", lang)
-    return Passage(document.doc_id, document.default_text(), "", lang)
+    body = next((getattr(document, field) for field in ("text", "body") if hasattr(document, field)), None)
+    if body is None:
+        return Passage(document.doc_id, document.default_text(), "", lang)
+    return Passage(document.doc_id, body, getattr(document, "title", None) or "", lang)
+
+
+def _queries(data: Any, dataset_id: str, lang: str) -> list[Query]:
+    name, _, fields = dataset_id.partition("#")
+    docs_lang = data.docs_lang() if data.has_docs() else None
+    found = []
+    for topic in data.queries_iter():
+        texts = [_field(topic, field, name) for field in fields.split("+")] if fields else [topic.default_text()]
+        told = topic_lang(topic, fields.split("+")[0], data.queries_lang(), docs_lang)
+        found.append(Query(topic.query_id, " ".join(text.strip() for text in texts).strip(), _lang(told, lang)))
+    return found
+
+
+def _field(topic: Any, name: str, of: str) -> str:
+    text = getattr(topic, name, None) if name != "query_id" else None
+    if name not in topic._fields or not isinstance(text, str):
+        texts = [known for known in topic._fields if known != "query_id" and isinstance(getattr(topic, known), str)]
+        raise InterlinguaError(f"{PREFIX}{of}#{name}: the topics have no text '{name}'.{suggestion(name, texts)}")
+    return text
+
+
+def topic_lang(topic: Any, field: str, told: str | None, docs_lang: str | None) -> str | None:
+    """The language of a field of a topic: `told`, by ir_datasets, unless the topic carries translations of itself.
+
+    HC4 and NeuCLIR ask in English; `ht_…` and `mt_…` are translations (by people, by a machine) into the language of
+    the documents, `zh_mt_…` those into Chinese.
+    """
+    if into := re.match(r"([a-z]{2})_[hm]t_", field):
+        return into[1]
+    if field.startswith(("ht_", "mt_")):
+        into_docs: str | None = getattr(topic, "translation_lang", None) or docs_lang
+        return into_docs
+    translated = any(re.match(r"([a-z]{2}_)?[hm]t_", name) for name in getattr(topic, "_fields", ()))
+    return told or ("en" if translated else None)
+
+
+def _qrels(data: Any) -> Qrels:
+    qrels: Qrels = {}
+    for judgement in data.qrels_iter():
+        qrels.setdefault(judgement.query_id, {})[judgement.doc_id] = int(judgement.relevance)
+    return qrels
 
 
 def _lang(told: str | None, given: str) -> str:

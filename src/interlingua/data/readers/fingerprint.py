@@ -12,11 +12,15 @@ from interlingua.data.readers.source import PathLike
 
 def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -> str:
     """Identifies what would be read from `path` (whatever the readers accept) with `options`: 16 hex digits over the
-    names, sizes and modification times (ns) of the files and the options. For `RecordStore.build`."""
+    names, sizes and modification times (ns) of the files and the options. An id of ir_datasets stands for itself. For
+    `RecordStore.build`."""
     parts: list[object] = [sorted((key, repr(value)) for key, value in options.items())]
     for one in [path] if isinstance(path, (str, bytes)) or not isinstance(path, Iterable) else path:
         if is_encyclopedia(one):
             parts += [one, *topic_files()]
+            continue
+        if str(one).startswith("ir_datasets:"):
+            parts.append(one)
             continue
         for file in files_of(one):
             facts = file.stat()

@@ -1,0 +1,8 @@
+"""People's own files into passages: one small file for each format, and one for chunking. Begin at `reading.py`."""
+
+from __future__ import annotations
+
+from interlingua.data.files.reading import read_files
+from interlingua.data.files.report import Report
+
+__all__ = ["Report", "read_files"]

@@ -1,0 +1,108 @@
+"""CLIRMatrix (Sun & Duh 2020) as linked documents: the English page that a query stands for, and what answers it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from interlingua.data.keyed_store import KeyedStore
+from interlingua.data.readers.bad_rows import BadRow, BadRows, json_object, string
+from interlingua.data.readers.source import filled_lines, first_keys
+from interlingua.data.records import Document, LinkedDocuments, Passage
+from interlingua.errors import InterlinguaError
+from interlingua.files import read_lines
+from interlingua.text.languages import normalise_code
+from interlingua.text.sentences import split_sentences
+
+BEST = 6
+"""The highest grade: the document in the other language of what BM25 ranks first in the query's own."""
+CHUNK = 1 << 12
+
+
+def matches(path: Path, start: str) -> bool:
+    return {"src_id", "tgt_results"} <= first_keys(start)
+
+
+def read(path: Path, bad: BadRows, *, source_documents: str | list[str] | None = None,
+         target_documents: str | list[str] | None = None, source_lang: str = "en", target_lang: str | None = None,
+         grade: int = BEST) -> Iterator[LinkedDocuments]:
+    """Rows `{"src_id", "src_query", "tgt_results": [[document id, grade], …]}`: the document of each result of at least
+    this `grade`, linked with the document whose id is the query's (Yang et al. 2022). The documents are TSV, `id <tab>
+    text`.
+
+    Those that are linked wait in a temporary folder, not in memory. Pairs with a document that has no text are counted.
+    """
+    if not source_documents or not target_documents or not target_lang:
+        raise InterlinguaError(f"{path}: CLIRMatrix needs source_documents=…, target_documents=… (TSV of id and text) "
+                               "and target_lang=….")
+    langs = normalise_code(source_lang), normalise_code(target_lang)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
+        wanted: tuple[set[str], set[str]] = set(), set()
+        for pair in best_pairs(path, bad, grade):
+            spool.write("\t".join(pair) + "\n")
+            for side, name in zip(wanted, pair, strict=True):
+                side.add(name)
+        stores = [_store(Path(folder, str(place)), documents, bad, ids, lang) for place, (documents, ids, lang) in
+                  enumerate(zip((source_documents, target_documents), wanted, langs, strict=True))]
+        spool.seek(0)
+        pairs = (line.rstrip("\n").split("\t") for line in spool)
+        while chunk := list(islice(pairs, CHUNK)):
+            rows = [store.rows_of(pair[side] for pair in chunk) for side, store in enumerate(stores)]
+            for numbers in zip(*(side.tolist() for side in rows), strict=True):
+                if min(numbers) < 0:
+                    bad.passed_over(path, "pairs with a document that has no text")
+                else:
+                    yield linked(*(store[row] for store, row in zip(stores, numbers, strict=True)))
+
+
+def best_pairs(path: Path, bad: BadRows, grade: int) -> Iterator[tuple[str, str]]:
+    """(query id, document id) of every result of at least this grade."""
+    for pairs in bad.parsed(path, filled_lines(path), lambda line: _pairs(line, grade)):
+        yield from pairs
+
+
+def _pairs(line: str, grade: int) -> list[tuple[str, str]]:
+    row = json_object(line)
+    query, results = string(row, "src_id"), row.get("tgt_results")
+    if not isinstance(results, list) or not all(isinstance(one, list) and len(one) == 2 for one in results):
+        raise BadRow("'tgt_results' must be a list of [document id, grade]")
+    found = []
+    for document, given in results:
+        if isinstance(given, bool) or not str(given).isdecimal() or not str(document).strip():
+            raise BadRow(f"[{document!r}, {given!r}] is no document id with a grade")
+        if int(given) >= grade:
+            found.append((query, str(document)))
+    if any("\t" in name or "\n" in name for pair in found for name in pair):
+        raise BadRow("an id with white space in it")
+    return found
+
+
+def linked(source: Passage, target: Passage) -> LinkedDocuments:
+    """Two texts as linked documents; all that is linked to one source is of one group."""
+    sides = [Document(tuple(split_sentences(side.text, side.lang)), side.lang, side.id, side.title,
+                      f"clirmatrix:{source.lang}:{source.id}") for side in (source, target)]
+    return LinkedDocuments(*sides)
+
+
+def _store(folder: Path, documents: str | list[str], bad: BadRows, wanted: set[str], lang: str) -> KeyedStore[Passage]:
+    files = [Path(name) for name in ([documents] if isinstance(documents, str) else documents)]
+    if not wanted:
+        raise InterlinguaError("CLIRMatrix: no result has the grade that is asked for. Lower grade=….")
+
+    def texts() -> Iterator[Passage]:
+        found = False
+        for file in files:
+            for number, line in read_lines(file):
+                name, tab, text = line.partition("\t")
+                if not tab:
+                    bad.reject(file, number, "1 column, 2 are needed: document id, text")
+                elif name in wanted and text.strip():
+                    found = True
+                    yield Passage(name, text, "", lang)
+        if not found:
+            raise InterlinguaError(f"{', '.join(map(str, files))}: none of the {len(wanted):,} documents wanted is in "
+                                   f"it, such as '{min(wanted)}'. Are these the documents in '{lang}'?")
+
+    return KeyedStore.build(folder, texts(), Passage, ", ".join(map(str, files)))

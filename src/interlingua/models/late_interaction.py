@@ -1,0 +1,250 @@
+"""ColBERT (Khattab & Zaharia 2020): a text is one vector a token, and a query matches a document token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize as unit_length
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
+
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder
+from interlingua.models import late_interaction_layout as layout
+from interlingua.models.devices import compute_dtype, default_device
+from interlingua.models.encode_tokens import encode_tokens
+from interlingua.models.encoder import Encoder
+from interlingua.models.hub import model_folder
+from interlingua.models.language_maps import Langs
+from interlingua.models.late_interaction_layout import LateParts
+from interlingua.models.markers import MARKERS, add_markers
+from interlingua.models.pooling import Dense
+from interlingua.models.punctuation import punctuation
+from interlingua.models.settings import Settings, stored_role
+from interlingua.models.subwords import Text
+from interlingua.models.token_vectors import TokenVectors
+from interlingua.models.transformer import Transformer
+from interlingua.progress import say
+
+
+class LateInteractionEncoder(nn.Module):
+    """Token states → a linear layer → unit length. One encoder serves queries and documents. Make one with
+    `LateInteractionEncoder.load`, or from a single-vector encoder with `start`.
+
+    Queries are filled up with mask tokens to the query length (`query_expansion`): these see the query's own tokens,
+    which do not see them, and each gives a vector more to match with. `skipped` are vocabulary tokens (punctuation)
+    that a document has no vectors of. A score is MaxSim: for each query vector its largest dot product with a vector
+    of the document, summed.
+    """
+
+    similarity = "maxsim"
+    tied = True
+
+    def __init__(self, parts: LateParts, *, dtype: str | torch.dtype | None = None) -> None:
+        super().__init__()
+        self.backbone = parts.backbone
+        self.projection = parts.projection
+        self.settings = parts.settings
+        self.dtype = dtype
+        self._interact(parts.query_expansion, parts.skipped)
+        self.eval()
+
+    @classmethod
+    def load(cls, name_or_path: str | Path, *, device: str | torch.device | None = None,
+             dtype: str | torch.dtype | None = None, for_training: bool = False) -> LateInteractionEncoder:
+        """Load what `save` wrote, or a sentence-transformers MultiVectorEncoder of the same four modules.
+
+        `dtype` is what `encode` computes in, as for `Encoder.load`; `for_training` turns dropout on.
+        Raises InterlinguaError for a single-vector model: its projection would be random, which only `start` makes.
+        """
+        folder = model_folder(name_or_path)
+        if not layout.is_late(folder):
+            raise InterlinguaError(f"{folder}: holds no late-interaction model. To begin one from a single-vector "
+                                   "model, train with model.late_interaction, or use LateInteractionEncoder.start.")
+        place = default_device(device)
+        compute_dtype(place, dtype)
+        return cls(layout.read(folder), dtype=dtype).to(place).train(for_training)
+
+    @classmethod
+    def start(cls, encoder: Encoder, *, dim: int = 128, query_length: int = 32, document_length: int = 180,
+              query_expansion: bool = True, skip_punctuation: bool = False, seed: int = 0) -> LateInteractionEncoder:
+        """A late-interaction encoder to train, on the transformer of `encoder` (which is taken over, not copied).
+
+        The projection to `dim` and the rows of the two markers are new, random from `seed`; prompts stay, after the
+        marker. Pooling, Dense layers and a calibration are left out.
+        Raises InterlinguaError for a static encoder and for lengths that the model has no positions for.
+        """
+        if not isinstance(encoder.backbone, Transformer):
+            raise InterlinguaError("a static backbone has no token states; late interaction needs a transformer.")
+        if dim < 1:
+            raise InterlinguaError(f"late interaction: dim {dim} must be at least 1.")
+        if len(encoder.dense) or encoder.language_maps is not None:
+            say("late interaction: the model's Dense layers and calibration are left out; they are for pooled vectors.")
+        device = encoder.device
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            projection = Dense(encoder.hidden_size, dim, bias=False)
+            add_markers(encoder.backbone)
+        settings = Settings(template=encoder.settings.template)
+        made = cls(LateParts(encoder.backbone, projection, settings, query_expansion=False), dtype=encoder.dtype)
+        made.change(query_length=query_length, document_length=document_length, query_expansion=query_expansion,
+                    skip_punctuation=skip_punctuation,
+                    prompts={role: encoder.settings.prompt(role) for role in MARKERS})
+        return made.to(device)
+
+    def change(self, *, query_length: int, document_length: int, query_expansion: bool, skip_punctuation: bool,
+               prompts: Mapping[str, str] | None = None, template: str | None = None) -> None:
+        """Set lengths in tokens (special tokens and marker counted) and what queries and documents show. `prompts` by
+        role come after the marker; None leaves them, and the template, as they are.
+
+        Raises InterlinguaError for lengths that the model has no positions for, and for query expansion without a
+        mask token.
+        """
+        limit = self.backbone.positions
+        for name, length in (("query_length", query_length), ("document_length", document_length)):
+            if length < 1 or (limit is not None and length > limit):
+                raise InterlinguaError(f"late interaction: {name} {length} is not possible; this model has positions "
+                                       f"for {limit or 'any number of'} tokens.")
+        marked = {role: f"{MARKERS[stored_role(role)]} {prompt}" for role, prompt in (prompts or {}).items()}
+        self.settings.change(prompts=marked, template=template, limit=limit,
+                             max_length={"query": query_length, "document": document_length})
+        self._interact(query_expansion, punctuation(self.tokenizer) if skip_punctuation else ())
+
+    def _interact(self, query_expansion: bool, skipped: tuple[str, ...]) -> None:
+        if query_expansion and self.tokenizer.mask_token_id is None:
+            raise InterlinguaError("late interaction: this model has no mask token to fill queries up with. "
+                                   "Set query_expansion to false.")
+        vocabulary = self.tokenizer.get_vocab() if skipped else {}
+        unknown = [word for word in skipped if word not in vocabulary]
+        if unknown:
+            say(f"late interaction: {len(unknown)} tokens of the skiplist are not in the vocabulary and have no "
+                f"effect: {' '.join(unknown[:10])}")
+        self.query_expansion, self.skipped = query_expansion, skipped
+        self._skipped_ids = torch.tensor(sorted(vocabulary[word] for word in skipped if word in vocabulary),
+                                         dtype=torch.long)
+
+    @property
+    def query(self) -> LateInteractionEncoder:
+        """The encoder of queries: this one (a DualEncoder has one for each role)."""
+        return self
+
+    @property
+    def passage(self) -> LateInteractionEncoder:
+        """The encoder of passages: this one."""
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def packs(self) -> bool:
+        """Whether batches are computed without padding now."""
+        return self.backbone.packs()
+
+    @property
+    def dim(self) -> int:
+        """Size of a token's vector."""
+        return self.projection.linear.out_features
+
+    @property
+    def hidden_size(self) -> int:
+        """Size of a token state."""
+        return self.backbone.hidden_size
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The transformers tokenizer. `tokenize` is the way to ids."""
+        return self.backbone.tokenizer
+
+    @property
+    def input_embeddings(self) -> nn.Module:
+        """The embedding of the vocabulary."""
+        return self.backbone.input_embeddings
+
+    def tokenize(self, texts: Sequence[Text], role: str, *, prompt: str | None = None) -> list[list[int]]:
+        """Token ids of each text with its marker and special tokens, cut to the role's length at the end of the text;
+        queries filled up with mask tokens."""
+        length = self.settings.length(role)
+        ids = self.backbone.subwords(texts, prompt=self.settings.prompt(role, None, prompt),
+                                     template=self.settings.template, max_length=length)
+        if length is None or not self._expands(role):
+            return ids
+        return [text + [self.tokenizer.mask_token_id] * (length - len(text)) for text in ids]
+
+    def embed_ids(self, ids: Sequence[Sequence[int]], role: str) -> TokenVectors:
+        """What `tokenize` gave for this role → float32 vectors of unit length, in one forward pass, with gradient."""
+        if not ids:
+            return TokenVectors(torch.empty(0, self.dim, device=self.device), [])
+        states = self._expanded_states(ids) if self._expands(role) else self.backbone.token_states(ids)[0]
+        counts = [len(text) for text in ids]
+        if stored_role(role) == "document" and len(self._skipped_ids):
+            kept = [~torch.isin(torch.tensor(text), self._skipped_ids) for text in ids]
+            states, counts = states[torch.cat(kept).to(states.device)], [int(tokens.sum()) for tokens in kept]
+        return TokenVectors(unit_length(self.projection(states).float(), dim=-1), counts)
+
+    def embed(self, texts: Sequence[Text], role: str) -> TokenVectors:
+        """Texts → token vectors, in one forward pass, with gradient."""
+        return self.embed_ids(self.tokenize(texts, role), role)
+
+    def token_states(self, ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Token ids → last-layer states `[tokens of all texts, hidden]` before the projection, and lengths `[texts]`
+        (masked-language modelling beside late interaction)."""
+        states, lengths, _ = self.backbone.token_states(ids)
+        return states, lengths
+
+    def _expands(self, role: str) -> bool:
+        return self.query_expansion and stored_role(role) == "query"
+
+    def _expanded_states(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """Last-layer states of queries whose mask tokens at the end are not attended to (ColBERT v1), laid end to end.
+
+        Nothing is gained by packing here: filled up, all queries are equally long.
+        """
+        mask_id, device = self.tokenizer.mask_token_id, self.device
+        attended = []
+        for text in ids:
+            real = len(text)
+            while real > 1 and text[real - 1] == mask_id:
+                real -= 1
+            attended.append(real)
+        lengths = torch.tensor([len(text) for text in ids], device=device)
+        batch = pad_sequence([torch.tensor(text, dtype=torch.long) for text in ids], batch_first=True,
+                             padding_value=self.backbone.pad_id).to(device)
+        places = torch.arange(batch.shape[1], device=device)
+        seen = places < torch.tensor(attended, device=device)[:, None]
+        states: Tensor = self.backbone.model(input_ids=batch, attention_mask=seen.long()).last_hidden_state
+        return states[places < lengths[:, None]]
+
+    def encode(
+        self, sentences: str | Sequence[Text], *, role: str, batch_size: int | None = None,
+        show_progress_bar: bool | None = None, convert_to_tensor: bool = False, lang: Langs = None,
+    ) -> TokenVectors:
+        """Token vectors of the texts (a single string is one text) in the order given, without gradient: float32, on
+        the CPU or, with `convert_to_tensor`, on the device. `lang` has no use here (there is no calibration).
+
+        `batch_size` counts texts; without it batches hold a budget of tokens. All vectors are held in memory: give a
+        large collection in pieces. Raises InterlinguaError when a vector is not finite.
+        """
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        return encode_tokens(self, texts, role=role, batch_size=batch_size, progress=bool(show_progress_bar),
+                             on_device=convert_to_tensor)
+
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> TokenVectors:
+        """`encode` in the role of queries."""
+        return self.encode(sentences, role="query", **options)
+
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> TokenVectors:
+        """`encode` in the role of passages."""
+        return self.encode(sentences, role="document", **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write a folder that sentence-transformers' MultiVectorEncoder loads too, whole or not at all."""
+        parts = LateParts(self.backbone, self.projection, self.settings, self.query_expansion, self.skipped)
+        with atomic_folder(path, "modules.json") as folder:
+            layout.write(folder, parts)

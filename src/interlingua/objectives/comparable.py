@@ -1,0 +1,247 @@
+"""C3: a span must pick the span of its linked document, in the other language, out of all spans of the batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PretrainedConfig
+
+from interlingua.data.spans import SpanMode, SpanPair
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.models.condenser import CondenserHead
+from interlingua.models.heads import MaskedLanguageModelHead
+from interlingua.models.token_vectors import TokenVectors
+from interlingua.objectives.maxsim import maxsim
+from interlingua.objectives.objective import Batch, Loss, MaskedRow, SpanObjective, Spans, by_language, require
+from interlingua.objectives.similarity import check_temperature
+from interlingua.objectives.span_tokens import span_tokens
+from interlingua.objectives.whole_words import mask_words
+
+SpanSimilarity = Literal["maxsim", "cls"]
+Denominator = Literal["simclr", "as_printed_crosslingual"]
+SHORT = 0.1
+"""A larger share of a batch's pairs left out as too short is worth a warning."""
+
+
+def comparable_contrastive(
+    source: Tensor, source_mask: Tensor | None, target: Tensor, target_mask: Tensor | None, *,
+    similarity: SpanSimilarity = "maxsim", temperature: float = 0.05, token_norm: bool = True, length_norm: bool = True,
+    symmetrize: bool = False, denominator: Denominator = "simclr", groups: Tensor | None = None,
+) -> Tensor:
+    """L^co of Yang et al. 2022 (C3), read as SimCLR over the 2n spans of n pairs: the mean over the 2n anchors a of
+
+        −log  exp(f(a, partner of a) / τ) / Σ_{b ≠ a} exp(f(a, b) / τ)
+
+    The denominator holds the positive and the 2n − 2 other spans, of both languages. As printed (§2.2) it would leave
+    out the positive and the spans of the anchor's own language.
+
+    Args:
+        source, target: `[pairs, tokens, dim]` token vectors, padded; row i of one is linked with row i of the other.
+            They need not be equally long. For "cls" also `[pairs, dim]`; of three dimensions the first token is taken.
+        source_mask, target_mask: bool `[pairs, tokens]`, True = a token. "cls" reads none (None will do).
+        similarity: "maxsim": f(a, b) = Σ_{t ∈ a} max_{u ∈ b} a_t · b_u, in which the sum runs over the anchor; "cls":
+            the dot product of the first vectors.
+        temperature: τ.
+        token_norm: bring every vector to unit length first.
+        length_norm: divide f(a, b) by the number of the anchor's tokens (no meaning for "cls").
+        symmetrize: ½ (f(a, b) + f(b, a)) in the place of f(a, b).
+        denominator: "as_printed_crosslingual" is that of the paper, spans of the other language only, with the positive
+            added (without it the loss has no lower bound): n terms.
+        groups: `[pairs]` integers; spans of one group are about the same thing, so they are left out of each other's
+            negatives.
+
+    The paper names no normalisation and no temperature. The defaults are the robust choice; its letter is
+    `token_norm=False, length_norm=False, temperature=1`, with logits in the thousands (in float32, as everything here).
+
+    Returns:
+        A float32 scalar; with no pairs, a zero that is connected to the graph.
+    """
+    rows = comparable_rows(source, source_mask, target, target_mask, similarity=similarity, temperature=temperature,
+                           token_norm=token_norm, length_norm=length_norm, symmetrize=symmetrize,
+                           denominator=denominator, groups=groups)
+    return rows.mean() if len(rows) else source.float().sum() + target.float().sum()
+
+
+def comparable_rows(
+    source: Tensor, source_mask: Tensor | None, target: Tensor, target_mask: Tensor | None, *,
+    similarity: SpanSimilarity = "maxsim", temperature: float = 0.05, token_norm: bool = True, length_norm: bool = True,
+    symmetrize: bool = False, denominator: Denominator = "simclr", groups: Tensor | None = None,
+) -> Tensor:
+    """`comparable_contrastive` before its mean: `[2 · pairs]`, sources first."""
+    _known("similarity", similarity, ("maxsim", "cls"))
+    _known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
+    check_temperature(temperature)
+    pairs = len(source)
+    dimensions = (2, 3) if similarity == "cls" else (3,)
+    if source.ndim not in dimensions or target.ndim not in dimensions or pairs != len(target):
+        raise InterlinguaError("comparable loss: source and target must be [pairs, tokens, dim] of equally many pairs "
+                               f"(for 'cls' also [pairs, dim]); got {list(source.shape)} and {list(target.shape)}.")
+    if not pairs:
+        return source.new_zeros(0, dtype=torch.float32)
+    if similarity == "cls":
+        spans = torch.cat([side[:, 0] if side.ndim == 3 else side for side in (source, target)]).float()
+        spans = F.normalize(spans, dim=-1) if token_norm else spans
+        scores = spans @ spans.T
+    else:
+        scores = _maxsim_of_all(source, source_mask, target, target_mask, token_norm, length_norm)
+    if symmetrize:
+        scores = (scores + scores.T) / 2
+    itself = torch.eye(2 * pairs, dtype=torch.bool, device=scores.device)
+    partner = itself.roll(pairs, dims=1)
+    language = torch.arange(2 * pairs, device=scores.device) < pairs
+    left_out = itself if denominator == "simclr" else language[:, None] == language[None, :]
+    if groups is not None:
+        if groups.shape != (pairs,):
+            raise InterlinguaError(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
+        both = groups.to(scores.device).repeat(2)
+        left_out = left_out | ((both[:, None] == both[None, :]) & ~partner)
+    logits = (scores / temperature).masked_fill(left_out, -torch.inf)
+    return F.cross_entropy(logits, partner.long().argmax(1), reduction="none")
+
+
+def _maxsim_of_all(source: Tensor, source_mask: Tensor | None, target: Tensor, target_mask: Tensor | None,
+                   token_norm: bool, length_norm: bool) -> Tensor:
+    """`[2 · pairs, 2 · pairs]`: f of every span with every span."""
+    if source_mask is None or target_mask is None:
+        raise InterlinguaError("comparable loss: MaxSim needs the masks of source and target; only 'cls' does without.")
+    longest = max(source.shape[1], target.shape[1])
+    spans = torch.cat([F.pad(side.float(), (0, 0, 0, longest - side.shape[1])) for side in (source, target)])
+    mask = torch.cat([F.pad(side, (0, longest - side.shape[1])) for side in (source_mask, target_mask)])
+    if token_norm:
+        spans = F.normalize(spans, dim=-1)
+    scores = maxsim(spans, mask, spans, mask)
+    return scores / mask.sum(1, keepdim=True) if length_norm else scores
+
+
+def _known(what: str, value: str, values: tuple[str, ...]) -> None:
+    if value not in values:
+        raise InterlinguaError(f"{what} '{value}' is not known.{suggestion(value, values)}")
+
+
+class Comparable(SpanObjective):
+    """`comparable_contrastive` on spans of linked documents, with the masked-LM losses of the last layer and of a
+    Condenser head: one forward pass on the masked spans serves all three, weighted 1 : 1 : 1 as in the paper. What is
+    trained beside the encoder (projection, heads) is dropped when the model is saved.
+
+    Args:
+        config: of the encoder's Hugging Face model, `vocabulary`: its number of tokens, `seed`: of the masking (the
+            recipe fills them in).
+        similarity, temperature, token_norm, length_norm, symmetrize, denominator: see `comparable_contrastive`.
+        duplicates: "mask" leaves spans of the same group (or document) out of each other's negatives; "keep" does not.
+        proj_dim: bring token states to this size by a linear layer first (ColBERT's is 128); None compares the states.
+        contrast_unmasked: compare the spans as they were before masking, for a second forward pass.
+        mlm, condenser: weights of the two masked-LM losses, each a mean over the predictions of the batch; 0: without.
+        skip_from, head_layers: of the Condenser head; the middle hidden state and 2.
+        rate: share of tokens to predict. whole_word: words together, up to `longest_word` tokens; else single tokens.
+        span: tokens of a span without the special ones. span_mode: see `cut`.
+        min_tokens: pairs with a side of fewer tokens are left out of their batch, counted in the log as "short".
+        role: which encoder reads.
+    """
+
+    streams = ("linked",)
+
+    def __init__(
+        self, *, config: PretrainedConfig, vocabulary: int, seed: int = 0, similarity: SpanSimilarity = "maxsim",
+        temperature: float = 0.05, token_norm: bool = True, length_norm: bool = True, symmetrize: bool = False,
+        denominator: Denominator = "simclr", duplicates: Literal["mask", "keep"] = "mask", proj_dim: int | None = None,
+        contrast_unmasked: bool = False, mlm: float = 1.0, condenser: float = 1.0, skip_from: int | None = None,
+        head_layers: int = 2, rate: float = 0.15, whole_word: bool = True, longest_word: int = 4, span: int = 180,
+        span_mode: SpanMode = "uniform_start", min_tokens: int = 16, role: Literal["query", "passage"] = "passage",
+    ) -> None:
+        super().__init__()
+        _known("similarity", similarity, ("maxsim", "cls"))
+        check_temperature(temperature)
+        sizes = {"span": span, "min_tokens": min_tokens, "longest_word": longest_word, "proj_dim": proj_dim}
+        if not 0 < rate < 1 or min(mlm, condenser) < 0:
+            raise InterlinguaError(f"rate {rate} must lie between 0 and 1, mlm {mlm} and condenser {condenser} be 0 or "
+                                   "more.")
+        if any(size is not None and size < 1 for size in sizes.values()) or min_tokens > span:
+            raise InterlinguaError(f"{', '.join(f'{name} {size}' for name, size in sizes.items())}: must be 1 or more, "
+                                   "and min_tokens no more than span.")
+        _known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
+        self.contrast = partial(comparable_rows, similarity=similarity, temperature=temperature, token_norm=token_norm,
+                                length_norm=length_norm, symmetrize=symmetrize, denominator=denominator)
+        self.crosslingual = denominator != "simclr"
+        self.duplicates, self.vocabulary, self.seed, self.role = duplicates, vocabulary, seed, role
+        self.rate, self.longest_word = rate, longest_word if whole_word else 1
+        self.span, self.span_mode, self.min_tokens = span, span_mode, min_tokens
+        self.per_token, self.contrast_unmasked = similarity == "maxsim", contrast_unmasked
+        self.weights = {name: weight for name, weight in (("mlm", mlm), ("condenser", condenser)) if weight}
+        hidden = int(config.hidden_size)
+        self.dim = proj_dim or hidden
+        self.projection = nn.Linear(hidden, proj_dim, bias=False) if proj_dim else None
+        self.head = MaskedLanguageModelHead(hidden, vocabulary) if self.weights else None
+        self.condenser = CondenserHead(config, skip_from=skip_from, layers=head_layers) if condenser else None
+        self.early = self.condenser.skip_from if self.condenser else None
+
+    def spans(self, batch: Batch, encoder: Any, step: int) -> Spans:
+        pairs = require(batch["linked"], SpanPair, self)
+        if len(pairs) < 2:
+            raise InterlinguaError("a batch of one pair has nothing to tell apart. Raise data.linked.batch.")
+        if encoder.is_static or encoder.tokenizer.mask_token_id is None:
+            raise InterlinguaError("C3 pre-training needs a transformer with a mask token; this model is none (a "
+                                   "static backbone has no token states).")
+        opening, contents, closing = span_tokens(
+            encoder, self.role, [*(pair.source for pair in pairs), *(pair.target for pair in pairs)],
+            [*(pair.source_draw for pair in pairs), *(pair.target_draw for pair in pairs)],
+            length=self.span, mode=self.span_mode, least=self.min_tokens)
+        long = [len(content) >= self.min_tokens for content in contents]
+        kept = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
+        if len(kept) < 2:
+            raise InterlinguaError(f"of {len(pairs)} pairs of linked documents {len(kept)} have {self.min_tokens} "
+                                   "tokens on both sides: nothing to tell apart. Give longer documents, or lower "
+                                   "objectives.comparable.min_tokens.")
+        random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
+        rows = []
+        for number in (*kept, *(number + len(pairs) for number in kept)):
+            masked = mask_words(contents[number], encoder.tokenizer, self.vocabulary, self.rate, self.longest_word,
+                                random)
+            rows.append(MaskedRow([*opening, *masked.ids, *closing],
+                                  [(position + len(opening), token) for position, token in masked.targets]))
+        return Spans(rows, [pairs[number] for number in kept], {"short": float(len(pairs) - len(kept))})
+
+    def represent(self, states: Tensor, lengths: Tensor) -> Tensor:
+        if not self.per_token:
+            states = states[(lengths.cumsum(0) - lengths).to(states.device)]
+        return states if self.projection is None else self.projection(states)
+
+    def loss(self, spans: Spans, vectors: TokenVectors) -> Loss:
+        pairs: Sequence[SpanPair] = spans.records
+        both = range(len(pairs)), range(len(pairs), 2 * len(pairs))
+        (source, source_mask), (target, target_mask) = (vectors.select(side).padded() for side in both)
+        groups = None
+        if self.duplicates == "mask":
+            numbers: dict[str, int] = {}
+            groups = torch.tensor([numbers.setdefault(pair.group, len(numbers)) for pair in pairs])
+        rows = self.contrast(source, source_mask, target, target_mask, groups=groups)
+        others = len(pairs) if self.crosslingual else 2 * len(pairs) - 1
+        warning = None
+        if spans.report["short"] > SHORT * len(pairs):
+            warning = (f"{spans.report['short']:.0f} pairs of this batch have a side of fewer than {self.min_tokens} "
+                       f"tokens and were left out; {len(pairs)} remain.")
+        return Loss(rows.mean(), {"ln_candidates": math.log(others), **spans.report,
+                                  **by_language([pair.lang for pair in pairs] * 2, rows)}, warning)
+
+    def token_losses(self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None,
+                     encoder: Any) -> dict[str, Tensor]:
+        starts = (lengths.cumsum(0) - lengths).tolist()
+        where = torch.tensor([start + position for start, row in zip(starts, rows, strict=True)
+                              for position, _ in row.targets], dtype=torch.long, device=states.device)
+        targets = torch.tensor([token for row in rows for _, token in row.targets], dtype=torch.long,
+                               device=states.device)
+        read = {"mlm": states}
+        if self.condenser is not None and early is not None:
+            read["condenser"] = self.condenser(states, early, lengths)
+        return {name: self._predict(read[name][where], targets, encoder) for name in self.weights}
+
+    def _predict(self, states: Tensor, targets: Tensor, encoder: Any) -> Tensor:
+        assert self.head is not None  # there is one where there are weights
+        logits = self.head(states, encoder.input_embeddings.weight)
+        return F.cross_entropy(logits.float(), targets, reduction="none")

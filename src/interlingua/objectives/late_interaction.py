@@ -1,0 +1,221 @@
+"""Fine-tuning of late interaction: ColBERT's pairwise loss (Khattab & Zaharia 2020; METHODS §5.6), and two later ones,
+in-batch negatives and a teacher's scores (ColBERTv2, Santhanam et al. 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from interlingua.data.records import Passage, QuestionPassage
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.models.token_vectors import TokenVectors
+from interlingua.objectives.maxsim import maxsim
+from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
+from interlingua.objectives.retrieval import as_text, false_negatives
+from interlingua.objectives.similarity import check_temperature
+
+TokenSimilarity = Literal["cosine", "l2"]
+Contrast = Literal["pairwise", "in_batch", "distilled"]
+
+
+def late_interaction_scores(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, *,
+                            similarity: TokenSimilarity = "cosine") -> Tensor:
+    """Scores of each query with its own documents only, `[queries, …]` float32:
+
+        Σ_{t ∈ q} max_{u ∈ d} s(q_t, d_u)
+
+    with s = q_t · d_u ("cosine": vectors have unit length) or −‖q_t − d_u‖² ("l2"). For unit vectors l2 is 2·cosine − 2
+    for each token of the query: the same ranking, twice the slope.
+
+    Args:
+        queries: `[queries, tokens, dim]`, query_mask: bool `[queries, tokens]`, True = a token, False = padding.
+        documents: `[queries, …, tokens, dim]` with any dimensions between, document_mask: bool `[queries, …, tokens]`.
+
+    Raises InterlinguaError for an unknown similarity, shapes that do not fit, and a document without a token.
+    """
+    if similarity not in get_args(TokenSimilarity):
+        raise InterlinguaError(f"similarity '{similarity}' is not known for tokens."
+                               f"{suggestion(similarity, get_args(TokenSimilarity))}")
+    shapes = queries.shape[:2] == query_mask.shape and documents.shape[:-1] == document_mask.shape
+    if not shapes or queries.shape[0] != documents.shape[0] or queries.shape[-1] != documents.shape[-1]:
+        raise InterlinguaError("late interaction: queries must be [queries, tokens, dim] and documents [queries, …, "
+                               f"tokens, dim], with masks; got {list(queries.shape)}, {list(query_mask.shape)}, "
+                               f"{list(documents.shape)}, {list(document_mask.shape)}.")
+    if not bool(document_mask.any(-1).all()):
+        raise InterlinguaError("late interaction: a document has no token, so no maximum. Leave it out.")
+    count, dim = len(queries), queries.shape[-1]
+    queries, flat = queries.float(), documents.float().reshape(count, -1, dim)
+    tokens = queries @ flat.transpose(1, 2)
+    if similarity == "l2":
+        tokens = 2 * tokens - queries.pow(2).sum(-1)[:, :, None] - flat.pow(2).sum(-1)[:, None]
+    tokens = tokens.view(count, queries.shape[1], *documents.shape[1:-1]).movedim(1, -2)
+    best = tokens.masked_fill(~document_mask.unsqueeze(-2), -torch.inf).max(-1).values
+    return best.masked_fill(~query_mask.view(count, *[1] * (best.ndim - 2), -1), 0.0).sum(-1)
+
+
+def late_interaction_pairwise(queries: Tensor, query_mask: Tensor, positives: Tensor, positive_mask: Tensor,
+                              negatives: Tensor, negative_mask: Tensor, *,
+                              similarity: TokenSimilarity = "cosine") -> Tensor:
+    """ColBERT v1: the mean over triples (q, p, n) of −log e^{f(q,p)} / (e^{f(q,p)} + e^{f(q,n)}). No document of
+    another triple takes part.
+
+    Args: token vectors `[triples, tokens, dim]` and bool masks `[triples, tokens]` of queries, positives, negatives.
+    Returns a float32 scalar; without triples a zero that is connected to the graph.
+    """
+    rows = _pairwise_rows(queries, query_mask, positives, positive_mask, negatives, negative_mask,
+                          similarity=similarity)
+    return rows.mean() if len(rows) else rows.sum()
+
+
+def _pairwise_rows(queries: Tensor, query_mask: Tensor, positives: Tensor, positive_mask: Tensor, negatives: Tensor,
+                   negative_mask: Tensor, *, similarity: TokenSimilarity) -> Tensor:
+    if not len(queries):
+        return (queries.sum() + positives.sum() + negatives.sum()).float().expand(0)
+    good = late_interaction_scores(queries, query_mask, positives, positive_mask, similarity=similarity)
+    bad = late_interaction_scores(queries, query_mask, negatives, negative_mask, similarity=similarity)
+    return F.softplus(bad - good)
+
+
+def late_interaction_in_batch(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, *,
+                              temperature: float = 1.0, mask: Tensor | None = None) -> Tensor:
+    """InfoNCE over the MaxSim scores of all documents of the batch: the mean over queries of
+    −log e^{f(q_i,d_i)/τ} / Σ_j e^{f(q_i,d_j)/τ}.
+
+    Args:
+        queries: `[queries, tokens, dim]` with query_mask; documents: `[documents, tokens, dim]` with document_mask;
+            documents[:len(queries)] are the positives, the rest are hard negatives for all.
+        mask: bool `[queries, documents]`, True = leave this document out; never a query's own positive.
+    """
+    rows = _in_batch_rows(queries, query_mask, documents, document_mask, temperature=temperature, mask=mask)
+    return rows.mean() if len(rows) else rows.sum()
+
+
+def _in_batch_rows(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, *,
+                   temperature: float, mask: Tensor | None) -> Tensor:
+    check_temperature(temperature)
+    if len(documents) < len(queries):
+        raise InterlinguaError(f"{len(queries)} queries need at least as many documents, got {len(documents)}: "
+                               "documents[:len(queries)] are the positives.")
+    logits = maxsim(queries, query_mask, documents, document_mask) / temperature
+    if mask is not None:
+        own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+        logits = logits.masked_fill(mask.to(logits.device) & ~own, -torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(queries), device=logits.device), reduction="none")
+
+
+def late_interaction_distilled(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor,
+                               teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """The mean over queries of KL(softmax(teacher) ‖ softmax(f / τ)) over each query's own candidates.
+
+    Args: `queries` as above, documents `[queries, candidates, tokens, dim]` with their mask `[queries, candidates,
+    tokens]`, and the teacher's scores `[queries, candidates]`. No gradient reaches the teacher.
+    """
+    rows = _distilled_rows(queries, query_mask, documents, document_mask, teacher, temperature=temperature)
+    return rows.mean() if len(rows) else rows.sum()
+
+
+def _distilled_rows(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, teacher: Tensor, *,
+                    temperature: float) -> Tensor:
+    check_temperature(temperature)
+    if not len(queries):
+        return (queries.sum() + documents.sum()).float().expand(0)
+    scores = late_interaction_scores(queries, query_mask, documents, document_mask)
+    if teacher.shape != scores.shape:
+        raise InterlinguaError(f"teacher must be [queries, candidates] = {list(scores.shape)}, "
+                               f"got {list(teacher.shape)}.")
+    wanted = teacher.detach().to(scores).log_softmax(-1)
+    return F.kl_div((scores / temperature).log_softmax(-1), wanted, log_target=True, reduction="none").sum(-1)
+
+
+class LateInteraction(Objective):
+    """ColBERT's fine-tuning on a stream of questions, for a model with `late_interaction`.
+
+    Args:
+        contrast: "pairwise" (ColBERT v1: a question's positive against each of its own negatives), "in_batch" (against
+            all positives and hard negatives of the batch) or "distilled" (a teacher's scores of the positive and
+            exactly `hard_negatives` negatives). Questions that lack what it reads teach nothing, which is said.
+        similarity: of two tokens in the pairwise loss, "cosine" or "l2" (ColBERT-X; twice the slope). Search does not
+            depend on it: both rank alike.
+        temperature: τ of "in_batch" and "distilled". Scores are sums over up to 32 tokens, so 1 is already sharp.
+        hard_negatives: how many of each question's negatives are read.
+        mask_false_negatives: "in_batch" leaves out other known positives of a question, as in `Retrieval`.
+    """
+
+    streams = ("questions",)
+    multi_vector = True
+
+    def __init__(self, *, contrast: Contrast = "pairwise", similarity: TokenSimilarity = "cosine",
+                 temperature: float = 1.0, hard_negatives: int = 1, mask_false_negatives: bool = True) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        if hard_negatives < (0 if contrast == "in_batch" else 1):
+            raise InterlinguaError(f"hard_negatives {hard_negatives} is too few for contrast '{contrast}'.")
+        if contrast == "pairwise" and temperature != 1.0:
+            raise InterlinguaError("temperature is for contrast 'in_batch' and 'distilled'; 'pairwise' has none.")
+        if contrast != "pairwise" and similarity != "cosine":
+            raise InterlinguaError(f"similarity 'l2' is for contrast 'pairwise'; with '{contrast}' halve the "
+                                   "temperature.")
+        self.contrast, self.similarity, self.temperature = contrast, similarity, temperature
+        self.hard_negatives, self.mask_false_negatives = hard_negatives, mask_false_negatives
+
+    def requests(self, batch: Batch) -> dict[str, Texts]:
+        questions = require(batch["questions"], QuestionPassage, self)
+        if self.contrast == "in_batch":
+            return {"queries": Texts("query", [question.question for question in questions]),
+                    "documents": Texts("passage", [as_text(passage) for passage in self._candidates(questions)])}
+        if self.contrast == "distilled":
+            taught = self._taught(questions)
+            passages = [passage for question in taught for passage in self._own_candidates(question)]
+            return {"queries": Texts("query", [question.question for question in taught]),
+                    "documents": Texts("passage", [as_text(passage) for passage in passages])}
+        triples = self._triples(questions)
+        return {"queries": Texts("query", [question.question for question, _ in triples]),
+                "positives": Texts("passage", [as_text(question.positives[0]) for question, _ in triples]),
+                "negatives": Texts("passage", [as_text(negative) for _, negative in triples])}
+
+    def loss(self, batch: Batch, vectors: Mapping[str, TokenVectors]) -> Loss:
+        questions = batch["questions"]
+        padded = [tensor for part in vectors.values() for tensor in part.padded()]
+        if self.contrast == "in_batch":
+            candidates = self._candidates(questions)
+            mask = false_negatives(questions, candidates) if self.mask_false_negatives else None
+            rows = _in_batch_rows(*padded, temperature=self.temperature, mask=mask)
+            langs, count, warning = [question.lang for question in questions], len(candidates), None
+        elif self.contrast == "distilled":
+            taught, count = self._taught(questions), 1 + self.hard_negatives
+            queries, query_mask, documents, mask = padded
+            documents, mask = (torch.unflatten(part, 0, (len(taught), count)) for part in (documents, mask))
+            teacher = torch.tensor([question.scores[:count] for question in taught]).view(len(taught), count)
+            rows = _distilled_rows(queries, query_mask, documents, mask, teacher, temperature=self.temperature)
+            langs, lacking = [question.lang for question in taught], len(questions) - len(taught)
+            warning = (f"{lacking} of {len(questions)} questions lack {self.hard_negatives} negatives with a teacher's "
+                       "scores and teach nothing.") if lacking else None
+        else:
+            rows = _pairwise_rows(*padded, similarity=self.similarity)
+            langs, count = [question.lang for question, _ in self._triples(questions)], 2
+            lacking = sum(not question.negatives for question in questions)
+            warning = (f"{lacking} of {len(questions)} questions have no negative and teach nothing. Mine negatives, "
+                       "or use objectives.late_interaction.contrast=in_batch.") if lacking else None
+        chance = {} if self.contrast == "distilled" else {"ln_candidates": math.log(max(1, count))}
+        report = chance | by_language(langs, rows)
+        return Loss(rows.mean() if len(rows) else rows.sum(), report, warning)
+
+    def _triples(self, questions: Sequence[QuestionPassage]) -> list[tuple[QuestionPassage, Passage]]:
+        return [(question, negative) for question in questions
+                for negative in question.negatives[: self.hard_negatives]]
+
+    def _taught(self, questions: Sequence[QuestionPassage]) -> list[QuestionPassage]:
+        return [question for question in questions
+                if min(len(question.negatives), len(question.scores) - 1) >= self.hard_negatives]
+
+    def _own_candidates(self, question: QuestionPassage) -> list[Passage]:
+        return [question.positives[0], *question.negatives[: self.hard_negatives]]
+
+    def _candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
+        return [question.positives[0] for question in questions] + [
+            negative for _, negative in self._triples(questions)]

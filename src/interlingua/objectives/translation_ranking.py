@@ -1,0 +1,100 @@
+"""Translation ranking with an additive margin (LaBSE): a sentence must pick its translation with room to spare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from interlingua.data.records import ParallelPair
+from interlingua.errors import InterlinguaError
+from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
+from interlingua.objectives.same_meaning import same_meaning
+from interlingua.objectives.semantic import pair_requests, roles
+from interlingua.objectives.similarity import check_paired, check_temperature, similarities
+
+
+def translation_ranking(source: Tensor, target: Tensor, *, margin: float = 0.3, temperature: float | Tensor = 0.05,
+                        groups: Tensor | None = None) -> Tensor:
+    """Bidirectional additive-margin softmax of Yang et al. 2019 and LaBSE (Feng et al. 2022, eq. 1 and 2), cosine: the
+    mean over pairs i of both directions' sum, source → target being
+
+        −log  exp((cos(x_i, y_i) − m) / τ) / [ exp((cos(x_i, y_i) − m) / τ) + Σ_{n ≠ i} exp(cos(x_i, y_n) / τ) ]
+
+    The negatives are the other pairs' sentences of the other side only. The margin has to be won by every translation
+    over every negative before the loss falls.
+
+    Args:
+        source, target: `[pairs, dim]`; row i of one translates row i of the other.
+        margin: m.
+        temperature: τ; the papers print none.
+        groups: `[pairs]` integers; pairs of one group share a meaning and are left out of each other's negatives.
+
+    Returns:
+        A float32 scalar; with no pairs, a zero that is connected to the graph.
+    """
+    rows = translation_ranking_rows(source, target, margin=margin, temperature=temperature, groups=groups)
+    return rows.mean() if len(rows) else (source.float() + target.float()).sum()
+
+
+def translation_ranking_rows(source: Tensor, target: Tensor, *, margin: float = 0.3,
+                             temperature: float | Tensor = 0.05, groups: Tensor | None = None) -> Tensor:
+    """`translation_ranking` before its mean: `[pairs]`, both directions together."""
+    check_paired(source, target, "translation ranking")
+    check_temperature(temperature)
+    check_margin(margin)
+    scores = similarities(source, target)
+    own = torch.eye(len(source), dtype=torch.bool, device=scores.device)
+    logits = (scores - margin * own) / temperature
+    if groups is not None:
+        if groups.shape != (len(source),):
+            raise InterlinguaError(f"groups must be [pairs] = [{len(source)}], got {list(groups.shape)}.")
+        groups = groups.to(scores.device)
+        logits = logits.masked_fill((groups[:, None] == groups[None, :]) & ~own, -torch.inf)
+    gold = torch.arange(len(source), device=scores.device)
+    return F.cross_entropy(logits, gold, reduction="none") + F.cross_entropy(logits.T, gold, reduction="none")
+
+
+def check_margin(margin: float) -> None:
+    """Raise InterlinguaError unless the margin lies in [0, 2), the range of a difference of cosines."""
+    if not 0 <= margin < 2:
+        raise InterlinguaError(f"margin must be at least 0 and less than 2, got {margin}.")
+
+
+class TranslationRanking(Objective):
+    """`translation_ranking` on the pairs of a parallel stream.
+
+    Args:
+        margin: m; LaBSE's is 0.3.
+        temperature: τ.
+        on: which encoder reads the sentences; "both" averages the losses of the two encoders.
+        duplicates: whether a sentence that comes twice in a batch (or a shared `ParallelPair.group`) is left out of
+            the negatives ("mask") or not ("keep").
+    """
+
+    streams = ("parallel",)
+
+    def __init__(self, *, margin: float = 0.3, temperature: float = 0.05,
+                 on: Literal["passage", "query", "both"] = "passage",
+                 duplicates: Literal["mask", "keep"] = "mask") -> None:
+        super().__init__()
+        check_temperature(temperature)
+        check_margin(margin)
+        self.margin, self.temperature, self.on, self.duplicates = margin, temperature, on, duplicates
+
+    def requests(self, batch: Batch) -> dict[str, Texts]:
+        return pair_requests(require(batch["parallel"], ParallelPair, self), self.on)
+
+    def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
+        pairs = batch["parallel"]
+        groups = None if self.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
+        rows = torch.stack([
+            translation_ranking_rows(vectors[f"{role}.source"], vectors[f"{role}.target"], margin=self.margin,
+                                     temperature=self.temperature, groups=groups)
+            for role in roles(self.on)]).mean(0)
+        report = {"chance": 2 * math.log(max(1, len(pairs))), **by_language([pair.lang for pair in pairs], rows)}
+        return Loss(rows.mean() if len(pairs) else rows.sum(), report)

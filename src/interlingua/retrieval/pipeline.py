@@ -1,0 +1,207 @@
+"""Running a pipeline on a test collection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from interlingua.data.records import Collection, Passage, Query
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.progress import say
+from interlingua.retrieval.dense_retriever import DenseRetriever
+from interlingua.retrieval.fusion import rrf, weighted_sum
+from interlingua.retrieval.long_documents import MaxP, subword_windows
+from interlingua.retrieval.on_demand import OnDemand
+from interlingua.retrieval.pipeline_notation import parse_pipeline
+from interlingua.retrieval.pipeline_tree import (
+    NAMED,
+    Cut,
+    Lexical,
+    Model,
+    Pipeline,
+    ReciprocalRank,
+    Rerank,
+    RunFile,
+    WeightedSum,
+)
+from interlingua.retrieval.rerank import DEPTH, rerank
+from interlingua.retrieval.retriever import Candidates, Retriever, chosen_queries
+from interlingua.retrieval.run import Run
+from interlingua.retrieval.translation import language_of, read_translations, translated_queries
+
+if TYPE_CHECKING:
+    from interlingua.retrieval.bm25 import BM25
+
+Load = Callable[[str], Any]
+"""the name in a pipeline → the encoder it means"""
+
+
+def run_pipeline(pipeline: Pipeline | str, collection: Collection, depth: int, load: Load | None = None, *,
+                 translated: Sequence[Query] | None = None) -> Run:
+    """What `pipeline` finds for the queries of `collection`: at most `depth` passages each, every query in the run.
+
+    A stage inside another, what is fused or reranked, is searched `max(depth, 1000)` deep unless it is cut (`% 100`); a
+    run file is taken whole. `load` gives the encoder of a name (`interlingua.models.loading.load_any`); each is loaded
+    once. `translated`: the queries as `bm25` reads them, where it names no file of its own.
+    Raises InterlinguaError for what cannot be loaded, found or scored, naming the stage.
+    """
+    return Stages(collection.passages, load).run(pipeline, collection.queries, depth, translated=translated)
+
+
+def encoder_loader(load: Load | None = None) -> Load:
+    """`load`, or that of every kind of model folder, which loads each name once."""
+    loaded: dict[str, Any] = {}
+
+    def once(name: str) -> Any:
+        if name not in loaded:
+            if load is None:
+                from interlingua.models.loading import load_any
+
+                try:
+                    loaded[name] = load_any(name)
+                except InterlinguaError as error:
+                    meant = suggestion(name, NAMED)
+                    raise InterlinguaError(f"{error}{meant if '?' in meant else ''}") from error
+            else:
+                loaded[name] = load(name)
+        return loaded[name]
+
+    return once
+
+
+class Stages:
+    """The retrievers of one list of passages, made when they are first needed: pipelines that are run here one after
+    another share them. A model reads each passage once, an analyzer too."""
+
+    def __init__(self, passages: Sequence[Passage], load: Load | None = None) -> None:
+        self.passages, self.load = passages, encoder_loader(load)
+        self._models: dict[Model, Retriever] = {}
+        self._indexed: dict[str | None, BM25] = {}
+
+    @cached_property
+    def lang(self) -> str:
+        """The language of the passages, '' for several."""
+        return language_of(self.passages)
+
+    def run(self, pipeline: Pipeline | str, queries: Sequence[Query], depth: int, *,
+            translated: Sequence[Query] | None = None) -> Run:
+        """The first `depth` results of `pipeline` for each of `queries`, as `run_pipeline` describes it."""
+        if depth < 1:
+            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+        tree = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+        return _Asked(self, queries, translated, max(depth, DEPTH)).search(tree, depth).truncate(depth)
+
+    def retriever(self, stage: Lexical | Model) -> Retriever:
+        """What searches for a stage, whatever queries it is asked."""
+        if isinstance(stage, Lexical):
+            return self._lexical(stage)
+        key = replace(stage, queries=None)
+        if key not in self._models:
+            self._models[key] = self._model(key)
+        return self._models[key]
+
+    def _lexical(self, stage: Lexical) -> Retriever:
+        from interlingua.retrieval.bm25 import BM25
+
+        if stage.analyzer not in self._indexed:
+            self._indexed[stage.analyzer] = BM25.build(self.passages, k1=stage.k1, b=stage.b, analyzer=stage.analyzer)
+        made = self._indexed[stage.analyzer]
+        # weights are quickly made anew, and a grid of k1 and b would fill the memory with them
+        return made if (made.k1, made.b) == (stage.k1, stage.b) else made.weighted(stage.k1, stage.b)
+
+    def _model(self, stage: Model) -> Retriever:
+        encoder = self.load(stage.name)
+
+        def over(passages: Sequence[Passage]) -> Retriever:
+            if encoder.similarity == "maxsim":
+                from interlingua.retrieval.late_interaction import LateInteractionRetriever
+
+                return LateInteractionRetriever(encoder, passages)
+            return DenseRetriever(encoder, passages)
+
+        if stage.maxp is not None:
+            split = subword_windows(encoder, *stage.maxp)
+            return OnDemand(lambda passages: MaxP(over, passages, split), self.passages)
+        return over(self.passages)
+
+
+class _Asked:
+    """Queries put to stages. `inner`: how deep a stage inside another is searched."""
+
+    def __init__(self, stages: Stages, queries: Sequence[Query], translated: Sequence[Query] | None,
+                 inner: int) -> None:
+        self.stages, self.queries, self.translated, self.inner = stages, queries, translated, inner
+
+    def search(self, pipeline: Pipeline, depth: int) -> Run:
+        """The results of a pipeline, `depth` deep where it retrieves; what is fused or read from a file is whole."""
+        inner = max(depth, self.inner)
+        match pipeline:
+            case RunFile(path):
+                return self.from_file(path)
+            case Cut(stage, kept):
+                return self.search(stage, kept).truncate(kept)
+            case WeightedSum(terms):
+                return weighted_sum([self.search(stage, inner) for _, stage in terms], [w for w, _ in terms])
+            case ReciprocalRank(fused, k):
+                return rrf([self.search(stage, inner) for stage in fused], k)
+            case Rerank(first, second):
+                kept = first.depth if isinstance(first, Cut) else inner
+                return rerank(self.search(first, kept), self.queries, _Second(self, second), kept)
+        return self.stages.retriever(pipeline).search(self.asked_by(pipeline), depth)
+
+    def score(self, pipeline: Pipeline, candidates: Candidates) -> Run:
+        """The scores of exactly these candidates."""
+        match pipeline:
+            case RunFile(path):
+                return self.scores_in_file(path, candidates)
+            case Cut():
+                raise InterlinguaError(f"'{pipeline}' is to rerank, and would lose what it cuts. Cut before it, "
+                                       "A % 100 >> B, or after it, (A >> B) % 10.")
+            case WeightedSum(terms):
+                return weighted_sum([self.score(stage, candidates) for _, stage in terms], [w for w, _ in terms])
+            case ReciprocalRank(fused, k):
+                return rrf([self.score(stage, candidates) for stage in fused], k)
+            case Rerank(_, second):  # nothing is cut: the last order is all that is left
+                return self.score(second, candidates)
+        asked = chosen_queries(self.asked_by(pipeline), candidates)
+        return self.stages.retriever(pipeline).score(asked, candidates)
+
+    def asked_by(self, stage: Lexical | Model) -> Sequence[Query]:
+        """The queries as a stage reads them: translated by its own file, or those for all lexical stages."""
+        if stage.queries is not None:
+            return translated_queries(self.queries, read_translations(stage.queries), self.stages.lang, stage.queries)
+        if isinstance(stage, Lexical) and self.translated is not None:
+            return translated_queries(self.queries, {query.id: query for query in self.translated}, self.stages.lang)
+        return self.queries
+
+    def from_file(self, path: str) -> Run:
+        """The results in a run file for these queries; a query that the file lacks has an empty list."""
+        found = Run.read_trec(path)
+        known = {query.id for query in self.queries} & found.keys()
+        if not known:
+            raise InterlinguaError(f"{path}: has results for no query of the collection. Both must be of one test set.")
+        if len(known) < len(found):
+            say(f"{path}: {len(found) - len(known):,} queries are none of the collection's and are left out")
+        return Run.from_scores({query.id: dict(found[query.id]) if query.id in known else {} for query in self.queries})
+
+    def scores_in_file(self, path: str, candidates: Candidates) -> Run:
+        held = self.from_file(path)
+        scores = {query_id: dict(held[query_id]) for query_id in candidates}
+        missing = [name for query_id, ids in candidates.items() for name in ids if name not in scores[query_id]]
+        if missing:
+            raise InterlinguaError(f"{path}: has no score for {len(missing):,} of the results to rerank, the first is "
+                                   f"'{missing[0]}'. Fuse with it (A + B, rrf(A, B)), or use it as the first stage.")
+        return Run.from_scores({query_id: {name: scores[query_id][name] for name in ids}
+                                for query_id, ids in candidates.items()})
+
+
+class _Second:
+    """A pipeline as the scorer that `rerank` asks."""
+
+    def __init__(self, asked: _Asked, pipeline: Pipeline) -> None:
+        self._asked, self._pipeline = asked, pipeline
+
+    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+        return self._asked.score(self._pipeline, candidates)

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from interlingua.data.files import Report, blocks, check, plain_text, read_files, web_page
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+
+pyarrow = pytest.importorskip("pyarrow")
+
+
+def read(folder: Path, name: str, content: str | bytes, **options: object) -> list[Passage]:
+    """The passages of one file, in English unless said otherwise."""
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return list(read_files(path, **{"lang": "en", "report": Report(), **options}))
+
+
+def short(passages: list[Passage]) -> list[tuple[str, str]]:
+    return [(one.title, one.text) for one in passages]
+
+
+def write_parquet(path: Path, columns: dict[str, object], rows: int = 1000) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=rows)
+
+
+# --- documents
+
+
+def test_plain_text(tmp_path: Path) -> None:
+    content = "\ufeffOne.\r\nTwo.\r\n\r\nThree.\n \t\n\n***\n"
+    found = read(tmp_path, "a.txt", content)
+    assert found == [Passage("a.txt#1", "One.\nTwo.\n\nThree.\n\n***", "", "en", {"source": "a.txt", "chunk": "1"})]
+    assert [one.text for one in read(tmp_path, "a.txt", content, chunk_chars=10)] == ["One.\nTwo.", "Three."]
+    assert read(tmp_path, "b.TXT.gz", gzip.compress(content.encode()))[0].text == found[0].text
+
+
+def test_a_paragraph_without_end_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "LONGEST", 1_000)
+    monkeypatch.setattr(plain_text, "LINE", 64)
+    sentences = [f"Sentence number {i} is here." for i in range(500)]
+    found = read(tmp_path, "a.txt", " ".join(sentences), chunk_chars=100, overlap=0)
+    assert " ".join(one.text.replace("\n\n", " ") for one in found) == " ".join(sentences)
+    assert all(one.text.endswith("here.") for one in found)
+    assert read(tmp_path, "a.txt", "One" + " " * 200 + "two.")[0].text == "One" + " " * 200 + "two."
+    found = read(tmp_path, "a.txt", "กำ" * 3_000, chunk_chars=100, lang="th")
+    assert "".join(one.text.replace("\n\n", "") for one in found) == "กำ" * 3_000
+
+
+MARKDOWN = """---
+title: "The guide"
+lang: sw-TZ
+---
+Before. See [the *site*](https://a.b/c_(d) "t"), ![a picture](p.png) and [this][ref].
+
+[ref]: https://example.com
+
+# Install **now** #
+
+Run `pip`. [![badge](b.svg)](c)
+
+```bash
+# no heading
+
+    indented
+```
+
+Linux
+-----
+Use apt. <!-- gone
+gone too --> Back.
+- one
+* * *
+## Empty ##
+## Windows
+Line<br>one &amp; a_b_c `x`
+#hashtag
+====
+"""
+
+
+def test_markdown(tmp_path: Path) -> None:
+    found = read(tmp_path, "a.md", MARKDOWN, lang="")
+    assert {one.lang for one in found} == {"sw"}
+    assert short(found) == [
+        ("The guide", "Before. See the *site*, a picture and this."),
+        ("Install now", "Run pip. badge\n\n# no heading\n\nindented"),
+        ("Install now > Linux", "Use apt.\nBack.\n- one"),
+        ("Install now", "Empty"),
+        ("Install now > Windows", "Lineone & a_b_c x\n#hashtag\n===="),
+    ]
+
+
+def test_headings_of_markdown(tmp_path: Path) -> None:
+    assert short(read(tmp_path, "a.md", "Title\n=====\ntext\n\ntwo\nlines\n---\n### Deep\nx\n## Next\ny")) == [
+        ("Title", "text\n\ntwo\nlines"), ("Title > Deep", "x"), ("Title > Next", "y")]
+    assert short(read(tmp_path, "a.md", "~~~~\n# a\n```\n# b\n~~~\n~~~~~\n# c\nx")) == [
+        ("", "# a\n```\n# b\n~~~"), ("c", "x")]
+    assert short(read(tmp_path, "a.md", "# Only headings\n## Here\n# And here")) == [
+        ("Only headings", "Here"), ("", "And here")]
+
+
+@pytest.mark.parametrize("start", ["---\n\nText: here.\n", "---\ntext: a\n" + "line\n" * 200, "---\nNot a key\n---\n"])
+def test_what_is_no_front_matter_is_text(tmp_path: Path, start: str) -> None:
+    text = " ".join(one.title + one.text for one in read(tmp_path, "a.md", start + "# Title\nand more"))
+    assert all(word in text for word in [*start.replace("---", "").split(), "Title", "and more"])
+
+
+HTML = """<!DOCTYPE html><html lang="pt-BR"><head><meta charset=utf-8><title> My
+ page</title><style>p { color: red }</style><script>if (a < b) document.write("<p>no</p>")</script></head>
+<body><nav>Home</nav>
+<p>Before</p><h1>Big <em>title</em></h1><p>Some   <b>bold</b>
+ text,&nbsp;caf&eacute; &#x1F600;.<br/>Next line.<h2>Part<div>body</div>
+<svg><title>drawn</title></svg><pre>a
+  b</pre><table><tr><td>x</td><td>y</td></tr><tr><th>z</th></tr></table><noscript>no</noscript><template><p>no</p></template>
+<!-- <p>no</p> --><ul><li>one<li>two</ul>the end"""
+
+
+def test_html(tmp_path: Path) -> None:
+    found = read(tmp_path, "a.html", HTML, lang="")
+    assert {one.lang for one in found} == {"pt"}
+    assert short(found) == [
+        ("My page", "Home\n\nBefore"),
+        ("Big title", "Some bold text,\u00a0café 😀.\nNext line."),
+        ("Big title > Part", "body\n\na\n  b\n\nx y\n\nz\n\none\n\ntwo\n\nthe end"),
+    ]
+
+
+def test_html_that_nobody_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert short(read(tmp_path, "a.htm", "<p>one<script>var x = '</p>")) == [("", "one")]
+    assert short(read(tmp_path, "a.htm", "<p>one &am")) == [("", "one &am")]
+    assert short(read(tmp_path, "a.htm", "<p>one<!" * 50_000))[0][1].startswith("one")
+    with pytest.raises(InterlinguaError, match=r"a\.htm, line 1: not HTML"):
+        read(tmp_path, "a.htm", "<p>one <![unknown[ two")
+    monkeypatch.setattr(web_page, "LONGEST_TAG", 1 << 10)
+    monkeypatch.setattr(web_page, "PART", 1 << 10)
+    with pytest.raises(InterlinguaError, match=r"a\.htm, line 2: a tag, comment or script of more than"):
+        read(tmp_path, "a.htm", "<p>one\n<img src='" + "A" * 5_000)
+
+
+def test_html_is_the_same_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read(tmp_path, "a.html", HTML)
+    monkeypatch.setattr(web_page, "PART", 7)
+    assert read(tmp_path, "a.html", HTML) == whole
+
+
+# --- tables
+
+
+def test_jsonl(tmp_path: Path) -> None:
+    rows = [{"text": "One.", "title": "T", "id": 7, "lang": "fin", "year": 2020, "fresh": True, "note": None},
+            {"text": "Two. " * 500, "tags": ["a"], "metadata": {"kind": "x", "price": 1.5, "deep": {}}}]
+    report = Report()
+    found = read(tmp_path, "a.jsonl", "\n\n".join(map(json.dumps, rows)), report=report)
+    assert found == [
+        Passage("7", "One.", "T", "fi", {"source": "a.jsonl", "year": "2020", "fresh": "true"}),
+        Passage("a.jsonl:3", "Two. " * 500, "", "en", {"source": "a.jsonl", "kind": "x", "price": "1.5"})]
+    assert list(report.left_out) == [("a.jsonl", "deep"), ("a.jsonl", "tags")]
+    assert "column 'tags' is left out" in str(report)
+    assert read(tmp_path, "b.json", '{"docid": "d", "contents": "c"}')[0].id == "d"
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("a.csv", 'ID,Text,Year\n1,"One, ""two""\nand three",2020\n2,Four,\n'),
+    ("a.csv", '\ufeffID;Text;Year\r\n1;"One, ""two""\r\nand three";2020\r\n\r\n2;Four;\r\n'),
+    ("a.csv", 'ID|Text|Year\n1|"One, ""two""\nand three"|2020\n2|Four|\n'),
+    ("a.tsv", 'ID\tText\tYear\n1\t"One, ""two""\nand three"\t2020\n2\tFour\t\n'),
+])
+def test_csv_and_tsv(tmp_path: Path, name: str, content: str) -> None:
+    assert read(tmp_path, name, content) == [
+        Passage("1", 'One, "two"\nand three', "", "en", {"source": name, "Year": "2020"}),
+        Passage("2", "Four", "", "en", {"source": name})]
+
+
+def test_columns_are_guessed_or_named(tmp_path: Path) -> None:
+    content = "body,summary,source,language,key\nThe body.,The summary.,mine,de,k1\n"
+    assert read(tmp_path, "a.csv", content) == [
+        Passage("a.csv:2", "The body.", "", "de", {"source": "mine", "summary": "The summary.", "key": "k1"})]
+    named = {"text": "summary", "id": "key", "title": "body"}
+    assert read(tmp_path, "a.csv", content, columns=named) == [
+        Passage("k1", "The summary.", "The body.", "de", {"source": "mine"})]
+    with pytest.raises(InterlinguaError, match=r"no column 'sumary'; the columns are body, summary"):
+        read(tmp_path, "a.csv", content, columns={"text": "sumary"})
+    with pytest.raises(InterlinguaError, match=r"columns: 'txet' is nothing that a column can be. Did you mean 'text'"):
+        read(tmp_path, "a.csv", content, columns={"txet": "summary"})
+    assert read(tmp_path, "a.csv", ",text\n0,Some text.\n")[0].metadata == {"source": "a.csv", "column 1": "0"}
+
+
+def test_a_long_row_is_cut(tmp_path: Path) -> None:
+    text = "First one.\n\nSecond one. Third one."
+    found = read(tmp_path, "a.csv", f'id,title,text,n\nr,T,"{text}",1\ns,U,Short.,2\n', chunk_chars=25)
+    about = {"source": "a.csv", "n": "1"}
+    assert found == [
+        Passage("r#1", "First one.\n\nSecond one.", "T", "en", {**about, "chunk": "1"}),
+        Passage("r#2", "Second one. Third one.", "T", "en", {**about, "chunk": "2"}),
+        Passage("s", "Short.", "U", "en", {"source": "a.csv", "n": "2"})]
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    text = "A sentence. " * 20_000
+    assert read(tmp_path, "a.csv", f"text\n{text}\n", chunk_chars=1_000_000)[0].text == text
+
+
+BAD_TABLES = [
+    ("a.csv", "a,b\n1,2\n", r"a\.csv: no column of text; the columns are a, b\. Call one of them 'text'"),
+    ("a.csv", "text,b\nx,1\n\ny\n", r"a\.csv, line 4: 1 column\(s\), the header has 2"),
+    ("a.csv", "text,b\n\"x\ny\",1\nz,1,2\n", r"a\.csv, line 4: 3 column\(s\)"),
+    ("a.csv", "text,b\nx,1\n\"y,1\nz,2\n", r"a\.csv, line 3: unexpected end of data.*double quote"),
+    ("a.csv", "text,a,a\nx,1,2\n", r"two columns are called 'a'"),
+    ("a.csv", "text,id\nx,1\ny,1\n", r"a\.csv, line 3: the passage id '1' occurs twice"),
+    ("a.csv", "text,id\n ,1\n", r"a\.csv, line 2: no 'text'"),
+    ("a.csv", "text,lang\nx,klingon\n", r"a\.csv, line 2: 'klingon' is not a language code"),
+    ("a.csv", "text,id\n", r"a\.csv: holds no text"),
+    ("a.jsonl", '{"text": "a"}\n{"text": "a\\u0000b"}\n', r"a\.jsonl, line 2: a NUL character"),
+    ("a.jsonl", '{"text": "a \\ud800"}\n', r"a\.jsonl, line 1: half a surrogate pair"),
+    ("a.jsonl", '{"text": ["a"]}\n', r"a\.jsonl, line 1: 'text' must be text, it is list"),
+    ("a.jsonl", '{"title": "a"}\n', r"a\.jsonl, line 1: no 'text'"),
+    ("a.parquet", "PAR1 but not really", r"a\.parquet: cannot be read as Parquet"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "says"), BAD_TABLES)
+def test_bad_tables(tmp_path: Path, name: str, content: str, says: str) -> None:
+    with pytest.raises(InterlinguaError, match=says):
+        read(tmp_path, name, content)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_parquet(path, {
+        "text": [f"Text {i}." for i in range(2500)], "id": list(range(2500)), "lang": ["en", "fi"] * 1250,
+        "day": [date(2020, 1, 31)] * 2500, "score": [None, 0.5] * 1250, "vector": [[0.1, 0.2]] * 2500,
+        "image": [b"\x89PNG"] * 2500}, rows=900)
+    report = Report()
+    found = list(read_files(path, report=report))
+    assert [one.text for one in found] == [f"Text {i}." for i in range(2500)]
+    assert found[0] == Passage("0", "Text 0.", "", "en", {"source": "a.parquet", "day": "2020-01-31"})
+    assert found[-1] == Passage("2499", "Text 2499.", "", "fi",
+                                {"source": "a.parquet", "day": "2020-01-31", "score": "0.5"})
+    assert list(report.left_out) == [("a.parquet", "image"), ("a.parquet", "vector")]
+    words = pyarrow.array(["One.", "Two.", "One."]).dictionary_encode()
+    write_parquet(path, {"body": words})
+    assert [(one.id, one.text) for one in read_files(path, lang="en", report=Report())] == [
+        ("a.parquet:1", "One."), ("a.parquet:2", "Two."), ("a.parquet:3", "One.")]
+
+
+def test_bad_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.parquet"
+    for columns, says in (({"a": ["x"], "b": [1]}, "no column of text; the columns are a, b"),
+                          ({"text": [1, 2]}, "column 'text' holds int64, not text"),
+                          ({"text": ["x", None]}, "line 2: no 'text'")):
+        write_parquet(path, columns)
+        with pytest.raises(InterlinguaError, match=rf"a\.parquet.*{says}"):
+            list(read_files(path, lang="en", report=Report()))
+    report = Report()
+    assert [one.text for one in read_files(path, lang="en", on_bad_row="skip", report=report)] == ["x"]
+    assert report.bad == 1
+    path.write_bytes(path.read_bytes()[:-9] + b"123456789")
+    with pytest.raises(InterlinguaError, match=r"a\.parquet: cannot be read as Parquet"):
+        list(read_files(path, lang="en"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InterlinguaError, match=r"needs pyarrow: pip install 'interlingua\[index\]'"):
+        list(read_files(path, lang="en"))
+
+
+# --- files that are no text
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (b"good\nbad \xe9\n", r"a\.txt, line 2: not UTF-8 \(.* at byte 9 of the file\)\. Convert"),
+    ("é".encode()[:1], r"a\.txt, line 1: not UTF-8 \(unexpected end of data at byte 0"),
+    ("\ufeff".encode() + b"x\xff", r"not UTF-8 \(invalid start byte at byte 4"),
+    (b"good\na\0b", r"a\.txt, line 2: a NUL at byte 6"),
+    ("text".encode("utf-16"), r"a\.txt: UTF-16"),
+    (b"\xed\xa0\x80 a surrogate", r"not UTF-8 .* at byte 0"),
+    (gzip.compress(b"some text, which is long enough")[:-12], r"a\.txt: cannot be read"),
+    (b"\x1f\x8bnot gzip at all", r"a\.txt: cannot be read"),
+    (b"", r"a\.txt: is empty"),
+    (b" \n\t\n", r"a\.txt: is empty"),
+    ("\ufeff".encode(), r"a\.txt: is empty"),
+    (b"***\n---\n", r"a\.txt: holds no text"),
+])
+def test_bad_bytes(tmp_path: Path, content: bytes, says: str) -> None:
+    with pytest.raises(InterlinguaError, match=says):
+        read(tmp_path, "a.txt", content)
+
+
+def test_the_byte_is_right_at_the_seam_of_two_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "CHUNK", 4)
+    assert read(tmp_path, "a.txt", "abcé\nxé")[0].text == "abcé\nxé"
+    for content, line, byte in ((b"ab\n\xc3(x", 2, 3), (b"abc\xe2\x82(x", 1, 3), (b"a\nbc\nde\xff", 3, 7)):
+        with pytest.raises(InterlinguaError, match=rf"line {line}: not UTF-8 \(.* at byte {byte} of"):
+            read(tmp_path, "a.txt", content)
+
+
+def test_a_line_of_a_table_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "LONGEST_LINE", 1_000)
+    monkeypatch.setattr(check, "CHUNK", 300)
+    row = json.dumps({"text": "x" * 900})
+    assert len(read(tmp_path, "a.jsonl", f"{row}\n{row}\n")) == 2
+    with pytest.raises(InterlinguaError, match=r"a\.jsonl, line 2: a line of more than"):
+        read(tmp_path, "a.jsonl", f"{row}\n{json.dumps({'text': 'x' * 1100})}\n")
+    assert read(tmp_path, "a.txt", "word " * 1_000)  # documents have no rows

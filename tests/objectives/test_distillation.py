@@ -1,0 +1,194 @@
+"""The student goes where the teacher puts the English sentence; scores follow the teacher's distribution."""
+
+import math
+
+import pytest
+import torch
+
+from interlingua.data.records import ParallelPair, QuestionPassage, Sentence
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.objectives import Distillation, distil_scores, distil_vectors
+from interlingua.objectives.distillation import distil_scores_rows
+from interlingua.training.encoding import Chunking
+from interlingua.training.processes import Processes
+from interlingua.training.recipe import resolve
+from interlingua.training.step import backward
+from interlingua.training.terms import check, term_of
+
+
+def three(rows=5, dim=4, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(rows)
+    return [torch.randn(rows, dim, generator=generator, dtype=dtype) for _ in range(3)]
+
+
+def test_vectors_equal_the_loop():
+    source, target, teacher = three()
+    total = 0.0
+    for i in range(5):
+        for d in range(4):
+            total += float(source[i, d] - teacher[i, d]) ** 2 + float(target[i, d] - teacher[i, d]) ** 2
+    assert distil_vectors(source, target, teacher).item() == pytest.approx(total / 20, rel=1e-5)
+    assert distil_vectors(teacher, teacher, teacher).item() == 0
+    assert distil_vectors(source, target, teacher).item() == pytest.approx(
+        distil_vectors(target, source, teacher).item(), rel=1e-6)
+
+
+def loop_scores(student, teacher, temperature, mask):
+    rows = []
+    for s, t, m in zip(student.tolist(), teacher.tolist(), mask.tolist(), strict=True):
+        kept = [i for i, out in enumerate(m) if not out]
+        p, q = ([math.exp(values[i] / temperature) for i in kept] for values in (t, s))
+        p, q = [x / sum(p) for x in p], [x / sum(q) for x in q]
+        rows.append(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
+    return rows
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.25, 4.0])
+@pytest.mark.parametrize("masked", [False, True])
+def test_scores_equal_the_loop(temperature, masked):
+    student, teacher, noise = three(6, 5)
+    mask = noise > 0.5 if masked else torch.zeros(6, 5, dtype=torch.bool)
+    mask[2] = masked  # a question with nothing left
+    rows = distil_scores_rows(student, teacher, temperature=temperature, mask=mask if masked else None)
+    assert rows.tolist() == pytest.approx(loop_scores(student, teacher, temperature, mask), abs=1e-5)
+    assert distil_scores(student, teacher, temperature=temperature, mask=mask).item() == pytest.approx(
+        rows.mean().item(), rel=1e-5)
+
+
+def test_only_differences_of_scores_count():
+    student, teacher, _ = three(6, 5)
+    assert distil_scores(teacher + 7, teacher).item() == pytest.approx(0, abs=1e-6)
+    assert distil_scores(student + 3, teacher - 2).item() == pytest.approx(
+        distil_scores(student, teacher).item(), rel=1e-4)
+    assert distil_scores(student, teacher).item() > 0
+
+
+def test_large_scores_and_half_precision_stay_finite():
+    student = torch.tensor([[3e4, -3e4, 0.0]], dtype=torch.float16, requires_grad=True)
+    mask = torch.tensor([[False, False, True]])
+    loss = distil_scores(student, torch.tensor([[-1e4, 1e4, 5.0]]), mask=mask)
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert loss.isfinite()
+    assert student.grad.isfinite().all()
+    assert student.grad[0, 2] == 0
+
+
+def test_gradcheck_and_no_gradient_for_the_teacher():
+    source, target, teacher = (part.requires_grad_() for part in three(3, 4, torch.float64))
+    assert torch.autograd.gradcheck(lambda s, t: distil_vectors(s, t, teacher), (source, target), eps=1e-2, atol=1e-2)
+    mask = torch.tensor([[False, True, False, False]] * 3)
+    assert torch.autograd.gradcheck(lambda s: distil_scores(s, teacher, temperature=0.7, mask=mask), (source,),
+                                    eps=1e-2, atol=1e-2)
+    (distil_vectors(source, target, teacher) + distil_scores(source, teacher)).backward()
+    assert teacher.grad is None
+    assert source.grad is not None
+
+
+@pytest.mark.parametrize("call", [
+    lambda a: distil_vectors(a, a, a[:2]), lambda a: distil_vectors(a, a, a[:, :2]),
+    lambda a: distil_vectors(a, a[0], a), lambda a: distil_scores(a, a[:2]), lambda a: distil_scores(a[0], a[0]),
+    lambda a: distil_scores(a, a, temperature=0), lambda a: distil_scores(a, a, mask=torch.zeros(3, dtype=torch.bool))])
+def test_mistakes(call):
+    with pytest.raises(InterlinguaError):
+        call(torch.randn(3, 4))
+
+
+def test_nothing_in_nothing_out():
+    empty = torch.zeros(0, 4, requires_grad=True)
+    loss = distil_vectors(empty, empty, empty) + distil_scores(empty, empty)
+    loss.backward()
+    assert loss.item() == 0
+
+
+PAIRS = [ParallelPair("hei", "hi", "fi", "en"), ParallelPair("a river", "mto", "en", "sw"),
+         ParallelPair("moi", "hi", "fi", "en")]
+
+
+class Counting:
+    """A teacher that remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, texts):
+        self.asked.append(texts)
+        return torch.tensor([[len(text), 1.0, -1.0] for text in texts], requires_grad=True)
+
+
+def test_the_objective_asks_each_english_text_once():
+    teacher = Counting()
+    objective = Distillation(teacher=teacher)
+    requests = objective.requests({"parallel": PAIRS})
+    vectors = {name: torch.randn(3, 3, requires_grad=True) for name in requests}
+    assert teacher.asked == []  # requests are for the student
+    loss = objective.loss({"parallel": PAIRS}, vectors)
+    assert teacher.asked == [["hi", "a river"]]
+    wanted = torch.tensor([[2, 1, -1], [7, 1, -1], [2, 1, -1.0]])
+    assert loss.value.item() == pytest.approx(distil_vectors(*vectors.values(), wanted).item(), rel=1e-6)
+    assert loss.report.keys() == {"lang/fi", "lang/sw"}
+    assert list(objective.parameters()) == []
+    both = Distillation(teacher=teacher, on="both")
+    vectors = {name: torch.randn(3, 3) for name in both.requests({"parallel": PAIRS})}
+    each = [Distillation(teacher=teacher, on=role).loss({"parallel": PAIRS}, vectors).value
+            for role in ("query", "passage")]
+    assert both.loss({"parallel": PAIRS}, vectors).value.item() == pytest.approx(sum(each).item() / 2, rel=1e-6)
+
+
+def test_pairs_without_the_teachers_language_and_other_records():
+    foreign = [*PAIRS, ParallelPair("joki", "älv", "fi", "sv")]
+    objective = Distillation(teacher=Counting())
+    vectors = {f"passage.{side}": torch.randn(4, 3) for side in ("source", "target")}
+    with pytest.raises(InterlinguaError, match="'fi' and 'sv' has no side in the teacher's language 'en'"):
+        objective.loss({"parallel": foreign}, vectors)
+    assert Distillation(teacher=Counting(), lang="fi").loss(
+        {"parallel": [foreign[0], foreign[3]]}, {k: v[:2] for k, v in vectors.items()}).value > 0
+    with pytest.raises(InterlinguaError, match="reads ParallelPair records"):
+        objective.requests({"parallel": [Sentence("a", "en")]})
+    empty = {name: torch.zeros(0, 3, requires_grad=True) for name in vectors}
+    loss = objective.loss({"parallel": []}, empty).value
+    loss.backward()
+    assert loss.item() == 0
+
+
+def recipe(teacher, **options):
+    return resolve({"model": {"backbone": {"static": {"vocab_size": 3000, "dim": 24}}, "encoders": "tied"},
+                    "data": {"parallel": {"path": "encyclopedia:train"}},
+                    "objectives": {"distillation": {"teacher": str(teacher), **options}}, "training": {"steps": 1}})
+
+
+def test_a_recipe_names_the_teacher(tmp_path, tiny_static):
+    DualEncoder(tiny_static(seed=1)).save(tmp_path / "teacher")
+    student = DualEncoder.tied(tiny_static(seed=2))
+    named = recipe(tmp_path / "teacher", weight=2.0)
+    check(named)
+    term = term_of("distillation", named.objectives["distillation"], student, named)
+    expected = DualEncoder.load(tmp_path / "teacher").encode_document(["hi", "a river", "hi"])
+    vectors = {f"passage.{side}": torch.randn(3, 24) for side in ("source", "target")}
+    loss = term.objective.loss({"parallel": PAIRS}, vectors).value
+    assert loss.item() == pytest.approx(distil_vectors(*vectors.values(), torch.tensor(expected)).item(), rel=1e-5)
+    assert term.weight == 2.0
+    assert list(term.objective.parameters()) == []
+    assert term.objective.state_dict() == {}
+    before = [parameter.clone() for parameter in student.parameters()]
+    for _ in range(2):
+        backward([term], student, {"parallel": PAIRS}, 0, Chunking(), Processes.join("cpu"))
+    assert all(torch.equal(a, b) for a, b in zip(before, student.parameters(), strict=True))
+    assert any(parameter.grad is not None and parameter.grad.to_dense().abs().sum() > 0
+               for parameter in student.parameters())
+
+
+def test_a_teacher_of_another_size_or_none(tmp_path, tiny_static):
+    DualEncoder(tiny_static(dim=8)).save(tmp_path / "teacher")
+    named = recipe(tmp_path / "teacher")
+    with pytest.raises(InterlinguaError, match=r"have 8 numbers, those of the model 24\. They must have as many"):
+        term_of("distillation", named.objectives["distillation"], DualEncoder.tied(tiny_static()), named)
+    nameless = recipe("x")
+    nameless.objectives["distillation"] = {}
+    with pytest.raises(InterlinguaError, match=r"objectives\.distillation: 'teacher' is missing"):
+        check(nameless)
+
+
+def test_questions_have_no_scores_unless_a_teacher_gave_them():
+    assert QuestionPassage("q", ()).scores == ()

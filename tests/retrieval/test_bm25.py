@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import bm25s
+import numpy as np
+import pytest
+
+from interlingua.data.records import Passage, Query
+from interlingua.errors import InterlinguaError
+from interlingua.retrieval import bm25, bm25_engine
+from interlingua.retrieval.bm25 import BM25
+from interlingua.retrieval.postings import Postings
+from interlingua.retrieval.run import Run
+
+
+def random_texts(seed, count=60, words=12, longest=8):
+    """Few words and short texts, empty ones too: equal texts, and equal scores, are common."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choices("abcdefghijkl"[:words], k=rng.randrange(longest))) for _ in range(count)]
+
+
+def passages_of(texts, seed=0):
+    names = [f"p{i}" for i in range(len(texts))]
+    random.Random(seed).shuffle(names)
+    return [Passage(name, text, lang="en") for name, text in zip(names, texts, strict=True)]
+
+
+def queries_of(texts):
+    return [Query(f"q{i}", text, "en") for i, text in enumerate(texts)]
+
+
+def lucene(passages, text, k1, b):
+    """Lucene's formula, term by term and passage by passage."""
+    held = [passage.text.split() for passage in passages]
+    mean = sum(map(len, held)) / len(held)
+    scores = {}
+    for passage, words in zip(passages, held, strict=True):
+        total = 0.0
+        for term, asked in Counter(text.split()).items():
+            df = sum(term in other for other in held)
+            tf = words.count(term)
+            if not tf:
+                continue
+            idf = math.log(1 + (len(held) - df + 0.5) / (df + 0.5))
+            total += asked * idf * tf / (tf + k1 * (1 - b + b * len(words) / mean))
+        if total > 0:
+            scores[passage.id] = total
+    return scores
+
+
+@pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (0.0, 0.0), (1.6, 1.0), (2.5, 0.75)])
+def test_scores_are_lucenes_formula(k1, b):
+    passages, queries = passages_of(random_texts(1)), queries_of(random_texts(2, 20))
+    run = BM25.build(passages, k1=k1, b=b, analyzer="whitespace").search(queries, 100)
+    assert list(run) == [query.id for query in queries]
+    for query in queries:
+        expected = lucene(passages, query.text, k1, b)
+        assert dict(run[query.id]) == pytest.approx(expected, rel=2e-6)
+    assert any(len(run[query.id]) > len({score for _, score in run[query.id]}) for query in queries)  # ties occur
+
+
+@pytest.mark.parametrize("spare", [0, 1, 16])
+@pytest.mark.parametrize("block", [1, 3, 64])
+@pytest.mark.parametrize("worth", [pytest.param(0, marks=pytest.mark.slow), math.inf])  # numba compiles for seconds
+def test_the_best_are_those_of_the_full_ranking_also_where_a_tie_is_cut(spare, block, worth, monkeypatch):
+    monkeypatch.setattr(bm25_engine, "BLOCK", block)
+    monkeypatch.setattr(bm25_engine, "SPARE", spare)
+    monkeypatch.setattr(bm25_engine, "WORTH_COMPILING", worth)
+    monkeypatch.setattr(bm25, "TOGETHER", 7)
+    monkeypatch.setattr(bm25_engine.Engine, "searched", 0)
+    passages, queries = passages_of(random_texts(3, 150, 6, 4)), queries_of(random_texts(4, 30))
+    index = BM25.build(passages, analyzer="whitespace")
+    everything = index.score(queries, {query.id: [p.id for p in passages] for query in queries})
+    found = Run.from_scores({name: {d: s for d, s in everything[name] if s > 0} for name in everything})
+    for depth in (1, 2, 5, 20, 149, 150, 1000):
+        assert index.search(queries, depth) == found.truncate(depth)
+
+
+def test_equal_passages_are_ordered_by_id_descending():
+    passages = [Passage(str(i), "same words", lang="en") for i in range(50)]
+    run = BM25.build(passages).search([Query("q", "same", "en")], 3)
+    assert run.ids("q") == ["9", "8", "7"]
+
+
+def test_weights_are_those_of_bm25s():
+    texts = random_texts(5, 300)
+    tokens, vocabulary = [text.split() for text in texts], {word: i for i, word in enumerate("abcdefghijkl")}
+    numbers = [[vocabulary[word] for word in words] for words in tokens]
+    peer = bm25s.BM25(method="lucene", k1=0.7, b=0.3)
+    peer.index((numbers, vocabulary), show_progress=False, create_empty_token=False)
+    postings = Postings.of(numbers)
+    assert (postings.weights(0.7, 0.3) == peer.scores["data"]).all()
+    assert (postings.passages == peer.scores["indices"]).all()
+    assert (postings.starts == peer.scores["indptr"]).all()
+    assert postings.counts.sum() == postings.lengths.sum() == sum(map(len, tokens))
+
+
+def test_weights_are_computed_in_parts(monkeypatch):
+    postings = Postings.of([[0, 1, 1], [1, 2], [], [0, 0, 0, 2]])
+    expected = postings.weights(0.9, 0.4)
+    monkeypatch.setattr("interlingua.retrieval.postings.AT_A_TIME", 2)
+    assert (postings.weights(0.9, 0.4) == expected).all()
+
+
+def test_other_parameters_need_no_new_index():
+    passages, queries = passages_of(random_texts(6)), queries_of(random_texts(7, 10))
+    index = BM25.build(passages, analyzer="whitespace")
+    other = index.weighted(0.3, 0.8)
+    assert (other.k1, other.b) == (0.3, 0.8)
+    built = BM25.build(passages, k1=0.3, b=0.8, analyzer="whitespace")
+    assert other.search(queries, 10) == built.search(queries, 10) != index.search(queries, 10)
+
+
+def test_title_and_text_are_one():
+    titled = [Passage("1", "b", "a", "en"), Passage("2", "c", lang="en")]
+    joined = [Passage("1", "a\nb", lang="en"), Passage("2", "c", lang="en")]
+    queries = queries_of(["a", "b", "a b"])
+    run = BM25.build(titled, analyzer="whitespace").search(queries, 5)
+    assert run == BM25.build(joined, analyzer="whitespace").search(queries, 5)
+    assert run.ids("q0") == ["1"]
+
+
+def test_a_query_without_a_known_term_finds_nothing():
+    index = BM25.build([Passage("1", "cats", lang="en"), Passage("2", "", lang="en")])
+    run = index.search([Query("none", "dogs", "en"), Query("one", "Cats!", "en"), Query("empty", "", "en")], 5)
+    assert {name: run.ids(name) for name in run} == {"none": [], "one": ["1"], "empty": []}
+    assert index.search([], 5) == Run()
+    assert index.search([Query("none", "dogs", "en")], 5)["none"] == []
+
+
+def test_candidates_get_exactly_their_scores():
+    index = BM25.build(passages_of(random_texts(8)), analyzer="whitespace")
+    queries = queries_of(["a b", "zzz", "c"])
+    run = index.score(queries, {"q2": ["p3", "p1"], "q1": ["p5", "p2"], "q0": []})
+    assert list(run) == ["q2", "q1", "q0"]
+    assert run["q1"] == [("p5", 0.0), ("p2", 0.0)]
+    assert run["q0"] == []
+    found = dict(index.search(queries, 100)["q2"])
+    assert dict(run["q2"]) == {name: found.get(name, 0.0) for name in ("p3", "p1")}
+    with pytest.raises(InterlinguaError, match="query 'q0': 1 of its 2 candidates are not indexed, the first is 'x'"):
+        index.score(queries, {"q0": ["p1", "x"]})
+    with pytest.raises(InterlinguaError, match="q9"):
+        index.score(queries, {"q9": ["p1"]})
+
+
+def test_each_passage_is_cut_in_its_own_language_and_a_query_in_its_own_if_it_is_there():
+    passages = [Passage("de", "die Häuser", lang="de"), Passage("en", "die cities", lang="en")]
+    index = BM25.build(passages, analyzer="language")
+    assert sorted(index.analyzers) == ["de", "en"]
+
+    def ids(text, lang):
+        return index.search([Query("q", text, lang)], 5).ids("q")
+
+    assert ids("die", "de") == []  # a German stopword
+    assert ids("die", "en") == ["en"]
+    assert ids("Haus", "de") == ["de"]
+    assert ids("city", "de") == []
+    for lang in ("fr", ""):  # in no language of the passages: every analyzer is tried
+        assert set(ids("Haus city", lang)) == {"de", "en"}
+
+
+def test_a_term_that_several_analyzers_find_counts_once():
+    both = BM25.build([Passage("1", "1999 haus", lang="de"), Passage("2", "1999 city", lang="en")], analyzer="language")
+    other, own = (both.search([Query("q", "1999", lang)], 5)["q"] for lang in ("fr", "en"))
+    assert other == own
+    twice = both.search([Query("q", "1999 1999", "fr")], 5)["q"]
+    assert [score for _, score in twice] == pytest.approx([2 * score for _, score in own])
+
+
+def test_a_fallback_is_announced_once(capsys):
+    BM25.build([Passage("1", "a"), Passage("2", "b", lang="klingon"), Passage("3", "c", lang="en")])
+    said = capsys.readouterr().err
+    assert said.count("und/ngram") == 1
+    assert "no language is given" in said
+    BM25.build([Passage("1", "a"), Passage("2", "b", lang="klingon")], analyzer="char4")
+    assert capsys.readouterr().err == ""
+
+
+def test_passages_without_any_term():
+    index = BM25.build([Passage("1", ""), Passage("2", "!?")])
+    assert len(index) == 2
+    assert index.search([Query("q", "a")], 5)["q"] == []
+    assert index.score([Query("q", "a")], {"q": ["1", "2"]})["q"] == [("2", 0.0), ("1", 0.0)]
+
+
+def test_passages_may_come_once():
+    assert len(BM25.build(iter(passages_of(random_texts(9))))) == 60
+
+
+@pytest.mark.parametrize(
+    ("passages", "options", "message"),
+    [([], {}, "no passage"), ([Passage("1", "a"), Passage("1", "b")], {}, "'1' occurs twice"),
+     ([Passage("1", "a")], {"k1": -1}, "k1=-1"), ([Passage("1", "a")], {"b": 1.1}, "b=1.1"),
+     ([Passage("1", "a")], {"k1": math.nan}, "k1=nan"), ([Passage("1", "a")], {"analyzer": "char"}, "unknown analyzer"),
+     ([Passage("1", "a", lang="en")], {"analyzer": "jieba"}, "is for 'zh'")],
+)
+def test_bad_input_is_refused(passages, options, message):
+    with pytest.raises(InterlinguaError, match=message):
+        BM25.build(passages, **options)
+
+
+def test_depth_is_at_least_one():
+    with pytest.raises(InterlinguaError, match="depth 0"):
+        BM25.build([Passage("1", "a")]).search([Query("q", "a")], 0)
+
+
+def test_a_query_twice_is_refused():
+    with pytest.raises(InterlinguaError, match="already has results"):
+        BM25.build([Passage("1", "a")]).search([Query("q", "a"), Query("q", "b")], 1)
+
+
+def test_the_same_passages_make_the_same_postings():
+    one, other = (Postings.of([[0, 1], [1, 2, 2]]) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(other).values(), strict=True))
+    assert one.counts.tolist() == [1, 1, 1, 2]
+    assert one.passages.tolist() == [0, 0, 1, 1]
+
+
+def test_no_torch_is_loaded():
+    import subprocess
+    import sys
+
+    code = "import sys; from interlingua.retrieval.bm25_tuning import tune_bm25; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from interlingua.data.encyclopedia import languages, topics
+from interlingua.errors import InterlinguaError
+from interlingua.text import detect
+from interlingua.text.detect import detect_language
+
+
+def test_the_languages_of_the_encyclopedia() -> None:
+    for lang in languages():
+        found = [detect_language(topic.text(lang)) for topic in list(topics())[:20]]
+        assert found == [lang] * 20
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12345 67/89", "👍👍👍", "\u200b\u200b", "***", "https://example.com/?a=b"])
+def test_what_is_in_no_language(text: str) -> None:
+    assert detect_language(text) == ""
+
+
+def test_a_guess_is_not_an_answer() -> None:
+    code, probability = detect._identifier().classify("ok")
+    assert probability < detect.SURE
+    assert code not in ("zxx", "")
+    assert detect_language("ok") == ""
+
+
+def test_dialects_count_as_their_language() -> None:
+    # Wu Chinese and Egyptian Arabic: what is not told apart is still found under zh and ar.
+    assert detect_language("侬好，今朝天气蛮好个，阿拉一道去白相相好伐？") == "zh"
+    assert detect_language("ازيك عامل ايه النهارده، احنا رايحين فين دلوقتي يا صاحبي؟") == "ar"
+
+
+def test_a_long_text_is_told_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    identifier = detect._identifier()
+
+    class Listening:
+        def classify(self, text: str) -> tuple[str, float]:
+            read.append(len(text))
+            return identifier.classify(text)
+
+    monkeypatch.setattr(detect, "_identifier", Listening)
+    assert detect_language("This is a sentence in English. " * 10_000) == "en"
+    assert read == [detect.READ]
+
+
+def test_half_a_surrogate_pair_is_no_error() -> None:
+    assert detect_language("This is an English sentence \ud800 with half a character.") == "en"
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    detect._identifier.cache_clear()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    with pytest.raises(InterlinguaError, match=r"py3langid: pip install 'interlingua\[index\]'.*--lang"):
+        detect_language("some text")
