@@ -6,8 +6,8 @@
 `--data` is a folder of collections; those in one language are taken, and the bundled encyclopedia's languages with the
 questions of both its splits. Prints a table in Markdown: a row for each collection, and one for all the questions of a
 language, by which its default is chosen: the first of whitespace, language, char4 and mixed that is within 0.005 of the
-best and not under whitespace or char4. A default that is not this one is marked; a language with some is named at the
-end. "language" and "mixed" are the same as "ngram" and left out where a language has neither stems nor spaces.
+best and not under whitespace or char4. Languages with another default are named at the end. Where a language has
+neither stems nor spaces, "language" is "ngram", and so it is called as a default.
 """
 
 from __future__ import annotations
