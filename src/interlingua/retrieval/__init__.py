@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BM25": "bm25", "DenseRetriever": "dense_retriever", "Hit": "index", "Index": "index",
-    "LateInteractionRetriever": "late_interaction", "MaxP": "long_documents", "Run": "run", "interpolate": "fusion", "parse_pipeline": "pipeline_notation", "retrieve": "dense", "rrf": "fusion",
-    "run_pipeline": "pipeline", "search": "dense", "search_exact": "dense", "tune_bm25": "bm25_tuning",
+    "LateInteractionRetriever": "late_interaction", "MaxP": "long_documents", "Run": "run", "interpolate": "fusion",
+    "parse_pipeline": "pipeline_notation", "retrieve": "dense", "rrf": "fusion", "run_pipeline": "pipeline",
+    "search": "dense", "search_exact": "dense", "tune_bm25": "bm25_tuning",
 }
 __all__ = [
     "BM25", "DenseRetriever", "Hit", "Index", "LateInteractionRetriever", "MaxP", "Run", "interpolate",
