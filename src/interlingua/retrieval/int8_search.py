@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder, existing
-from interlingua.progress import say
+from interlingua.retrieval.compiled import compiled_module
 from interlingua.retrieval.dense import Matrix, search_exact
 from interlingua.retrieval.int8_layout import (
     BLOCK,
@@ -239,16 +239,7 @@ class Int8Matrix:
 @cache
 def kernel() -> ModuleType | None:
     """The module of numba's kernel, or None without numba (`pip install 'interlingua[index]'`)."""
-    try:
-        from interlingua.retrieval import int8_kernel
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("numba", "llvmlite"):
-            raise
-        return None
-    except ImportError as error:  # for one, a numba that does not know this numpy yet
-        say(f"numba cannot be used ({error}), so dense search multiplies in float32, which is slower")
-        return None
-    return int8_kernel
+    return compiled_module("int8_kernel", "dense search multiplies in float32")
 
 
 def _spread(blocks: Indices) -> Indices:

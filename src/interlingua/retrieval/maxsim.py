@@ -23,7 +23,7 @@ from torch.nn.functional import pad
 from interlingua.errors import InterlinguaError
 from interlingua.models.devices import full_float32
 from interlingua.models.token_vectors import TokenVectors
-from interlingua.progress import say
+from interlingua.retrieval.compiled import compiled_module
 from interlingua.retrieval.token_store import Floats, TokenStore, quantised, tensor
 
 CPU_PRODUCTS, PRODUCTS = 1 << 17, 1 << 24  # of one block in torch: what stays in a cache; on a device 64 MiB
@@ -93,16 +93,7 @@ def maxsim_matrix(queries: TokenVectors, store: TokenStore, rows: Rows | None = 
 @cache
 def kernels() -> ModuleType | None:
     """The module of numba's kernels, or None without numba (`pip install 'interlingua[index]'`)."""
-    try:
-        from interlingua.retrieval import maxsim_kernels
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("numba", "llvmlite"):
-            raise
-        return None
-    except ImportError as error:  # for one, a numba that does not know this numpy yet
-        say(f"numba cannot be used ({error}), so MaxSim is computed by torch, which is slower")
-        return None
-    return maxsim_kernels
+    return compiled_module("maxsim_kernels", "MaxSim is computed by torch")
 
 
 def _by_kernel(compiled: Any, queries: _Queries, store: TokenStore, starts: NDArray[np.int64],
