@@ -104,16 +104,23 @@ def _window(
 
 
 def _budget(encoder: TextEncoder) -> int:
-    """Tokens a batch. A CPU is fastest while the activations of a batch stay in its cache; a GPU wants many."""
-    if encoder.is_static:
-        return STATIC_TOKENS
-    if encoder.device.type != "cpu":
+    return STATIC_TOKENS if encoder.is_static else transformer_tokens(encoder.device, encoder.packs)
+
+
+def transformer_tokens(device: torch.device, packs: bool) -> int:
+    """Tokens a batch of a transformer, with or without padding. A CPU is fastest while the activations of a batch stay
+    in its cache; a GPU wants many."""
+    if device.type != "cpu":
         return GPU_TOKENS
-    return PACKED_TOKENS if encoder.packs else PADDED_TOKENS
+    return PACKED_TOKENS if packs else PADDED_TOKENS
 
 
 def _precision(encoder: TextEncoder, device: torch.device) -> AbstractContextManager[object]:
-    dtype = compute_dtype(device, encoder.dtype)
-    if dtype == torch.float32 or encoder.is_static:
-        return nullcontext()
-    return torch.autocast(device.type, dtype)
+    chosen = precision(device, encoder.dtype)  # also for a static encoder: a dtype that the device lacks is an error
+    return nullcontext() if encoder.is_static else chosen
+
+
+def precision(device: torch.device, dtype: str | torch.dtype | None) -> AbstractContextManager[object]:
+    """The autocast in which a transformer computes in `dtype` (None: what suits the device)."""
+    chosen = compute_dtype(device, dtype)
+    return nullcontext() if chosen == torch.float32 else torch.autocast(device.type, chosen)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Protocol
 
 import torch
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.devices import compute_dtype
-from interlingua.models.encode import GPU_TOKENS, PACKED_TOKENS, PADDED_TOKENS, WINDOW, token_batches
+from interlingua.models.encode import WINDOW, precision, token_batches, transformer_tokens
 from interlingua.models.subwords import Text
 from interlingua.models.token_vectors import TokenVectors
 from interlingua.progress import track
@@ -45,17 +43,14 @@ def encode_tokens(encoder: TokenEncoder, texts: Sequence[Text], *, role: str, ba
     device = encoder.device
     if not texts:
         return TokenVectors(torch.empty(0, encoder.dim, device=device if on_device else "cpu"), [])
-    on_cpu = PACKED_TOKENS if encoder.packs else PADDED_TOKENS
-    budget = None if batch_size is not None else on_cpu if device.type == "cpu" else GPU_TOKENS
-    dtype = compute_dtype(device, encoder.dtype)
+    budget = transformer_tokens(device, encoder.packs) if batch_size is None else None
     pieces: list[TokenVectors] = []
     order: list[int] = []
     starts: Sequence[int] = range(0, len(texts), WINDOW)
     training = encoder.training
     encoder.eval()
     try:
-        precision = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
-        with torch.inference_mode(), precision:
+        with torch.inference_mode(), precision(device, encoder.dtype):
             for start in track(starts, "encode (windows)") if progress else starts:
                 ids = encoder.tokenize(texts[start : start + WINDOW], role)
                 for batch in token_batches([len(text) for text in ids], budget, batch_size):
