@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 from interlingua.data.collection import load_collection
@@ -62,6 +63,23 @@ def test_dev_questions_decide_where_there_are_some(finnish, alone):
     dev = Collection("dev", finnish.passages, [q for q in finnish.queries if q.id in easy],
                      {q: finnish.qrels[q] for q in easy})
     assert GRID.scores(None, finnish, ["RR"], dev=dev)["RR"] == alone[odd]
+
+
+def test_a_grid_asks_a_model_once(finnish):
+    class Counting:
+        similarity, texts = "cosine", 0
+
+        def encode_query(self, sentences, **_):
+            self.texts += len(sentences)
+            return np.array([[1.0, len(text)] for text in sentences], dtype=np.float32)
+
+        def encode_document(self, sentences, **options):
+            return Counting().encode_query([" ".join(text) for text in sentences], **options)
+
+    model = Counting()
+    ranking = Ranking("bm25 + {alpha} * {model}", {"alpha": [0.0, 0.5, 1.0]})
+    ranking.scores(model, finnish, ["RR"])
+    assert model.texts == len(finnish.queries)
 
 
 def test_one_question_cannot_be_tuned_on_the_other_half(finnish):

@@ -12,8 +12,7 @@ from interlingua.data.records import Collection, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.measures import evaluate
 from interlingua.progress import say
-from interlingua.retrieval.pipeline import Stages
-from interlingua.retrieval.pipeline_notation import parse_pipeline
+from interlingua.retrieval.pipeline import Asked, Stages
 
 MODEL = "model"
 DEPTH = 1000
@@ -53,19 +52,18 @@ class Ranking:
         questions that it is not in (every other question, as they come): none is tuned on what it is measured on.
         """
         stages = Stages(collection.passages, lambda name: model)
-        asked = None if translated is None else [
+        read = None if translated is None else [
             Query(query.id, translated[query.id].text, translated[query.id].lang) for query in collection.queries]
 
-        def scored(pipeline: str, of: Collection) -> Scored:
-            read = asked if of is collection else None
-            run = stages.run(parse_pipeline(pipeline), of.queries, DEPTH, translated=read)
-            return evaluate(run, of.qrels, measures).per_query
+        def scored(settings: Sequence[str], of: Collection, read: Sequence[Query] | None) -> dict[str, Scored]:
+            asked = Asked(stages, of.queries, read)
+            return {setting: evaluate(asked.run(setting, DEPTH), of.qrels, measures).per_query for setting in settings}
 
         settings = self.settings()
         if len(settings) > 1 and dev is not None:
-            settings = [_best({pipeline: scored(pipeline, dev) for pipeline in settings}, measures[0], list(dev.qrels))]
+            settings = [_best(scored(settings, dev, None), measures[0], list(dev.qrels))]
             say(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
-        tried = {pipeline: scored(pipeline, collection) for pipeline in settings}
+        tried = scored(settings, collection, read)
         if len(tried) == 1:
             return tried[settings[0]]
         halves = [list(collection.qrels)[start::2] for start in (0, 1)]

@@ -88,10 +88,7 @@ class Stages:
     def run(self, pipeline: Pipeline | str, queries: Sequence[Query], depth: int, *,
             translated: Sequence[Query] | None = None) -> Run:
         """The first `depth` results of `pipeline` for each of `queries`, as `run_pipeline` describes it."""
-        if depth < 1:
-            raise InterlinguaError(f"depth {depth}: must be at least 1.")
-        tree = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-        return _Asked(self, queries, translated, max(depth, DEPTH)).search(tree, depth).truncate(depth)
+        return Asked(self, queries, translated).run(pipeline, depth)
 
     def retriever(self, stage: Lexical | Model) -> Retriever:
         """What searches for a stage, whatever queries it is asked."""
@@ -127,12 +124,21 @@ class Stages:
         return over(self.passages)
 
 
-class _Asked:
-    """Queries put to stages. `inner`: how deep a stage inside another is searched."""
+class Asked:
+    """Queries put to stages, by one pipeline after another. What a model found is kept: a grid over the weights of a
+    sum asks the model once."""
 
-    def __init__(self, stages: Stages, queries: Sequence[Query], translated: Sequence[Query] | None,
-                 inner: int) -> None:
-        self.stages, self.queries, self.translated, self.inner = stages, queries, translated, inner
+    def __init__(self, stages: Stages, queries: Sequence[Query], translated: Sequence[Query] | None = None) -> None:
+        self.stages, self.queries, self.translated, self.inner = stages, queries, translated, DEPTH
+        self._found: dict[tuple[Model, int], Run] = {}
+
+    def run(self, pipeline: Pipeline | str, depth: int) -> Run:
+        """The first `depth` results of `pipeline` for each of the queries, as `run_pipeline` describes it."""
+        if depth < 1:
+            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+        tree = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+        self.inner = max(depth, DEPTH)  # how deep a stage inside another is searched
+        return self.search(tree, depth).truncate(depth)
 
     def search(self, pipeline: Pipeline, depth: int) -> Run:
         """The results of a pipeline, `depth` deep where it retrieves; what is fused or read from a file is whole."""
@@ -149,7 +155,11 @@ class _Asked:
             case Rerank(first, second):
                 kept = first.depth if isinstance(first, Cut) else inner
                 return rerank(self.search(first, kept), self.queries, _Second(self, second), kept)
-        return self.stages.retriever(pipeline).search(self.asked_by(pipeline), depth)
+        if isinstance(pipeline, Lexical):  # quickly asked again, and a grid of k1 and b has many
+            return self.stages.retriever(pipeline).search(self.asked_by(pipeline), depth)
+        if (pipeline, depth) not in self._found:
+            self._found[pipeline, depth] = self.stages.retriever(pipeline).search(self.asked_by(pipeline), depth)
+        return self._found[pipeline, depth]
 
     def score(self, pipeline: Pipeline, candidates: Candidates) -> Run:
         """The scores of exactly these candidates."""
@@ -200,7 +210,7 @@ class _Asked:
 class _Second:
     """A pipeline as the scorer that `rerank` asks."""
 
-    def __init__(self, asked: _Asked, pipeline: Pipeline) -> None:
+    def __init__(self, asked: Asked, pipeline: Pipeline) -> None:
         self._asked, self._pipeline = asked, pipeline
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
