@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from interlingua.errors import InterlinguaError
+from interlingua.models.encoder import Encoder
 
 
 def test_a_vector_is_the_unit_mean_of_the_subwords_and_zero_without_any(tiny_static, sentences):
@@ -70,3 +72,33 @@ def test_what_a_static_backbone_cannot_do_is_said(tiny_static, sentences):
             tiny_static(**options)
     with pytest.raises(InterlinguaError, match="token_dropout 1"):
         tiny_static(token_dropout=1.0)
+
+
+def test_int8_rows_are_near_and_load_in_sentence_transformers(tmp_path, tiny_static, sentences):
+    from sentence_transformers import SentenceTransformer
+
+    encoder = tiny_static()
+    with torch.no_grad():  # rows of very different length, as learned weights make them
+        encoder.backbone.embedding.weight.mul_(torch.logspace(-4, 1, len(encoder.backbone.embedding.weight))[:, None])
+    exact = encoder.encode(sentences)
+    encoder.backbone.int8 = True
+    encoder.save(tmp_path / "small")
+    loaded = Encoder.load(tmp_path / "small")
+    rows, near = encoder.backbone.embedding.weight, loaded.backbone.embedding.weight
+    assert ((rows - near).abs() <= rows.abs().amax(1, keepdim=True) / 253).all()
+    assert (loaded.encode(sentences) * exact).sum(1).min() > 0.999
+    assert loaded.backbone.int8  # so that training it on keeps the size
+    theirs = SentenceTransformer(str(tmp_path / "small"), device="cpu")
+    np.testing.assert_allclose(theirs.encode(sentences), loaded.encode(sentences), atol=1e-6)
+    stored = load_file(tmp_path / "small/model.safetensors")
+    assert {name: tensor.dtype for name, tensor in stored.items()} == {
+        "embeddings": torch.int8, "weights": torch.float32}
+
+
+def test_model2vec_mapping(tmp_path, tiny_static, sentences):
+    encoder = tiny_static()
+    encoder.save(tmp_path / "model")
+    rows = encoder.backbone.embedding.weight.detach()
+    mapping = torch.arange(len(rows)).flip(0)
+    save_file({"embeddings": rows[mapping].contiguous(), "mapping": mapping}, tmp_path / "model/model.safetensors")
+    np.testing.assert_allclose(Encoder.load(tmp_path / "model").encode(sentences), encoder.encode(sentences), atol=1e-6)

@@ -8,7 +8,7 @@ import torch
 from interlingua.data.records import ParallelPair, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.objectives import Distillation, distil_scores, distil_vectors
+from interlingua.objectives import Distillation, distil_contrastive, distil_scores, distil_vectors
 from interlingua.objectives.distillation import distil_scores_rows
 from interlingua.training.encoding import Chunking
 from interlingua.training.processes import Processes
@@ -163,11 +163,13 @@ def test_a_recipe_names_the_teacher(tmp_path, tiny_static):
     student = DualEncoder.tied(tiny_static(seed=2))
     named = recipe(tmp_path / "teacher", weight=2.0)
     check(named)
-    term = term_of("distillation", named.objectives["distillation"], student, named)
-    expected = DualEncoder.load(tmp_path / "teacher").encode_document(["hi", "a river", "hi"])
+    expected = DualEncoder.load(tmp_path / "teacher").encode_document
+    teachers = {"distillation": lambda texts: torch.tensor(expected(texts))}
+    term = term_of("distillation", named.objectives["distillation"], student, named, teachers=teachers)
     vectors = {f"passage.{side}": torch.randn(3, 24) for side in ("source", "target")}
     loss = term.objective.loss({"parallel": PAIRS}, vectors).value
-    assert loss.item() == pytest.approx(distil_vectors(*vectors.values(), torch.tensor(expected)).item(), rel=1e-5)
+    wanted = torch.tensor(expected(["hi", "a river", "hi"]))
+    assert loss.item() == pytest.approx(distil_vectors(*vectors.values(), wanted).item(), rel=1e-5)
     assert term.weight == 2.0
     assert list(term.objective.parameters()) == []
     assert term.objective.state_dict() == {}
@@ -179,15 +181,36 @@ def test_a_recipe_names_the_teacher(tmp_path, tiny_static):
                for parameter in student.parameters())
 
 
-def test_a_teacher_of_another_size_or_none(tmp_path, tiny_static):
-    DualEncoder(tiny_static(dim=8)).save(tmp_path / "teacher")
-    named = recipe(tmp_path / "teacher")
-    with pytest.raises(InterlinguaError, match=r"have 8 numbers, those of the model 24\. They must have as many"):
-        term_of("distillation", named.objectives["distillation"], DualEncoder.tied(tiny_static()), named)
+def test_no_teacher():
     nameless = recipe("x")
     nameless.objectives["distillation"] = {}
     with pytest.raises(InterlinguaError, match=r"objectives\.distillation: 'teacher' is missing"):
         check(nameless)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_contrast_equals_the_loop(grouped):
+    student, teacher, _ = three(6, 5)
+    groups = torch.tensor([0, 1, 0, 2, 3, 3]) if grouped else torch.arange(6)
+
+    def cosine(a, b):
+        return float(torch.nn.functional.cosine_similarity(a, b, dim=0))
+
+    rows = []
+    for i in range(6):
+        candidates = [k for k in range(6) if k == i or groups[k] != groups[i]]
+        scores = {k: math.exp(cosine(student[i], teacher[k]) / 0.2) for k in candidates}
+        rows.append(-math.log(scores[i] / sum(scores.values())))
+    found = distil_contrastive(student, teacher, temperature=0.2, groups=groups if grouped else None)
+    assert found.item() == pytest.approx(sum(rows) / 6, rel=1e-5)
+
+
+def test_contrast_of_both_sides_and_repeated_texts():
+    vectors = {f"passage.{side}": torch.randn(3, 3) for side in ("source", "target")}
+    objective = Distillation(teacher=Counting(), loss="contrast", temperature=0.1)
+    wanted, groups = torch.tensor([[2, 1, -1], [7, 1, -1], [2, 1, -1.0]]), torch.tensor([0, 1, 0])
+    each = [distil_contrastive(side, wanted, temperature=0.1, groups=groups).item() for side in vectors.values()]
+    assert objective.loss({"parallel": PAIRS}, vectors).value.item() == pytest.approx(sum(each) / 2, rel=1e-6)
 
 
 def test_questions_have_no_scores_unless_a_teacher_gave_them():

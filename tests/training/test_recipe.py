@@ -12,6 +12,7 @@ from interlingua.training.recipe import (
     resolve,
     same_recipe,
 )
+from interlingua.training.terms import check, term_of
 
 BUNDLED = sorted(p for p in recipe_folder().rglob("*.yaml")
                  if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8"))))
@@ -97,3 +98,20 @@ def test_a_kept_recipe_without_a_newer_field_is_the_same_recipe() -> None:
     assert not same_recipe(yaml.safe_dump(kept, sort_keys=False), recipe)
     assert not same_recipe("a: [", recipe)
     assert not same_recipe("a: 1", recipe)
+
+
+def test_an_entry_may_be_an_objective_of_another_name_on_data_of_another_name():
+    tree = {"model": {"backbone": {"static": {}}}, "training": {"steps": 1},
+            "data": {"questions": {"path": "encyclopedia:train"}, "documents": {"kind": "cloze", "path": "x"}},
+            "objectives": {"retrieval": {}, "raw": {"kind": "retrieval", "reads": {"questions": "documents"},
+                                                    "temperature": 0.1, "weight": 0.5}}}
+    recipe = resolve(tree)
+    check(recipe)
+    term = term_of("raw", recipe.objectives["raw"], None, recipe)
+    assert (term.name, term.weight, term.streams(recipe.data)) == ("raw", 0.5, ["documents"])
+    assert term.objective.temperature == 0.1
+    for change, message in (({"kind": "retrievel"}, "kind: 'retrievel' is not known. Did you mean 'retrieval'"),
+                            ({"reads": {"question": "documents"}}, "reads.question")):
+        wrong = resolve({**tree, "objectives": {"raw": {**tree["objectives"]["raw"], **change}}})
+        with pytest.raises(InterlinguaError, match=message):
+            check(wrong)

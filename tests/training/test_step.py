@@ -218,3 +218,26 @@ def test_a_loss_that_is_not_a_number_stops_with_advice(untied):
         next(untied.query.parameters()).fill_(float("nan"))
     with pytest.raises(InterlinguaError, match="the loss of 'retrieval' is nan"):
         gradients(untied, Chunking(), terms()[:1])
+
+
+def test_one_objective_twice_on_two_streams(untied):
+    """The sum of both gradients, each with its own data."""
+    drawn = {**batch(), "cloze": batch()["questions"][3:]}
+    twice = [Term("retrieval", Retrieval(temperature=0.1), 1.0),
+             Term("cloze", Retrieval(temperature=0.1), 0.5, {"questions": "cloze"})]
+    assert twice[1].streams(drawn) == ["cloze"]
+
+    def gradient(some, records):
+        untied.zero_grad()
+        torch.manual_seed(7)
+        for group in groups(some, records):
+            backward(group, untied, records, 0, Chunking(), ALONE)
+        return {n: p.grad.to_dense().clone() for n, p in untied.named_parameters() if p.grad is not None}
+
+    untied.eval()
+    both = gradient(twice, drawn)
+    first = gradient([Term("retrieval", Retrieval(temperature=0.1), 1.0)], drawn)
+    second = gradient([Term("retrieval", Retrieval(temperature=0.1), 0.5)], {"questions": drawn["cloze"]})
+    same(both, {name: first[name] + second[name] for name in first})
+    with pytest.raises(InterlinguaError, match="needs data named 'cloze'"):
+        twice[1].streams(batch())

@@ -1,15 +1,18 @@
-"""The suites that are no collections: Tatoeba, BUCC, planted bitext, XOR-Retrieve. Values are fractions."""
+"""The suites that are no plain collections: Tatoeba, BUCC, planted bitext, a pool of languages, XOR-Retrieve. Values
+are fractions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from interlingua.data.collection import load_collection
 from interlingua.data.collections.xor_tydi import read_answered
 from interlingua.data.passages import read_passages
 from interlingua.data.readers import read_parallel
 from interlingua.data.records import Collection, ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.bucc import bucc, bucc_f1, mined_pairs
+from interlingua.evaluation.languages import TOP, language_matrix
 from interlingua.evaluation.pivot import pivot_pairs
 from interlingua.evaluation.planted import planted
 from interlingua.evaluation.projection import language_projection
@@ -71,6 +74,14 @@ def drawn_pairs(suite: Suite, column: str, fill: Fill) -> list[ParallelPair]:
     return _of_origins(fill(suite.projection[column]), suite)[:1000]
 
 
+def pool_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+    """Average precision over the pool of all languages, where every translation of the passage is right, and how much
+    of the top is in the question's own language (LAReQA, Roy et al. 2020)."""
+    matrix = language_matrix(model, {column: load_collection(fill(suite.pool[column])) for column in columns})
+    return {label: {lang: {"mean": value} for lang, value in found.items()}
+            for label, found in (("AP", matrix.pool_map), (f"same language @{TOP}", matrix.same_language_rate))}
+
+
 def xor_suite(model: DualEncoder, suite: Suite, fill: Fill) -> dict[str, Columns]:
     """R@2kt and R@5kt: each question 1 or 0."""
     if suite.xor is None:
@@ -90,4 +101,5 @@ def _of_origins(path: str, suite: Suite) -> list[ParallelPair]:
 
 
 SUITES: Mapping[str, Callable[[DualEncoder, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
-    "tatoeba": tatoeba_suite, "planted": planted_suite, "bucc": bucc_suite, "projection": projection_suite}
+    "tatoeba": tatoeba_suite, "planted": planted_suite, "bucc": bucc_suite, "projection": projection_suite,
+    "pool": pool_suite}

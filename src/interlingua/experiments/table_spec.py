@@ -63,7 +63,7 @@ class XorRetrieve(Strict):
 
 class Suite(Strict):
     """What is measured, of one kind: collections, Tatoeba files (two that share English, for a pair without it),
-    BUCC folders, planted bitext or pictures of translations by column; or XOR-Retrieve."""
+    BUCC folders, planted bitext, pictures of translations or a pool of languages by column; or XOR-Retrieve."""
 
     collections: dict[str, str] = Field(default_factory=dict)
     passages: str | None = Field(None, description="search this collection's passages with the others' questions")
@@ -80,11 +80,13 @@ class Suite(Strict):
     origins: list[str] | None = Field(None, description="of the pairs in tatoeba and planted, those of these sources")
     most: int | None = Field(None, gt=0, description="of the pairs in tatoeba, the first so many")
     projection: dict[str, str] = Field(default_factory=dict, description="Tatoeba files to draw in two dimensions")
+    pool: dict[str, str] = Field(default_factory=dict, description="collections that translate one another, by "
+                                 "language, searched all at once with each one's questions")
     xor: XorRetrieve | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Suite:
-        kinds = ("collections", "tatoeba", "bucc", "planted", "projection", "xor")
+        kinds = ("collections", "tatoeba", "bucc", "planted", "projection", "pool", "xor")
         if sum(bool(getattr(self, kind)) for kind in kinds) != 1:
             raise ValueError(f"a suite has one of {', '.join(kinds)}")
         if self.passages is not None and self.questions is not None:
@@ -96,7 +98,7 @@ class Suite(Strict):
     def paths(self) -> list[str]:
         """Every file and folder that it reads, `{data}` not yet filled in."""
         files = [*self.collections.values(), *self.dev.values(), *self.bucc.values(), *self.planted.values(),
-                 *self.projection.values()]
+                 *self.projection.values(), *self.pool.values()]
         for path in self.tatoeba.values():
             files += [path] if isinstance(path, str) else path
         if self.xor is not None:

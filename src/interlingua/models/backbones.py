@@ -46,7 +46,7 @@ class Static(_Strict):
     """Subword vectors without a transformer.
 
     `sif` is a of the weights a / (a + p(token)) that the random vectors start with (smooth inverse frequency, Arora
-    et al. 2017), so that frequent subwords weigh little.
+    et al. 2017), so that frequent subwords weigh little. `int8`: how the trained vectors are saved.
     """
 
     vocab_size: int = Field(32_000, ge=16)
@@ -56,6 +56,7 @@ class Static(_Strict):
     sif: float = Field(1e-3, gt=0)
     max_length: int | None = Field(None, ge=1)
     lowercase: bool = False
+    int8: bool = False
 
 
 class Backbone(_Strict):
@@ -116,5 +117,6 @@ def _static(spec: Static, texts: Sequence[str]) -> Parts:
     frequency = torch.tensor([counts[token] for token in range(len(tokenizer))], dtype=torch.float64)
     weights = spec.sif / (spec.sif + frequency / frequency.sum())
     rows = torch.randn(len(tokenizer), spec.dim) / spec.dim**0.5 * weights.float().unsqueeze(1)
-    backbone = StaticEmbedding(tokenizer, rows, token_dropout=spec.token_dropout, token_weights=spec.token_weights)
+    backbone = StaticEmbedding(tokenizer, rows, token_dropout=spec.token_dropout, token_weights=spec.token_weights,
+                               int8=spec.int8)
     return Parts(backbone, None, normalize=True, settings=Settings(max_length=spec.max_length))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,23 @@ from transformers.utils import logging
 from interlingua.errors import InterlinguaError
 from interlingua.files import restore
 
+DEFAULT = "default"
+PACKAGE = "package:"
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*"]
 
 
 def model_folder(name_or_path: str | Path) -> Path:
-    """The folder `name_or_path` is, or the local copy of the Hugging Face model of that name.
+    """The folder `name_or_path` is, or the local copy of the Hugging Face model of that name. "default" is the model
+    that comes with this package, "package:name/folder" a folder inside another installed Python package, of which no
+    code is run.
 
-    Raises InterlinguaError when it is neither.
+    Raises InterlinguaError when it is none of these.
     """
+    if str(name_or_path) == DEFAULT:
+        return Path(__file__).parent / "default"
+    if str(name_or_path).startswith(PACKAGE):
+        return _in_package(str(name_or_path).removeprefix(PACKAGE))
     path = restore(Path(name_or_path).expanduser())
     if path.is_dir():
         return path
@@ -36,6 +45,19 @@ def model_folder(name_or_path: str | Path) -> Path:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InterlinguaError(f"{name}: no such folder here, and not to be had from the Hugging Face hub ({reason}). "
                                "Check the spelling, or download the model and give its folder.") from error
+
+
+def _in_package(name: str) -> Path:
+    package, _, inside = name.partition("/")
+    found = find_spec(package) if package.isidentifier() else None
+    places = found.submodule_search_locations if found is not None else None
+    if not places:
+        raise InterlinguaError(f"{PACKAGE}{name}: the Python package '{package}' is not installed. Install it with "
+                               f"`pip install {package.replace('_', '-')}`.")
+    folder = Path(places[0], inside)
+    if ".." in inside.split("/") or not folder.is_dir():
+        raise InterlinguaError(f"{PACKAGE}{name}: the package has no folder '{inside}'.")
+    return folder
 
 
 def require_safetensors(folder: Path) -> None:

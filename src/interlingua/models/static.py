@@ -26,10 +26,12 @@ class StaticEmbedding(nn.Module):
     Gradients of the rows are sparse. In training, `token_dropout` drops whole tokens with that probability (one
     token at least stays). With `token_weights` each subword also learns a positive weight w: the vector is
     Σ w·v / n, divided by the number of tokens and not by Σ w, so multiplying the rows by w on saving changes nothing.
+    With `int8` the rows are saved as 8-bit integers with one scale each, in model2vec's names (`embeddings`,
+    `weights`), which sentence-transformers reads too: a quarter of the size.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Tensor, *, token_dropout: float = 0.0,
-                 token_weights: bool = False) -> None:
+                 token_weights: bool = False, int8: bool = False) -> None:
         super().__init__()
         if not 0.0 <= token_dropout < 1.0:
             raise InterlinguaError(f"token_dropout {token_dropout}: give a probability of at least 0 and below 1.")
@@ -40,7 +42,7 @@ class StaticEmbedding(nn.Module):
                                    f"embedding only {len(rows):,} rows.")
         self.embedding = nn.EmbeddingBag(rows.shape[0], rows.shape[1], mode="mean", sparse=True,
                                          _weight=rows.detach().clone().float())
-        self.token_dropout = token_dropout
+        self.token_dropout, self.int8 = token_dropout, int8
         self.log_weights = nn.Parameter(torch.zeros(len(rows))) if token_weights else None
 
     @property
@@ -83,7 +85,8 @@ class StaticEmbedding(nn.Module):
 
     def save(self, folder: Path, max_length: int | None = None) -> None:
         """Write model.safetensors and tokenizer.json (the limit on length goes into it) into `folder`."""
-        save_file({"embedding.weight": self.folded().cpu().contiguous()}, folder / "model.safetensors")
+        rows = self.folded().cpu().contiguous()
+        save_file(quantised(rows) if self.int8 else {"embedding.weight": rows}, folder / "model.safetensors")
         tokenizer = self.subwords.tokenizer
         if max_length is not None:
             tokenizer = copy.deepcopy(tokenizer)
@@ -93,19 +96,36 @@ class StaticEmbedding(nn.Module):
     @classmethod
     def load(cls, folder: Path, *, token_dropout: float = 0.0, token_weights: bool = False
              ) -> tuple[StaticEmbedding, int | None]:
-        """Read a folder written by sentence-transformers or by `save`; also the limit on a text's tokens."""
+        """Read a folder written by sentence-transformers, model2vec or `save`; also the limit on a text's tokens."""
         require_safetensors(folder)
         try:
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             weights = load_file(folder / "model.safetensors")
         except Exception as error:  # tokenizers raises bare Exception
             raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
-        if set(weights) != {"embedding.weight"}:
-            raise InterlinguaError(f"{folder}: model.safetensors holds {', '.join(sorted(weights))}; a static "
-                                   "embedding has embedding.weight alone.")
+        rows = _rows(weights, folder)
         limit = (tokenizer.truncation or {}).get("max_length")
-        return cls(PreTrainedTokenizerFast(tokenizer_object=tokenizer), weights["embedding.weight"],
-                   token_dropout=token_dropout, token_weights=token_weights), limit
+        return cls(PreTrainedTokenizerFast(tokenizer_object=tokenizer), rows, token_dropout=token_dropout,
+                   token_weights=token_weights, int8="weights" in weights), limit
+
+
+def quantised(rows: Tensor) -> dict[str, Tensor]:
+    """Float32 rows `[vocabulary, dim]` as `embeddings`, int8, and `weights`, float32 `[vocabulary]`: their product is
+    within half a 127th of a row's largest component."""
+    scales = rows.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+    return {"embeddings": (rows / scales[:, None]).round().to(torch.int8), "weights": scales}
+
+
+def _rows(weights: dict[str, Tensor], folder: Path) -> Tensor:
+    """The float32 rows `[vocabulary, dim]` that a file of either layout holds."""
+    if set(weights) == {"embedding.weight"}:
+        return weights["embedding.weight"]
+    if "embeddings" not in weights or not set(weights) <= {"embeddings", "weights", "mapping"}:
+        raise InterlinguaError(f"{folder}: model.safetensors holds {', '.join(sorted(weights))}; a static embedding "
+                               "has embedding.weight, or embeddings with weights and a mapping as model2vec writes.")
+    rows = weights["embeddings"].float()
+    rows = rows[weights["mapping"].long()] if "mapping" in weights else rows
+    return rows * weights["weights"].float()[:, None] if "weights" in weights else rows
 
 
 def _drop(flat: Tensor, counts: Tensor, probability: float) -> tuple[Tensor, Tensor]:

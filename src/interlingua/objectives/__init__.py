@@ -2,7 +2,7 @@
 
 from interlingua.objectives.comparable import Comparable, comparable_contrastive
 from interlingua.objectives.context_prediction import ContextPrediction, context_prediction
-from interlingua.objectives.distillation import Distillation, distil_scores, distil_vectors
+from interlingua.objectives.distillation import Distillation, distil_contrastive, distil_scores, distil_vectors
 from interlingua.objectives.info_nce import info_nce
 from interlingua.objectives.language import Language, language_contrastive
 from interlingua.objectives.late_interaction import (
@@ -39,6 +39,7 @@ __all__ = [
     "TranslationRanking",
     "comparable_contrastive",
     "context_prediction",
+    "distil_contrastive",
     "distil_scores",
     "distil_vectors",
     "info_nce",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
+from interlingua.objectives.info_nce import info_nce_rows
 from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
 from interlingua.objectives.semantic import pair_requests, roles
 from interlingua.objectives.similarity import check_paired, check_temperature
@@ -37,6 +38,35 @@ def distil_vectors_rows(source: Tensor, target: Tensor, teacher: Tensor) -> Tens
     check_paired(source, teacher, "distillation, student and teacher")
     wanted = teacher.detach().float()
     return (source.float() - wanted).square().mean(-1) + (target.float() - wanted).square().mean(-1)
+
+
+def distil_contrastive(student: Tensor, teacher: Tensor, *, temperature: float = 0.05,
+                       groups: Tensor | None = None) -> Tensor:
+    """The mean over texts of
+
+        −log  exp(cos(s_i, t_i) / τ) / Σ_k exp(cos(s_i, t_k) / τ)
+
+    a text must be nearer to the teacher's vector of what it says than to those of the other texts (contrastive
+    distillation, Tian et al. 2020; unlike squares, it asks for the teacher's order of texts and not for its numbers).
+
+    Args:
+        student, teacher: `[texts, dim]`; no gradient reaches the teacher.
+        temperature: τ.
+        groups: `[texts]` integers; texts of one group say the same, so they are left out of each other's candidates.
+
+    Returns:
+        A float32 scalar; with no texts, a zero that is connected to the graph.
+    """
+    rows = distil_contrastive_rows(student, teacher, temperature=temperature, groups=groups)
+    return rows.mean() if len(rows) else student.float().sum()
+
+
+def distil_contrastive_rows(student: Tensor, teacher: Tensor, *, temperature: float = 0.05,
+                            groups: Tensor | None = None) -> Tensor:
+    """`distil_contrastive` before its mean: `[texts]`."""
+    check_paired(student, teacher, "distillation, student and teacher")
+    related = None if groups is None else (groups[:, None] == groups[None, :]).to(student.device)
+    return info_nce_rows(student, teacher.detach(), temperature=temperature, mask=related)
 
 
 def distil_scores(student: Tensor, teacher: Tensor, *, temperature: float = 1.0, mask: Tensor | None = None) -> Tensor:
@@ -70,41 +100,46 @@ def distil_scores_rows(student: Tensor, teacher: Tensor, *, temperature: float =
 
 
 class Distillation(Objective):
-    """`distil_vectors` on the pairs of a parallel stream, of which one side is in the teacher's language.
+    """`distil_vectors`, or `distil_contrastive` for both sides, on the pairs of a parallel stream, of which one side is in
+    the teacher's language.
 
     Args:
         teacher: what the vectors come from: it reads each distinct sentence in its language once a step. In a recipe, a
-            model's folder or name; its vectors must be as long as the student's.
+            model's folder or name; longer vectors than the student's are cut to their principal components.
+        loss: "squares" (Reimers & Gurevych) or "contrast".
+        temperature: τ of "contrast".
         on: which encoder reads the sentences; "both" averages the losses of the two encoders.
         lang: the teacher's language.
     """
 
     streams = ("parallel",)
 
-    def __init__(self, *, teacher: Teacher, on: Literal["passage", "query", "both"] = "passage",
+    def __init__(self, *, teacher: Teacher, loss: Literal["squares", "contrast"] = "squares",
+                 temperature: float = 0.05, on: Literal["passage", "query", "both"] = "passage",
                  lang: str = "en") -> None:
         super().__init__()
-        self.teacher, self.on, self.lang = teacher, on, lang
+        check_temperature(temperature)
+        self.teacher, self.kind, self.temperature, self.on, self.lang = teacher, loss, temperature, on, lang
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         return pair_requests(require(batch["parallel"], ParallelPair, self), self.on)
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = batch["parallel"]
-        known = [self._known(pair) for pair in pairs]
+        known = [known_side(pair, self.lang) for pair in pairs]
         student = vectors[f"{roles(self.on)[0]}.source"]
         wanted = self._taught(known).to(student.device) if pairs else torch.zeros_like(student)
-        rows = torch.stack([distil_vectors_rows(vectors[f"{role}.source"], vectors[f"{role}.target"], wanted)
+        rows = torch.stack([self._rows(vectors[f"{role}.source"], vectors[f"{role}.target"], wanted, known)
                             for role in roles(self.on)]).mean(0)
         return Loss(rows.mean() if pairs else rows.sum(), by_language([pair.lang for pair in pairs], rows))
 
-    def _known(self, pair: ParallelPair) -> str:
-        for text, lang in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
-            if lang == self.lang:
-                return text
-        raise InterlinguaError(f"distillation: a pair of '{pair.source_lang}' and '{pair.target_lang}' has no side in "
-                               f"the teacher's language '{self.lang}'. Keep pairs that have with data.parallel.langs, "
-                               "or set objectives.distillation.lang.")
+    def _rows(self, source: Tensor, target: Tensor, wanted: Tensor, known: Sequence[str]) -> Tensor:
+        if self.kind == "squares":
+            return distil_vectors_rows(source, target, wanted)
+        numbers: dict[str, int] = {}
+        groups = torch.tensor([numbers.setdefault(text, len(numbers)) for text in known], dtype=torch.long)
+        return torch.stack([distil_contrastive_rows(side, wanted, temperature=self.temperature, groups=groups)
+                            for side in (source, target)]).mean(0)
 
     @torch.no_grad()
     def _taught(self, texts: Sequence[str]) -> Tensor:
@@ -112,3 +147,13 @@ class Distillation(Objective):
         rows: dict[str, int] = {}
         places = [rows.setdefault(text, len(rows)) for text in texts]
         return self.teacher(list(rows))[places].float()
+
+
+def known_side(pair: ParallelPair, lang: str) -> str:
+    """The sentence of a pair that is in the teacher's language; both are: the first."""
+    for text, of in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
+        if of == lang:
+            return text
+    raise InterlinguaError(f"distillation: a pair of '{pair.source_lang}' and '{pair.target_lang}' has no side in the "
+                           f"teacher's language '{lang}'. Keep pairs that have with data.parallel.langs, or set "
+                           "objectives.distillation.lang.")

@@ -31,7 +31,8 @@ from interlingua.training.optimizer import Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve, same_recipe
 from interlingua.training.step import Term
-from interlingua.training.terms import advise, check, term_of
+from interlingua.training.teacher import learn_from
+from interlingua.training.terms import advise, check, kind_of, options_of, term_of
 from interlingua.training.trainer import Trainer, Validate
 from interlingua.training.validation import retrieval_nll
 
@@ -160,8 +161,15 @@ def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
 
 def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]],
              processes: Processes) -> Trainer:
-    terms = [term_of(name, spec, model, recipe, first=processes.first)
-             for name, spec in recipe.objectives.items() if spec is not None]
+    named = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
+    teachers = {}
+    for name, spec in named.items():
+        if kind_of(name, spec) == "distillation":
+            options = options_of(name, spec, recipe)
+            pairs = stores[options["reads"].get("parallel", "parallel")]
+            teachers[name] = learn_from(options["teacher"], pairs, options["lang"], model.dim, out, processes)
+    terms = [term_of(name, spec, model, recipe, first=processes.first, teachers=teachers)
+             for name, spec in named.items()]
     used = {stream for term in terms for stream in term.streams(recipe.data)}
     streams = {name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))
                for name, spec in recipe.data.items() if name in used}

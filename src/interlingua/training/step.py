@@ -3,7 +3,7 @@ that one graph is alive at a time. Objectives that read the same stream form a g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import cast
@@ -22,23 +22,29 @@ from interlingua.training.spans import span_gradients
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One summand of the loss: w_o · loss_o."""
+    """One summand of the loss: w_o · loss_o. `reads`: which of the recipe's data stands for a stream of the objective,
+    where it is not called so."""
 
     name: str
     objective: Objective | TokenObjective | SpanObjective
     weight: float = 1.0
+    reads: Mapping[str, str] = field(default_factory=dict)
 
     def streams(self, available: Iterable[str]) -> list[str]:
-        """The streams this objective reads, of those that the recipe has; a missing required one is an error."""
+        """The data this objective reads, of those that the recipe has; a missing required one is an error."""
         available, found = set(available), []
         for stream in self.objective.streams:
-            name = stream.removesuffix("?")
+            name = self.reads.get(stream.removesuffix("?"), stream.removesuffix("?"))
             if name in available:
                 found.append(name)
             elif not stream.endswith("?"):
                 raise InterlinguaError(f"objective '{self.name}' needs data named '{name}'; the recipe has "
                                        f"{', '.join(sorted(available)) or 'none'}.")
         return found
+
+    def batch(self, drawn: Batch) -> Batch:
+        """What was drawn from the recipe's data, under the names of the objective's streams."""
+        return {**drawn, **{stream: drawn[name] for stream, name in self.reads.items() if name in drawn}}
 
 
 @dataclass(slots=True)
@@ -89,9 +95,9 @@ def backward(group: list[Term], model: Model, batch: Batch, step: int, chunking:
     """
     first = group[0].objective
     if isinstance(first, TokenObjective):
-        return {group[0].name: _tokens(group[0], first, model, batch, step, chunking, processes)}
+        return {group[0].name: _tokens(group[0], first, model, group[0].batch(batch), step, chunking, processes)}
     if isinstance(first, SpanObjective):
-        return _spans(group[0], first, model, batch, step, chunking, processes)
+        return _spans(group[0], first, model, group[0].batch(batch), step, chunking, processes)
     return _contrastive(group, model, batch, chunking, processes, measure, balance)
 
 
@@ -99,7 +105,8 @@ def _contrastive(group: list[Term], model: Model, batch: Batch, chunking: Chunki
                  measure: bool, balance: bool) -> dict[str, Report]:
     # `groups` puts a token objective in a group of its own, so all of these are contrastive
     objectives = {term.name: cast(Objective, term.objective) for term in group}
-    requests = {name: objective.requests(batch) for name, objective in objectives.items()}
+    drawn = {term.name: term.batch(batch) for term in group}
+    requests = {name: objective.requests(drawn[name]) for name, objective in objectives.items()}
     unique: dict[str, dict[Text, int]] = {}
     for wanted in requests.values():
         for texts in wanted.values():
@@ -112,7 +119,7 @@ def _contrastive(group: list[Term], model: Model, batch: Batch, chunking: Chunki
     for term in group:
         vectors = {name: encoded[texts.role].take([unique[texts.role][text] for text in texts.texts])
                    for name, texts in requests[term.name].items()}
-        loss = objectives[term.name].loss(batch, vectors)
+        loss = objectives[term.name].loss(drawn[term.name], vectors)
         _check(loss.value, term.name)
         reports[term.name] = Report(loss.value.item(), loss.report, warning=loss.warning)
         if measure:

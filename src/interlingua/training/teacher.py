@@ -1,26 +1,37 @@
-"""The frozen model that a student learns from."""
+"""The frozen model that a student learns from: its vectors of all texts it is asked for, before training begins."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from pathlib import Path
+from typing import Any
 
-from interlingua.errors import InterlinguaError
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlingua.data.store import Store
 from interlingua.models.dual import DualEncoder
-from interlingua.models.loading import Model
-from interlingua.objectives.distillation import Teacher
+from interlingua.objectives.distillation import known_side
+from interlingua.training.processes import Processes
+from interlingua.training.teacher_vectors import TeacherVectors
 
 
-def load_teacher(name: str, student: Model) -> Teacher:
-    """What gives the vectors of the model `name` (a folder or name), on the student's device, with the prompt and the
-    calibration of passages. Raises InterlinguaError where they are not as long as the student's."""
-    teacher = DualEncoder.load(name, device=str(student.device))
-    if teacher.dim != student.dim:
-        raise InterlinguaError(f"objectives.distillation.teacher: the vectors of {name} have {teacher.dim} numbers, "
-                               f"those of the model {student.dim}. They must have as many.")
+class TeacherSpec(BaseModel):
+    """`objectives.distillation.teacher`, where it is more than a name."""
 
-    def vectors(texts: list[str]) -> Tensor:
-        found = teacher.encode_document(texts, convert_to_tensor=True, show_progress_bar=False)
-        return torch.as_tensor(found)
+    model_config = ConfigDict(extra="forbid")
 
-    return vectors
+    model: str = Field(description="a folder or name, or package:name/folder")
+    vectors: str | None = Field(None, description="a folder for its vectors, for several runs; else the run's own")
+
+
+def learn_from(spec: str | TeacherSpec, pairs: Store[Any], lang: str, dim: int, out: Path,
+               processes: Processes) -> TeacherVectors:
+    """The vectors of `spec`'s model, with the prompt and the calibration of passages, for the side in `lang` of all
+    `pairs`, in `dim` dimensions; kept in the folder that the spec names, or under `out`."""
+    if isinstance(spec, str):
+        spec = TeacherSpec(model=spec, vectors=None)
+    folder = Path(spec.vectors) if spec.vectors else out / "data" / "teacher"
+    if processes.first:
+        teacher = DualEncoder.load(spec.model, device=str(processes.device))
+        TeacherVectors.build(folder, teacher, (known_side(pairs[number], lang) for number in range(len(pairs))))
+    processes.wait()
+    return TeacherVectors(folder, dim, processes.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import Field, ValidationError, create_model
 from torch import Tensor, nn
@@ -28,11 +28,12 @@ from interlingua.objectives import (
     TranslationLanguageModelling,
     TranslationRanking,
 )
+from interlingua.objectives.distillation import Teacher
 from interlingua.objectives.objective import Objective, SpanObjective, TokenObjective
 from interlingua.progress import say
 from interlingua.training.recipe import Recipe, Strict, explain
 from interlingua.training.step import Term
-from interlingua.training.teacher import load_teacher
+from interlingua.training.teacher import TeacherSpec
 
 OBJECTIVES: dict[str, type[Objective] | type[TokenObjective] | type[SpanObjective]] = {
     "retrieval": Retrieval,
@@ -46,6 +47,9 @@ OBJECTIVES: dict[str, type[Objective] | type[TokenObjective] | type[SpanObjectiv
     "distillation": Distillation,
     "translation_ranking": TranslationRanking,
 }
+OURS = ("weight", "kind", "reads")
+"""Options of an entry that are not its objective's: w_o, which objective it is where the entry has another name, and
+which data it reads where that has another name (`reads: {questions: cloze}`)."""
 FROM_MODEL = ("dim", "hidden", "vocabulary", "seed", "config")
 """Options that a recipe does not give: the model and its seed say them."""
 REPELLING = {"retrieval", "semantic", "translation_ranking", "distillation"}
@@ -66,7 +70,8 @@ def check(recipe: Recipe) -> None:
     named = [name for name, spec in recipe.objectives.items() if spec is not None]
     if not named:
         raise InterlinguaError("the recipe has no objectives.")
-    if "language" in named and not REPELLING & set(named):
+    kinds = {kind_of(name, recipe.objectives[name] or {}) for name in named}
+    if "language" in kinds and not REPELLING & kinds:
         raise InterlinguaError("the language loss repels nothing and collapses alone. "
                                "Add objectives.semantic or retrieval.")
     _check_mix(recipe, named)
@@ -74,7 +79,7 @@ def check(recipe: Recipe) -> None:
     for name, spec in recipe.objectives.items():
         if spec is None:
             continue
-        options, kind = options_of(name, spec, recipe), OBJECTIVES[name]
+        options, kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
         _check_vectors(name, kind, recipe)
         if not issubclass(kind, TokenObjective):
             size: dict[str, Any] = {"dim": 1} if "dim" in inspect.signature(kind).parameters else {}
@@ -84,7 +89,7 @@ def check(recipe: Recipe) -> None:
                 small = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8, "num_hidden_layers": depth}
                 size = {"config": XLMRobertaConfig(**small), "vocabulary": 1}
             try:
-                kind(**size, **{key: value for key, value in options.items() if key != "weight"})
+                kind(**size, **{key: value for key, value in options.items() if key not in OURS})
             except InterlinguaError as error:
                 raise InterlinguaError(f"objectives.{name}: {error}") from error
 
@@ -137,18 +142,28 @@ def _check_vectors(name: str, kind: type[nn.Module], recipe: Recipe) -> None:
                                "Add model.late_interaction.")
 
 
+def kind_of(name: str, spec: dict[str, Any]) -> str:
+    """Which of `OBJECTIVES` an entry is: the one it is called, or its `kind`."""
+    kind = spec.get("kind") or name
+    if kind not in OBJECTIVES:
+        where = f"objectives.{name}" if kind == name else f"objectives.{name}.kind: '{kind}'"
+        raise InterlinguaError(f"{where} is not known.{suggestion(str(kind), OBJECTIVES)}")
+    return str(kind)
+
+
 def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The options (and `weight`) of one entry of `objectives:`, checked against the objective's class."""
-    if name not in OBJECTIVES:
-        raise InterlinguaError(f"objectives.{name} is not known.{suggestion(name, OBJECTIVES)}")
-    parameters = inspect.signature(OBJECTIVES[name], eval_str=True).parameters
+    """The options (and those of `OURS`) of one entry of `objectives:`, checked against the objective's class."""
+    objective = OBJECTIVES[kind_of(name, spec)]
+    parameters = inspect.signature(objective, eval_str=True).parameters
     # a recipe says which teacher; the objective gets what reads with it
-    fields = {key: (str if key == "teacher" else p.annotation, ... if p.default is p.empty else p.default)
+    fields = {key: (str | TeacherSpec if key == "teacher" else p.annotation, ... if p.default is p.empty else p.default)
               for key, p in parameters.items() if key not in FROM_MODEL}
+    stream: Any = Literal[tuple(stream.removesuffix("?") for stream in objective.streams)]
     options = create_model(name, __base__=Strict, weight=(float, Field(1.0, allow_inf_nan=False)),
+                           kind=(str | None, None), reads=(dict[stream, str], {}),
                            **fields)  # type: ignore[call-overload]
     # the similarity of tokens is the objective's own matter: search ranks alike with each
-    shared = "similarity" in parameters and not getattr(OBJECTIVES[name], "multi_vector", True)
+    shared = "similarity" in parameters and not getattr(objective, "multi_vector", True)
     given = {"similarity": recipe.model.similarity} if shared else {}
     if shared and spec.get("similarity", recipe.model.similarity) != recipe.model.similarity:
         raise InterlinguaError(f"objectives.{name}.similarity is '{spec['similarity']}' but model.similarity is "
@@ -160,18 +175,19 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any
         raise InterlinguaError(f"objectives.{name}: {explain(error, options)}") from error
 
 
-def term_of(name: str, spec: dict[str, Any], model: Model, recipe: Recipe, *, first: bool = True) -> Term:
+def term_of(name: str, spec: dict[str, Any], model: Model, recipe: Recipe, *, first: bool = True,
+            teachers: Mapping[str, Teacher] | None = None) -> Term:
     """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
-    what is done."""
-    options, kind = options_of(name, spec, recipe), OBJECTIVES[name]
-    weight = options.pop("weight")
+    what is done. `teachers`: those of the entries that learn from one."""
+    options, kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
+    weight, _, reads = (options.pop(key) for key in OURS)
     if issubclass(kind, TokenObjective):
         rows = len(cast(Tensor, model.passage.input_embeddings.weight))
         options |= {"hidden": model.passage.hidden_size, "vocabulary": rows, "seed": recipe.seed}
     elif issubclass(kind, SpanObjective):
         options |= of_transformer(name, model) | {"seed": recipe.seed}
     elif kind is Distillation:
-        options["teacher"] = load_teacher(options["teacher"], model)
+        options["teacher"] = (teachers or {})[name]
     elif "dim" in inspect.signature(kind).parameters:
         options["dim"] = model.dim
     objective = kind(**options)
@@ -180,7 +196,7 @@ def term_of(name: str, spec: dict[str, Any], model: Model, recipe: Recipe, *, fi
         said = start_head(head, recipe)
         if first:
             say(f"objectives.{name}: {said}")
-    return Term(name, objective, weight)
+    return Term(name, objective, weight, reads)
 
 
 def of_transformer(name: str, model: Model) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""A teacher's vectors are computed once, survive a kill, and are cut to the student's size."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.models.fingerprint import PROBE
+from interlingua.training import teacher_vectors
+from interlingua.training.teacher_vectors import TeacherVectors, principal_axes
+
+TEXTS = [f"text {number} of {number % 7} rivers" for number in range(40)]
+
+
+class Teacher:
+    """A real encoder that counts the texts it reads, and stops after `most` calls."""
+
+    def __init__(self, encoder, most=99):
+        self.encoder, self.read, self.most = encoder, [], most
+        self.dim = encoder.dim
+
+    def encode_document(self, texts, **options):
+        if texts != list(PROBE):
+            self.most -= 1
+            if self.most < 0:
+                raise KeyboardInterrupt
+            self.read += texts
+        return self.encoder.encode_document(texts, **options)
+
+    encode_query = encode_document
+
+
+@pytest.fixture
+def teacher(tiny_static):
+    return Teacher(DualEncoder.tied(tiny_static(seed=5)))
+
+
+def test_each_text_is_read_once_and_found_again(tmp_path, teacher):
+    TeacherVectors.build(tmp_path / "kept", teacher, [*TEXTS, *TEXTS])
+    assert sorted(teacher.read) == sorted(TEXTS)
+    vectors = TeacherVectors(tmp_path / "kept", teacher.dim)
+    asked = [TEXTS[7], TEXTS[3], TEXTS[7]]
+    np.testing.assert_allclose(vectors(asked).numpy(), teacher.encoder.encode_document(asked), atol=2e-3)
+    with pytest.raises(InterlinguaError, match="was not asked for the text 'another'"):
+        vectors(["another"])
+    TeacherVectors.build(tmp_path / "kept", teacher, reversed(TEXTS))
+    assert len(teacher.read) == len(TEXTS)
+
+
+def test_a_killed_computation_goes_on(tmp_path, teacher, monkeypatch):
+    monkeypatch.setattr(teacher_vectors, "BLOCK", 16)
+    teacher.most = 2
+    with pytest.raises(KeyboardInterrupt):
+        TeacherVectors.build(tmp_path / "kept", teacher, TEXTS)
+    assert json.loads((tmp_path / "kept/teacher.json").read_text())["done"] == 32
+    read = len(teacher.read)
+    teacher.most = 99
+    TeacherVectors.build(tmp_path / "kept", teacher, TEXTS)
+    assert read == 32
+    assert not set(teacher.read[:read]) & set(teacher.read[read:])
+    kept = TeacherVectors(tmp_path / "kept", teacher.dim)
+    np.testing.assert_allclose(kept(TEXTS).numpy(), teacher.encoder.encode_document(TEXTS), atol=2e-3)
+
+
+def test_another_teacher_or_other_texts_start_anew(tmp_path, teacher, tiny_static):
+    TeacherVectors.build(tmp_path / "kept", teacher, TEXTS)
+    other = Teacher(DualEncoder.tied(tiny_static(seed=6)))
+    TeacherVectors.build(tmp_path / "kept", other, TEXTS)
+    assert len(other.read) == len(TEXTS)
+    TeacherVectors.build(tmp_path / "kept", other, TEXTS[:20])
+    assert len(other.read) == len(TEXTS) + 20
+
+
+def test_fewer_dimensions_are_the_principal_ones(tmp_path, teacher):
+    TeacherVectors.build(tmp_path / "kept", teacher, TEXTS)
+    whole = TeacherVectors(tmp_path / "kept", teacher.dim)(TEXTS).double()
+    cut = TeacherVectors(tmp_path / "kept", 6)(TEXTS)
+    centred = whole - whole.mean(0)
+    _, _, axes = torch.linalg.svd(centred, full_matrices=False)
+    wanted = torch.nn.functional.normalize(centred @ axes[:6].T, dim=1)
+    torch.testing.assert_close((cut @ cut.T).double(), wanted @ wanted.T, atol=1e-4, rtol=0)
+    with pytest.raises(InterlinguaError, match="must have at least as many"):
+        TeacherVectors(tmp_path / "kept", teacher.dim + 1)
+
+
+def test_axes_have_one_sign():
+    vectors = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+    _, axes = principal_axes(vectors, 3)
+    _, mirrored = principal_axes(-vectors, 3)
+    np.testing.assert_allclose(axes, mirrored, atol=1e-5)
+    assert (axes[np.abs(axes).argmax(0), range(3)] > 0).all()
