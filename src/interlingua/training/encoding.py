@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from interlingua.models.loading import Model
 from interlingua.models.subwords import Text
 from interlingua.models.token_vectors import TokenVectors, token_rows
 from interlingua.training.processes import Processes
+from interlingua.training.token_cache import TokenCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,13 @@ class Chunking:
     tokens: the most tokens (padding counted) in one forward pass.
     cache: texts per chunk of the gradient cache, or None for one forward pass with its graph kept.
     bf16: run the encoder under bfloat16 autocast.
+    known: token ids of the texts met so far.
     """
 
     tokens: int = 16_384
     cache: int | None = None
     bf16: bool = False
+    known: TokenCache = field(default_factory=TokenCache)
 
 
 class RandomState:
@@ -68,7 +71,7 @@ class Encoded:
         by_size = sorted(range(len(texts)), key=lambda i: (size(texts[i]), i))
         shares = processes.share(by_size)
         mine = shares[processes.rank]
-        self.ids = self.encoder.tokenize([texts[i] for i in mine], role)
+        self.ids = chunking.known.tokenize(self.encoder, [texts[i] for i in mine], role)
         self.chunks = list(token_batches([len(ids) for ids in self.ids], chunking.tokens, chunking.cache))
         self.states: list[RandomState] = []
         self.graphs: list[Tensor] = []
