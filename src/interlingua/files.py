@@ -95,14 +95,24 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     try:
         yield temporary
-        temporary.chmod(0o755)
-        for folder, _, names in os.walk(temporary):
-            for name in names:
-                _sync_path(Path(folder, name))
-            _sync_path(Path(folder))
-        _swap(temporary, path, marker)
+        move_into_place(temporary, path, marker)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        restore(path)
+        raise
+
+
+def move_into_place(new: Path, path: Path, marker: str) -> None:
+    """The end of `atomic_folder`, for a folder that was filled elsewhere: `new`, which must lie beside `path` and be
+    called `.{name of path}.{8 characters}.part`, takes its place. Where that fails, both are as they were."""
+    new.chmod(0o755)
+    for folder, _, names in os.walk(new):
+        for name in names:
+            _sync_path(Path(folder, name))
+        _sync_path(Path(folder))
+    try:
+        _swap(new, path, marker)
+    except BaseException:
         restore(path)
         raise
     _sync_path(path.parent)

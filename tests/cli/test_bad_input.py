@@ -79,7 +79,8 @@ def place(tmp_path_factory, tiny_static):
     Index.build(DualEncoder.load(root / "model"), load_collection("encyclopedia:en").passages, root / "index",
                 model_path=root / "model")
     shutil.copytree(root / "index", root / "damaged")
-    (root / "damaged/vectors.npy").write_bytes((root / "index/vectors.npy").read_bytes()[:-100])
+    for manifest in (root / "damaged/passages.lance/_versions").glob("*.manifest"):
+        manifest.write_bytes(manifest.read_bytes()[:-100])
     (root / "nothing").mkdir()
     shutil.copytree(root / "model", root / "pickle")
     (root / "pickle/model.safetensors").unlink()
@@ -173,7 +174,7 @@ MODELS = [
     ("encode model empty.txt --out new.npy", ["empty.txt: is empty"]),
     ("encode model good_en --out new.npy", ["good_en: is a folder"]),
     ("encode model good.run --out good.jsonl/new.npy", ["good.jsonl"]),
-    ("encode model good.run --out good_en", ["good_en"]),
+    ("encode model good.run --out new", ["good.run: passages are read from jsonl"]),
 ]
 COLLECTIONS_AND_RUNS = [
     ("evaluate model --on nowhere", ["nowhere: no such collection"]),
@@ -245,7 +246,7 @@ INDEXES = [
     ("index model good.jsonl --out good.run/new", ["good.run"]),
     ("search nowhere a", ["nowhere: no such index folder"]),
     ("search index a --model nothing", ["nothing: is not a model folder"]),
-    ("search damaged a", ["damaged/vectors.npy: is damaged", "Build it again with --overwrite"]),
+    ("search damaged a", ["damaged: the table of passages cannot be read"]),
     ("search good_en a", ["good_en: is not an index"]),
     ("search index a --lang-of-results fi", ["index: has no passage in language 'fi'"]),
     ("search index a --lang-of-results klingon", ["index: has no passage in language 'klingon'"]),
@@ -303,7 +304,8 @@ def test_an_unwritable_out_is_named(place, monkeypatch, capsys):
     fails(capsys, "train recipe.yaml --out good.jsonl", "good.jsonl")
     fails(capsys, "train recipe.yaml --out good.jsonl/run", "good.jsonl/run")
     # the temporary file's own name says nothing to a person
-    assert fails(capsys, "encode model good.run --out good_en") == "interlingua: good_en: Is a directory."
+    (place / "full.npy").mkdir(exist_ok=True)
+    assert fails(capsys, "encode model good.run --out full.npy") == "interlingua: full.npy: Is a directory."
     assert ".part" not in fails(capsys, "encode model good.run --out /proc/new.npy", "/proc/new.npy")
 
 

@@ -210,7 +210,8 @@ def test_search_prints_the_hits_of_the_index(street, capsys):
     assert [(h["id"], h["rank"]) for h in hits] == [(h.passage.id, r) for r, h in enumerate(expected, 1)]
     assert [h["score"] for h in hits] == pytest.approx([h.score for h in expected])
     text = printed(capsys, "search", street.index, question, "-k", 1)
-    assert text.startswith(f" 1. {expected[0].score:.3f} [{expected[0].passage.lang}] {expected[0].passage.title}\n")
+    assert text.startswith(f" 1. {expected[0].score:.3f} [{expected[0].passage.lang}] {expected[0].passage.title}  "
+                           "(passages.jsonl)\n")
 
 
 @pytest.mark.parametrize(("asked", "kept"), [("fi", {"fi"}), ("en,fi", {"en", "fi"}), ("EN-GB", {"en"})])

@@ -10,6 +10,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.retrieval import Hit, Index, index_writer
+from interlingua.retrieval import index as index_module
 
 
 class LetterEncoder:
@@ -45,9 +46,11 @@ def test_a_folder_that_was_moved_gives_the_same_hits(index, tmp_path):
     shutil.move(tmp_path / "idx", tmp_path / "elsewhere")
     again = Index.open(tmp_path / "elsewhere", LetterEncoder())
     assert again.search("cat sat", k=3) == hits
-    assert [again[i] for i in range(len(again))] == PASSAGES
+    assert [again.passage(str(i)) for i in range(1, 5)] == PASSAGES
     assert again.languages == {"de": 1, "en": 2, "fr": 1}
-    assert again.about["dim"] == 28
+    assert again.info().dim == 28
+    with pytest.raises(InterlinguaError, match="has no passage '5'"):
+        again.passage("5")
 
 
 def test_results_can_be_limited_to_languages(index):
@@ -57,9 +60,46 @@ def test_results_can_be_limited_to_languages(index):
         index.search("cat", langs=["da"])
 
 
-def test_vectors_are_written_in_chunks(index, tmp_path, monkeypatch):
+def test_passages_are_encoded_in_chunks(index, tmp_path, monkeypatch):
     monkeypatch.setattr(index_writer, "CHUNK", 3)
-    assert np.array_equal(Index.build(LetterEncoder(), PASSAGES, tmp_path / "chunked").vectors, index.vectors)
+    again = Index.build(LetterEncoder(), PASSAGES, tmp_path / "chunked")
+    assert again.search("cat sat", lang="en") == index.search("cat sat", lang="en")
+
+
+def test_parts_are_the_scores_of_each_search(index):
+    [hit] = index.search("sat", 1, lang="en")
+    dense, lexical = (index.search("sat", 1, mode=mode, lang="en")[0] for mode in ("dense", "lexical"))
+    assert hit.parts == {"dense": dense.score, "lexical": lexical.score}
+    assert (dense.parts, lexical.parts) == ({"dense": dense.score}, {"lexical": lexical.score})
+    assert hit.score == 1.0  # the best of both
+
+
+def test_lexical_search_needs_no_model(index, tmp_path):
+    assert Index.open(tmp_path / "idx").search("katze", mode="lexical")[0].passage.id == "2"
+
+
+def test_the_language_of_a_question_is_detected(index, monkeypatch):
+    asked = []
+    monkeypatch.setattr(index_module, "detect_language", lambda text: asked.append(text) or "de")
+    found = index.search_many(["katzen", "katzen", "katzen"], mode="lexical", lang=[None, "de", ""])
+    assert asked == ["katzen", "katzen"]
+    assert found[0] == found[1] == found[2] != []
+
+
+def test_a_reranker_orders_what_was_found(index, tiny_static):
+    class Backwards(LetterEncoder):
+        def encode_query(self, sentences, **options):
+            return -super().encode_query(sentences)
+
+        def encode_document(self, sentences, **options):
+            return -self.encode_query([text if isinstance(text, str) else " ".join(text) for text in sentences])
+
+    for mode in ("dense", "hybrid"):
+        first, again = (index.search("cat sat", 4, mode=mode, reranker=model, lang="en")
+                        for model in (None, Backwards()))
+        assert sorted(hit.passage.id for hit in first) == sorted(hit.passage.id for hit in again)
+        assert again[-1].passage.id == "1"  # of the two best, which tie, the second
+        assert all(hit.score == hit.parts["reranker"] == pytest.approx(-hit.parts["dense"]) for hit in again)
 
 
 def test_another_model_is_refused(index, tmp_path):
@@ -91,46 +131,55 @@ def test_a_model_that_has_gone_is_asked_for(tmp_path):
     assert Index.open(tmp_path / "idx", LetterEncoder()).search("cat sat", k=1)[0].passage.id == "4"
 
 
-ARRAYS = ("vectors", "offsets", "languages", "ties")
-CUTS = [(f"{name}.npy", kept) for name in ARRAYS for kept in (0, 40, -1)]
+def every_file(folder):
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
-@pytest.mark.parametrize(("name", "kept"), [*CUTS, ("passages.jsonl", 0), ("passages.jsonl", -5)])
-def test_a_file_that_was_cut_is_damaged(index, tmp_path, name, kept):
-    file = tmp_path / "idx" / name
-    file.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(InterlinguaError, match=r"is damaged .*Build it again with --overwrite\.") as caught:
-        Index.open(tmp_path / "idx")
-    assert str(caught.value).startswith(str(file))
+def test_a_cache_that_was_cut_or_changed_is_made_again(index, tmp_path, capsys):
+    expected = index.search("cat sat", lang="en")
+    [cache] = (tmp_path / "idx/caches").iterdir()
+    names = every_file(cache)
+    assert {"complete.json", "vectors.npy", "passages.arrow", "terms.json", "int8/packed.npy"} <= set(names)
+    for name in names:
+        for kept in (None, 0, -2):
+            [cache] = (tmp_path / "idx/caches").iterdir()
+            content = (cache / name).read_bytes()
+            (cache / name).unlink()
+            if kept is not None:
+                (cache / name).write_bytes(content[:kept])
+            capsys.readouterr()
+            assert Index.open(tmp_path / "idx", LetterEncoder()).search("cat sat", lang="en") == expected, (name, kept)
+            said = capsys.readouterr().err
+            assert said.count("its cache is made again from its passages") == 1
+            assert every_file(cache) == names
 
 
-@pytest.mark.parametrize("name", [*(f"{name}.npy" for name in ARRAYS), "passages.jsonl"])
-@pytest.mark.parametrize("content", [None, b"\x80\x04K\x01." * 99, b"PK\x03\x04" + bytes(99)])
-def test_a_file_that_is_missing_or_something_else_is_damaged(index, tmp_path, name, content):
-    (tmp_path / "idx" / name).unlink()
-    if content is not None:
-        (tmp_path / "idx" / name).write_bytes(content)
-    with pytest.raises(InterlinguaError, match="is damaged"):
-        Index.open(tmp_path / "idx").search("cat")
+def test_without_caches_an_index_is_whole(index, tmp_path, capsys):
+    expected = index.search("cat sat", lang="en")
+    shutil.rmtree(tmp_path / "idx/caches")
+    assert Index.open(tmp_path / "idx", LetterEncoder()).search("cat sat", lang="en") == expected
+    assert "made again" in capsys.readouterr().err
 
 
-def test_arrays_of_another_index_are_damage(index, tmp_path):
-    Index.build(LetterEncoder(), PASSAGES[:3], tmp_path / "other")
-    for name in ARRAYS:
-        shutil.copytree(tmp_path / "idx", tmp_path / name)
-        shutil.copy(tmp_path / "other" / f"{name}.npy", tmp_path / name)
-        with pytest.raises(InterlinguaError, match=rf"{name}\.npy: is damaged"):
-            Index.open(tmp_path / name)
+@pytest.mark.parametrize("kept", [None, 0, 40])
+def test_a_table_that_was_cut_is_an_error(index, tmp_path, kept):
+    for name in every_file(tmp_path / "idx/passages.lance"):
+        shutil.copytree(tmp_path / "idx", tmp_path / "cut")
+        shutil.rmtree(tmp_path / "cut/caches")
+        file = tmp_path / "cut/passages.lance" / name
+        content = file.read_bytes()
+        file.unlink()
+        if kept is not None:
+            file.write_bytes(content[:kept])
+        if file.suffix in (".lance", ".manifest"):
+            with pytest.raises(InterlinguaError, match="table of passages cannot be read"):
+                Index.open(tmp_path / "cut")
+        else:  # hints and logs: not needed to read
+            assert len(Index.open(tmp_path / "cut")) == 4
+        shutil.rmtree(tmp_path / "cut")
 
 
-def test_a_line_broken_in_the_middle_is_damage(index, tmp_path):
-    file = tmp_path / "idx/passages.jsonl"
-    file.write_bytes(b"x" + file.read_bytes()[1:])
-    with pytest.raises(InterlinguaError, match=r"passages\.jsonl: is damaged"):
-        Index.open(tmp_path / "idx")[0]
-
-
-@pytest.mark.parametrize("key", ["format", "model", "fingerprint", "similarity", "passages", "dim", "languages"])
+@pytest.mark.parametrize("key", ["format", "model", "fingerprint", "similarity", "dim", "k1", "b", "made"])
 def test_index_json_without_a_key_is_damaged(index, tmp_path, key):
     file = tmp_path / "idx/index.json"
     about = json.loads(file.read_text(encoding="utf-8"))
@@ -172,7 +221,20 @@ def test_an_unknown_format_is_refused(index, tmp_path, about, message):
         Index.open(tmp_path / "idx")
 
 
-def test_the_folder_holds_no_pickle(index, tmp_path):
-    names = {path.name for path in (tmp_path / "idx").iterdir()}
-    assert names == {"index.json", "passages.jsonl", "offsets.npy", "vectors.npy", "languages.npy", "ties.npy"}
-    assert json.loads((tmp_path / "idx" / "index.json").read_text())["passages"] == 4
+def test_parameters_of_bm25_are_kept(tmp_path):
+    index = Index.build(LetterEncoder(), PASSAGES, tmp_path / "idx", k1=2.0, b=0.0)
+    info = Index.open(tmp_path / "idx").info()
+    assert (info.k1, info.b, info.passages, info.newer, info.deleted) == (2.0, 0.0, 4, 0, 0)
+    assert info.analyzers["de"].startswith("de/mixed")
+    other = Index.build(LetterEncoder(), PASSAGES, tmp_path / "other")
+    assert index.search("katze", mode="lexical")[0].score != other.search("katze", mode="lexical")[0].score
+    with pytest.raises(InterlinguaError, match="k1 must be"):
+        Index.build(LetterEncoder(), PASSAGES, tmp_path / "bad", k1=-1.0)
+
+
+def test_modes_and_numbers_are_checked(index):
+    for options, message in [({"mode": "fuzzy"}, "mode 'fuzzy' is unknown"), ({"k": 0}, "k=0"),
+                             ({"lang": ["en", "de"]}, "2 languages for 1 questions")]:
+        with pytest.raises(InterlinguaError, match=message):
+            index.search_many(["cat"], **options)
+    assert index.search_many([]) == []

@@ -11,10 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from interlingua import __version__
-from interlingua.cli import calibrate, compare, demo, encode, evaluate, index, inspect, mine, reproduce, train
+from interlingua.cli import (
+    calibrate,
+    compare,
+    demo,
+    encode,
+    evaluate,
+    index,
+    inspect,
+    mine,
+    reproduce,
+    search,
+    serve,
+    train,
+)
 from interlingua.errors import InterlinguaError, suggestion
 
-VERBS = (train, evaluate, encode, index, reproduce, compare, calibrate, mine, inspect, demo)
+VERBS = (train, evaluate, encode, index, search, serve, reproduce, compare, calibrate, mine, inspect, demo)
 
 DESCRIPTION = """\
 Train, evaluate and search with encoders that read meaning, not language.
@@ -24,6 +37,7 @@ Train, evaluate and search with encoders that read meaning, not language.
   interlingua evaluate runs/sema/model --on COLLECTION ...          a table per language
   interlingua index runs/sema/model passages.jsonl --out idx        make passages searchable
   interlingua search idx "où est né Alan Turing ?"                  ask in any language
+  interlingua serve idx                                             a search page and an HTTP API
 """
 
 

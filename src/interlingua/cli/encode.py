@@ -1,28 +1,63 @@
-"""`interlingua encode`: texts to vectors."""
+"""`interlingua encode`: texts to vectors, in files that other software reads; or the encoder itself as ONNX."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 NAMES = ("encode",)
 
+DESCRIPTION = """\
+Turn texts into vectors, and take them elsewhere.
+
+  interlingua encode MODEL lines.txt --out vectors.npy       a text a line: float32 [texts, dim]
+  interlingua encode MODEL handbook/ --out vectors.parquet   passages: id, lang, vector, text, title, metadata
+  interlingua encode MODEL handbook/ --out vectors           passages: a folder with vectors.npy and ids.jsonl
+  interlingua encode idx --out vectors.parquet               what an index holds, without encoding anything
+  interlingua encode MODEL handbook/ --out parts --ray=auto  on a Ray cluster: a folder of Parquet files
+  interlingua encode MODEL --onnx encoder                    the encoder: model.onnx, tokenizer.json, onnx.json
+"""
+
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("encode", help="turn lines of text into vectors", parents=[common])
-    parser.add_argument("model", help="a model folder or name")
-    parser.add_argument("texts", nargs="?", default="-",
-                        help="a text file, one text a line, .gz too; - for standard input")
+    parser = verbs.add_parser("encode", help="turn texts into vectors", parents=[common], description=DESCRIPTION,
+                              formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a model folder or name, or an index")
+    parser.add_argument("texts", nargs="*", metavar="FILE",
+                        help="for a .npy: a text file, one text a line, .gz too, - or nothing for standard input; else "
+                             "files, folders and collections of passages, as for `interlingua index`")
     parser.add_argument("--as", dest="role", choices=["query", "passage"], default="passage",
-                        help="which encoder reads them")
-    parser.add_argument("--out", required=True, metavar="FILE.npy", help="where the vectors go: float32 [texts, dim]")
+                        help="which encoder reads lines of text, or is exported")
+    to = parser.add_mutually_exclusive_group(required=True)
+    to.add_argument("--out", metavar="FILE|DIR", help="where the vectors go: FILE.npy, FILE.parquet or a folder")
+    to.add_argument("--onnx", metavar="DIR", help="write the encoder itself, for ONNX runtimes, into this folder")
+    parser.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected); with "
+                                                   "--onnx, the language whose calibration is built in")
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
+                        help="encode on a Ray cluster (auto, host:6379); without an address on the one of this machine")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Encode and save."""
+    from interlingua.errors import InterlinguaError
+
+    if arguments.onnx:
+        if arguments.texts or arguments.ray is not None:
+            raise InterlinguaError("--onnx: writes the encoder and reads no texts. Leave out the files and --ray.")
+        onnx(arguments)
+    elif arguments.out.endswith(".npy") and arguments.ray is None:
+        lines(arguments)
+    else:
+        passages(arguments)
+
+
+def lines(arguments: argparse.Namespace) -> None:
+    """A text a line, a row a text."""
     import numpy as np
 
     from interlingua.errors import InterlinguaError
@@ -30,18 +65,83 @@ def run(arguments: argparse.Namespace) -> None:
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
 
+    if len(arguments.texts) > 1:
+        raise InterlinguaError("a .npy holds the lines of one file. For passages of several, write --out FILE.parquet "
+                               "or a folder.")
+    source = arguments.texts[0] if arguments.texts else "-"
     try:
-        lines = [line.rstrip("\n") for line in sys.stdin] if arguments.texts == "-" else [
-            line for _, line in read_lines(arguments.texts)]
+        texts = [line.rstrip("\n") for line in sys.stdin] if source == "-" else [
+            line for _, line in read_lines(source)]
     except UnicodeDecodeError as error:
         raise InterlinguaError(f"standard input: not UTF-8 ({error.reason}). "
                                "Convert it with `iconv -t UTF-8`.") from error
-    if not lines:
-        where = "standard input" if arguments.texts == "-" else arguments.texts
-        raise InterlinguaError(f"{where}: is empty. Give one text a line.")
+    if not texts:
+        raise InterlinguaError(f"{'standard input' if source == '-' else source}: is empty. Give one text a line.")
     model = DualEncoder.load(arguments.model)
     encode = model.encode_query if arguments.role == "query" else model.encode_document
-    vectors = np.asarray(encode(lines, show_progress_bar=True), dtype=np.float32)
+    vectors = np.asarray(encode(texts, show_progress_bar=True), dtype=np.float32)
     with atomic_write(arguments.out, "wb") as stream:
         np.save(stream, vectors)
     say(f"{arguments.out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]} dimensions")
+
+
+def passages(arguments: argparse.Namespace) -> None:
+    """Passages with their vectors: of files, or of an index."""
+    from interlingua.data.passages import read_sources
+    from interlingua.errors import InterlinguaError
+    from interlingua.progress import say
+    from interlingua.retrieval.vector_files import write_npy, write_parquet
+
+    parquet = arguments.out.endswith(".parquet")
+    if arguments.role == "query":
+        raise InterlinguaError("--as query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
+    if arguments.ray is not None:
+        from interlingua.retrieval.ray_encoding import encode_on_ray
+
+        if not arguments.texts or parquet or arguments.out.endswith(".npy"):
+            raise InterlinguaError("--ray: encodes files of passages into a folder. Name the files, and a folder with "
+                                   "--out.")
+        parts = encode_on_ray(arguments.model, read_sources(arguments.texts, arguments.lang), arguments.out,
+                              address=arguments.ray)
+        say(f"{arguments.out}: {len(parts):,} Parquet files of vectors")
+        return
+    held = chunks(arguments)
+    count = (write_parquet if parquet else write_npy)(arguments.out, held)
+    say(f"{arguments.out}: {count:,} passages with their vectors")
+
+
+def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
+    """Passages and vectors, some thousand at a time."""
+    from interlingua.data.passages import read_sources
+    from interlingua.errors import InterlinguaError
+    from interlingua.models.dual import DualEncoder
+    from interlingua.progress import track
+    from interlingua.retrieval.vector_files import CHUNK, encoded, stored
+
+    place = arguments.model
+    if place.startswith("milvus:") or (Path(place) / "index.json").is_file():
+        if arguments.texts:
+            raise InterlinguaError(f"{place}: is an index, whose own vectors are written. Leave out the files, or name "
+                                   "a model.")
+        if place.startswith("milvus:"):
+            from interlingua.retrieval.milvus_index import MilvusIndex
+
+            return MilvusIndex.open(place).vectors()
+        from interlingua.retrieval.passage_store import PassageStore
+
+        return stored(PassageStore.open(Path(place)))
+    if not arguments.texts:
+        raise InterlinguaError(f"{place}: is not an index, so there must be files of passages to encode.")
+    held = encoded(DualEncoder.load(place), read_sources(arguments.texts, arguments.lang))
+    return track(held, f"encode passages ({CHUNK:,} each)")
+
+
+def onnx(arguments: argparse.Namespace) -> None:
+    """The encoder of a role."""
+    from interlingua.models.dual import DualEncoder
+    from interlingua.models.onnx_export import export_onnx
+    from interlingua.progress import say
+
+    encoder = DualEncoder.load(arguments.model, device="cpu").encoder(arguments.role)
+    file = export_onnx(encoder, arguments.onnx, role=arguments.role, lang=arguments.lang or None)
+    say(f"{file}: the {arguments.role} encoder, {encoder.dim} dimensions; the tokenizer and onnx.json lie beside it")

@@ -1,69 +1,160 @@
-"""`interlingua index` and `interlingua search`."""
+"""`interlingua index`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
-NAMES = ("index", "search")
+NAMES = ("index",)
+MODEL_FILES = ("modules.json", "config.json", "*.safetensors", "pytorch_model*.bin")
+
+DESCRIPTION = """\
+Make passages searchable, and keep them so.
+
+  interlingua index MODEL handbook/ faq.csv --out idx    jsonl, csv, tsv, Parquet, text, Markdown, HTML, folders
+  interlingua index handbook/ --out idx                  with the model that comes along
+  interlingua index --add idx more.jsonl                 new passages
+  interlingua index --replace idx handbook/              new passages, and other ones in place of those with their ids
+  interlingua index --delete idx guide.md#3 guide.md#4   passages by their ids
+  interlingua index --compact idx                        tidy up after many changes
+  interlingua index --info idx                           what is in it
+
+A build that was stopped goes on where it was when the same command is given again.
+"""
 
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
-    """Declare the verbs."""
-    parser = verbs.add_parser("index", help="make passages searchable", parents=[common])
-    parser.add_argument("model", help="a model folder or name")
-    parser.add_argument("passages", nargs="+", help="jsonl files of passages {text, id, title, lang}, or collections")
-    parser.add_argument("--out", required=True, metavar="DIR", help="the index folder")
-    parser.add_argument("--lang", default="", help="language of passages that do not name theirs")
+    """Declare the verb."""
+    parser = verbs.add_parser("index", help="make passages searchable", parents=[common], description=DESCRIPTION,
+                              formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="*", metavar="[MODEL] FILE",
+                        help="a model folder or name, then files, folders and collections of passages; ids after "
+                             "--delete")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", "--store", metavar="DIR", help="make an index: its folder, milvus://host:port/name, or "
+                                                              "milvus:file.db/name for Milvus Lite")
+    for option, explained in (("add", "add passages to an index"), ("replace", "add or replace passages by their ids"),
+                              ("delete", "delete passages by their ids"), ("compact", "make its caches again, remove "
+                              "old versions"), ("info", "say what is in an index")):
+        what.add_argument(f"--{option}", metavar="IDX", help=explained)
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there")
-    parser.set_defaults(run=index)
-    parser = verbs.add_parser("search", help="ask an index in any language", parents=[common])
-    parser.add_argument("index", help="an index folder")
-    parser.add_argument("question", nargs="+")
-    parser.add_argument("-k", type=int, default=5, help="how many results (5)")
-    parser.add_argument("--lang-of-results", default="any", metavar="any|xx,yy",
-                        help="only passages in these languages")
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
+                        help="with --out: encode on a Ray cluster (auto, host:6379), or the one of this machine")
+    parser.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)")
+    parser.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
+    parser.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")
+    parser.add_argument("--columns", nargs="+", metavar="text=COLUMN",
+                        help="which columns of tables are text, title, id and lang, where they have other names")
+    parser.add_argument("--on-bad-row", choices=["error", "skip"], default="error",
+                        help="stop at a row that cannot be read, or count and list it")
     parser.add_argument("--model", metavar="PATH",
-                        help="the model that made the index, where it is not at the place the index remembers")
-    parser.add_argument("--json", action="store_true", help="one JSON object a result")
-    parser.set_defaults(run=search)
+                        help="with --add and --replace: the model, where it is not at the place the index remembers")
+    parser.add_argument("--json", action="store_true", help="with --info: one JSON object")
+    parser.set_defaults(run=run)
 
 
-def index(arguments: argparse.Namespace) -> None:
-    """Build."""
-    from interlingua.data.passages import read_sources
+def run(arguments: argparse.Namespace) -> None:
+    """Build an index, or do to one what was asked."""
+    from interlingua.errors import InterlinguaError
+
+    verb = next(name for name in ("out", "add", "replace", "delete", "compact", "info") if getattr(arguments, name))
+    takes = {"out": "files", "add": "files", "replace": "files", "delete": "ids"}.get(verb)
+    if takes and not arguments.inputs:
+        raise InterlinguaError(f"--{verb}: needs {takes}. See `interlingua index --help`.")
+    if arguments.ray is not None and verb != "out":
+        raise InterlinguaError(f"--ray: encodes a new index, so it goes with --out and not with --{verb}.")
+    if not takes and arguments.inputs:
+        raise InterlinguaError(f"--{verb}: takes nothing but the index, and '{arguments.inputs[0]}' was given too.")
+    if verb == "out":
+        build(arguments)
+    else:
+        change(arguments, verb)
+
+
+def build(arguments: argparse.Namespace) -> None:
+    """A new index."""
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
-    from interlingua.retrieval.index import Index
+    from interlingua.retrieval.index import build_index
 
-    model = DualEncoder.load(arguments.model)
-    passages = read_sources(arguments.passages, arguments.lang)
-    built = Index.build(model, passages, arguments.out, model_path=arguments.model, overwrite=arguments.overwrite)
-    say(f"{arguments.out}: {len(built):,} passages. Try: interlingua search {arguments.out} \"your question\"")
+    first, *rest = arguments.inputs
+    name, sources = ("default", arguments.inputs) if not rest or is_passages(first) else (first, rest)
+    options = {"overwrite": arguments.overwrite}
+    if arguments.ray is not None:
+        from interlingua.retrieval.ray_index import build_index_on_ray
+
+        built = build_index_on_ray(name, passages(arguments, sources), arguments.out, address=arguments.ray, **options)
+    else:
+        model = DualEncoder.load(name)
+        built = build_index(model, passages(arguments, sources), arguments.out, model_path=name, **options)
+    say(f"{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} \"your question\"")
 
 
-def search(arguments: argparse.Namespace) -> None:
-    """Search and print."""
-    from interlingua.retrieval.index import Index
-    from interlingua.text.languages import find_code
+def change(arguments: argparse.Namespace, verb: str) -> None:
+    """Add, replace, delete, compact or describe."""
+    from interlingua.models.dual import DualEncoder
+    from interlingua.progress import say
+    from interlingua.retrieval.index import open_index
 
-    asked = arguments.lang_of_results
-    # an unknown code goes on as it is: the index says which ones it has
-    langs = None if asked == "any" else [find_code(lang) or lang for lang in asked.split(",")]
-    model = None
-    if arguments.model:
-        from interlingua.models.dual import DualEncoder
+    place = getattr(arguments, verb)
+    index = open_index(place, DualEncoder.load(arguments.model) if arguments.model else None)
+    if verb == "info":
+        show(index.info(), arguments.json)
+    elif verb == "compact":
+        index.compact()
+        say(f"{place}: is compact; {counted(index)}")
+    elif verb == "delete":
+        gone = index.delete(arguments.inputs)
+        say(f"{place}: {gone:,} of {len(arguments.inputs):,} passages deleted; {counted(index)}")
+    else:
+        written = getattr(index, verb)(passages(arguments, arguments.inputs))
+        say(f"{place}: {written:,} passages {'added' if verb == 'add' else 'added or changed'}; {counted(index)}")
 
-        model = DualEncoder.load(arguments.model)
-    hits = Index.open(arguments.index, model).search(" ".join(arguments.question), k=arguments.k, langs=langs)
-    for rank, hit in enumerate(hits, 1):
-        passage = hit.passage
-        if arguments.json:
-            print(json.dumps({"rank": rank, "score": hit.score, "id": passage.id, "lang": passage.lang,
-                              "title": passage.title, "text": passage.text}, ensure_ascii=False))
-        else:
-            print(f"{rank:2}. {hit.score:.3f} [{passage.lang or '??'}] {passage.title or passage.id}\n"
-                  f"    {passage.text}")
-    if not hits and not arguments.json:
-        print("no passage in the languages asked for.")
+
+def passages(arguments: argparse.Namespace, sources: list[str]) -> Any:
+    """What the files hold."""
+    from interlingua.data.passages import read_sources
+    from interlingua.errors import InterlinguaError
+
+    given = {"chunk_chars": arguments.chunk_chars, "overlap": arguments.overlap}
+    options = {name: value for name, value in given.items() if value is not None}
+    for pair in arguments.columns or ():
+        name, sign, column = pair.partition("=")
+        if not sign or not column:
+            raise InterlinguaError(f"--columns '{pair}': write text=COLUMN, title=COLUMN, id=COLUMN or lang=COLUMN.")
+        options.setdefault("columns", {})[name] = column
+    return read_sources(sources, arguments.lang, on_bad_row=arguments.on_bad_row, **options)
+
+
+def is_passages(name: str) -> bool:
+    """Whether a first argument is passages already, so that no model was named."""
+    from interlingua.data.passages import is_collection
+
+    path = Path(name)
+    if path.is_dir() and any(any(path.glob(pattern)) for pattern in MODEL_FILES):
+        return False
+    return path.is_file() or is_collection(name) or (path.is_dir() and any(path.iterdir()))
+
+
+def counted(index: Any) -> str:
+    """How many passages an index has, in which languages."""
+    languages = sorted(index.languages.items(), key=lambda pair: (-pair[1], pair[0]))
+    return f"{len(index):,} passages: " + ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in languages)
+
+
+def show(info: Any, as_json: bool) -> None:
+    """Print what `Index.info` says."""
+    from dataclasses import asdict
+
+    if as_json:
+        print(json.dumps(asdict(info), ensure_ascii=False))
+        return
+    print(f"passages   {info.passages:,}")
+    for lang, count in sorted(info.languages.items(), key=lambda pair: (-pair[1], pair[0])):
+        print(f"           {lang or '??':3} {count:>9,}  {info.analyzers.get(lang, '')}")
+    print(f"model      {info.model or 'not named'}: {info.dim} dimensions, {info.similarity}")
+    print(f"lexical    BM25, k1={info.k1}, b={info.b}")
+    print(f"version    {info.version}; cache of version {info.cache}, {info.newer:,} newer and {info.deleted:,} "
+          "deleted rows beside it")

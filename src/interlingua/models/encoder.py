@@ -16,6 +16,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder
 from interlingua.models.devices import compute_dtype, default_device
 from interlingua.models.encode import encode_texts
+from interlingua.models.fingerprint import check
 from interlingua.models.hub import model_folder, read_json
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Parts, read_modules, read_parts, read_settings, write_parts, write_root
@@ -79,8 +80,6 @@ class Encoder(nn.Module):
         parts.language_maps = LanguageMaps.beside(folder)
         whole = cls(parts)
         if (kept := read_json(folder / "fingerprint.json")) is not None:
-            from interlingua.models.fingerprint import check  # which needs encoders itself
-
             check(whole, kept, str(folder))
         return cls.of(parts, pooling=pooling, layer=layer, normalize=normalize, device=device, dtype=dtype,
                       max_length=max_length, prompts=prompts, template=template)

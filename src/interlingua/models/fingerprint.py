@@ -10,8 +10,6 @@ import torch
 from torch import nn
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.dual import DualEncoder
-from interlingua.models.encoder import Encoder
 from interlingua.models.static import StaticEmbedding
 
 PROBE = (
@@ -40,23 +38,24 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
     Vectors are not compared: their last digits depend on the machine. Of an object that is not one of our encoders, its
     vectors of the probe are all there is to hash.
     """
-    if not isinstance(encoder, (Encoder, DualEncoder)):
+    # told apart by what they have: their modules read fingerprints themselves
+    one, two = hasattr(encoder, "pooling"), hasattr(encoder, "own_passage")
+    if not one and not two:
         vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]
         return {"vectors": _hash(repr([[round(float(x), 3) for x in row] for rows in vectors for row in rows]))}
-    model = DualEncoder(encoder) if isinstance(encoder, Encoder) else encoder
-    pair = {"query": model.query, "passage": model.passage}
+    pair = dict.fromkeys(("query", "passage"), encoder) if one else {"query": encoder.query, "passage": encoder.passage}
     return {
-        "dim": model.dim,
-        "similarity": model.similarity,
+        "dim": encoder.dim,
+        "similarity": pair["query"].settings.similarity,
         "tokens": _hash(repr([part.tokenize(PROBE, role) for role, part in pair.items()])),
         "settings": _hash(repr([(part.pooling, part.normalize, part.settings.template, part.settings.length(role),
                                  part.settings.prompt(role)) for role, part in pair.items()])),
         **_calibration(pair),
-        "weights": _hash("".join(_weights(part) for part in ([model.query] if model.tied else pair.values()))),
+        "weights": _hash("".join(_weights(part) for part in dict.fromkeys(pair.values()))),
     }
 
 
-def _calibration(pair: Mapping[str, Encoder]) -> dict[str, str]:
+def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
     """The hash of the language maps, where there are any: a calibrated model's vectors are others."""
     tensors = [f"{role} {lang} {part} {hashlib.sha256(tensor.numpy().tobytes()).hexdigest()}"
                for role, encoder in pair.items() if encoder.language_maps is not None
@@ -73,7 +72,7 @@ def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
                                "model, or make it again with this one.")
 
 
-def _weights(encoder: Encoder) -> str:
+def _weights(encoder: Any) -> str:
     backbone = encoder.backbone
     tensors = {f"dense.{name}": value for name, value in encoder.dense.named_parameters()}
     if isinstance(backbone, StaticEmbedding):

@@ -100,7 +100,7 @@ def distil_scores_rows(student: Tensor, teacher: Tensor, *, temperature: float =
 
 
 class Distillation(Objective):
-    """`distil_vectors`, or `distil_contrastive` for both sides, on the pairs of a parallel stream, of which one side is in
+    """`distil_vectors`, or `distil_contrastive` for both sides, on the pairs of a parallel stream; one side of each is in
     the teacher's language.
 
     Args:

@@ -36,9 +36,7 @@ class BM25:
     """
 
     def __init__(self, indexed: Indexed, k1: float, b: float) -> None:
-        if not (isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
-            raise InterlinguaError(f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are "
-                                   f"k1={K1}, b={B}.")
+        check_parameters(k1, b)
         self.k1, self.b = float(k1), float(b)
         self._indexed = indexed
         self._engine = Engine(indexed.postings, indexed.postings.weights(self.k1, self.b))
@@ -138,6 +136,13 @@ class BM25:
                 most |= Counter(chosen(query.text))
             found = list(most.elements())
         return [numbers[term] for term in found if term in numbers]
+
+
+def check_parameters(k1: float, b: float) -> None:
+    """Raise InterlinguaError for parameters that BM25 cannot have."""
+    if not (isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
+        raise InterlinguaError(f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are "
+                               f"k1={K1}, b={B}.")
 
 
 @lru_cache(maxsize=1024)

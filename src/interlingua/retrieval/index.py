@@ -1,131 +1,292 @@
-"""A dense index in one folder that a person can move: passages, their places, their vectors, and what made them."""
+"""A search engine in one folder that a person can move: passages of any languages, dense and lexical search."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
-from collections.abc import Iterable
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Lock, RLock
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.files import existing
-from interlingua.retrieval.index_reader import damaged, read_about, read_arrays
-from interlingua.retrieval.index_writer import write_index
+from interlingua.progress import say
+from interlingua.retrieval.bm25 import K1, B, check_parameters
+from interlingua.retrieval.index_about import MARKER, IndexInfo, read_about
+from interlingua.retrieval.index_build import build_folder
+from interlingua.retrieval.index_cache import analyzers_of, remove_other_caches, write_cache
+from interlingua.retrieval.index_encoder import check_encoder, load_encoder
+from interlingua.retrieval.index_lexical import Lexical
+from interlingua.retrieval.index_search import MODES, Hit, Search
+from interlingua.retrieval.index_snapshot import Snapshot
+from interlingua.retrieval.index_writer import chunks, encoded, spooled
+from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
+from interlingua.text.detect import detect_language
 
+__all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
 
-class Hit(NamedTuple):
-    """A passage found and its score (cosine or dot product, as the encoder's similarity says)."""
-
-    passage: Passage
-    score: float
+STALE = 0.1
+"""Share of new and deleted rows in the cache from which a writer makes it again."""
+FEW = 2_000  # new and deleted rows that are always left to the next time
 
 
 class Index:
-    """Passages of any languages, searchable by one encoder. Make one with `build`, reopen it with `open`.
+    """Passages searchable by one encoder and by BM25. Make one with `build`, reopen it with `open`.
 
-    The folder holds `passages.jsonl`, `offsets.npy` (int64 [passages]: byte of each line), `vectors.npy`
-    (float32 [passages, dim], unit length under cosine), `languages.npy` (int32 [passages]), `ties.npy`
-    (int64 [passages]) and `index.json`. Vectors are memory-mapped and passages read when found.
+    The folder holds `index.json`, the table `passages.lance` (LanceDB: the store of record), `caches/` (which can be
+    made again from the table) and `writer.lock`. Searches see the newest version of the table; `add`, `replace` and
+    `delete` each make one version, whole or not at all. One writer at a time, any number of readers. Safe to use from
+    several threads.
     """
 
-    def __init__(self, path: Path, about: dict[str, Any], encoder: TextEncoder | None) -> None:
-        self.path, self.about, self._encoder = path, about, encoder
-        self.vectors, self._offsets, self._languages, self._ties = read_arrays(path, about)
+    def __init__(self, path: Path, encoder: TextEncoder | None) -> None:
+        self.path, self._encoder = path, encoder
+        self._writer, self._reader, self._loading = RLock(), RLock(), Lock()
+        self._load()
 
     @classmethod
     def build(cls, encoder: TextEncoder, passages: Iterable[Passage], path: str | Path, *, model_path: str | Path = "",
-              overwrite: bool = False, **encode_options: Any) -> Index:
+              overwrite: bool = False, k1: float = K1, b: float = B, **encode_options: Any) -> Index:
         """Encode `passages` (any iterable, read once) into a new folder at `path`, whole or not at all.
 
-        `model_path` is the name or folder from which `open` may load the encoder. Raises InterlinguaError when the
-        folder exists and `overwrite` is not set, for duplicate ids, and when there is no passage.
+        What a build that was stopped has encoded is not encoded again. `model_path` is the name or folder from which
+        `open` may load the encoder; `k1` and `b` are BM25's. Raises InterlinguaError when the folder exists and
+        `overwrite` is not set, for duplicate ids, and when there is no passage.
         """
         path = Path(path)
         if path.exists() and not overwrite:
             raise InterlinguaError(f"{path}: already exists. Choose another folder, or replace it with --overwrite "
                                    "(in Python: overwrite=True).")
-        if path.exists() and not (path / "index.json").exists():
+        if path.exists() and not (path / MARKER).exists():
             raise InterlinguaError(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
+        check_parameters(k1, b)
         model = str(Path(model_path).resolve()) if model_path and Path(model_path).exists() else str(model_path)
-        about = write_index(encoder, passages, path, model, encode_options)
-        return cls(path, about, encoder)
+        build_folder(encoder, passages, path.resolve(), model, float(k1), float(b), encode_options)
+        return cls(path, encoder)
 
     @classmethod
     def open(cls, path: str | Path, encoder: TextEncoder | None = None) -> Index:
-        """Open an index. Without `encoder`, the model it was built with is loaded at the first search.
+        """Open an index. Without `encoder`, the model it was built with is loaded when it is first needed.
 
         Raises InterlinguaError for a folder that is no index, a damaged one, or an encoder that gives other vectors
         than the one it was built with.
         """
-        path = existing(path, "index folder")
-        index = cls(path, read_about(path), encoder)
-        index[len(index) - 1]  # a passages.jsonl that was cut lacks its end
+        index = cls(existing(path, "index folder"), encoder)
         if encoder is not None:
-            index._check(encoder)
+            check_encoder(encoder, index.about, index.path)
         return index
 
     @property
     def languages(self) -> dict[str, int]:
         """Passages of each language."""
-        return dict(self.about["languages"])
+        return dict(self._snapshot.languages)
 
     def __len__(self) -> int:
-        return int(self.about["passages"])
+        return len(self._snapshot)
 
-    def __getitem__(self, position: int) -> Passage:
-        file, start = self.path / "passages.jsonl", int(self._offsets[position])
-        try:
-            with open(file, "rb") as stream:
-                stream.seek(start)
-                return Passage(**json.loads(stream.readline()))
-        except (OSError, ValueError, TypeError) as error:
-            raise damaged(file, error) from error
+    def passage(self, id: str) -> Passage:
+        """The passage with an id. Raises InterlinguaError where there is none."""
+        snapshot = self.refresh()
+        found = snapshot.find([id])
+        if id not in found:
+            raise InterlinguaError(f"{self.path}: has no passage '{id}'.")
+        return snapshot.passage(found[id])
 
-    def search(self, text: str, k: int = 10, langs: Names[str] | None = None) -> list[Hit]:
-        """The `k` best passages for a question in any language, best first; only those in `langs` if given."""
-        from interlingua.retrieval.dense import search_exact
+    def search(self, text: str, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
+               where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
+        """The `k` best passages for a question in any language, best first.
 
-        query = embed_queries(self.encoder, [Query("question", text)])
-        indices, scores = search_exact(query, self.vectors, k, rows=self._rows(langs), tie_order=self._ties)
-        return [Hit(self[i], score) for i, score in zip(indices[0].tolist(), scores[0].tolist(), strict=True)]
+        Only those in `langs`, and only those whose metadata have every value of `where`, if given. `mode` is "dense",
+        "lexical" (BM25) or "hybrid" (both). `lang` is the language of the question, which is detected if not given.
+        `reranker`, an encoder from `interlingua.models.loading.load_any`, brings the first 100 into its own order.
+        """
+        return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
+
+    def search_many(self, texts: Sequence[str], k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
+                    where: Mapping[str, str] | None = None, lang: str | Sequence[str | None] | None = None,
+                    reranker: Any = None) -> list[list[Hit]]:
+        """`search` for several questions, which are encoded together; `lang` may be a list with one for each."""
+        if mode not in MODES:
+            raise InterlinguaError(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
+        if k < 1:
+            raise InterlinguaError(f"k={k}: must be at least 1.")
+        given = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
+        if len(given) != len(texts):
+            raise InterlinguaError(f"{len(given)} languages for {len(texts)} questions: give one for each.")
+        snapshot, lexical = self.refresh(), self._lexical
+        if lexical.snapshot is not snapshot:  # another thread was quicker
+            lexical = Lexical(snapshot, self.about.k1, self.about.b)
+        for name in langs or ():
+            if name not in snapshot.languages:
+                raise InterlinguaError(f"{self.path}: has no passage in language '{name}'."
+                                       f"{suggestion(name, snapshot.languages)}")
+        queries = [Query(f"question {number}", text, known or detect_language(text))
+                   for number, (text, known) in enumerate(zip(texts, given, strict=True), 1)]
+        if not queries:
+            return []
+        vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
+        chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
+        return Search(snapshot, chosen, lexical, mode, k).hits(queries, vectors, reranker)
+
+    def add(self, passages: Iterable[Passage]) -> int:
+        """Add passages; how many. They are there for good when this returns, and all of them or none.
+
+        Raises InterlinguaError for an id that is there already or comes twice, and where another writer is at work.
+        """
+        def new(chunk: list[Passage]) -> list[Passage]:
+            if known := self._snapshot.find([passage.id for passage in chunk]):
+                raise InterlinguaError(f"{self.path}: has a passage '{min(known)}' already. Replace it with --replace "
+                                       "(in Python: replace).")
+            return chunk
+
+        return self._write(passages, new, "add")
+
+    def replace(self, passages: Iterable[Passage]) -> int:
+        """Put passages in place of those with their ids, and add those with new ids; how many were new or different.
+        One that is there already, exactly so, is not encoded again. Raises InterlinguaError as `add` does."""
+        def different(chunk: list[Passage]) -> list[Passage]:
+            snapshot = self._snapshot
+            known = snapshot.find([passage.id for passage in chunk])
+            return [one for one in chunk if one.id not in known or snapshot.passage(known[one.id]) != one]
+
+        return self._write(passages, different, "replace")
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete passages; how many. Ids that are not there are passed over."""
+        ids = [ids] if isinstance(ids, str) else list(ids)
+        with self._writing() as store:
+            snapshot = self._snapshot
+            found = snapshot.find(ids)
+            if found:
+                store.delete(np.array([snapshot.segments[part].numbers[row] for part, row in found.values()]))
+                self._written(store)
+        return len(found)
+
+    def compact(self) -> None:
+        """Make the cache again, join the files of the table, and remove what only older versions need. Searches go on;
+        one that reads a version just removed begins again by itself."""
+        with self._writing() as store:
+            store.compact()
+            self._cache(store)
+
+    def info(self) -> IndexInfo:
+        """What is in the index and how it was made."""
+        snapshot = self.refresh()
+        analyzers = analyzers_of(list(snapshot.languages))
+        return IndexInfo(len(snapshot), dict(snapshot.languages), self.about.model, self.about.similarity,
+                         self.about.dim, snapshot.version, snapshot.base.version, len(snapshot.arrivals.numbers),
+                         snapshot.deleted, self.about.k1, self.about.b,
+                         {lang: f"{name} ({version})" for lang, (name, version) in analyzers.items()})
 
     @property
     def encoder(self) -> TextEncoder:
         """The encoder of the questions, loaded by the name in index.json when none was given."""
-        if self._encoder is None:
-            model = self.about["model"]
-            if not model:
-                raise InterlinguaError(f"{self.path}: does not say which model made it. Give the model with --model "
-                                       "(in Python: pass encoder= to Index.open).")
-            if Path(model).is_absolute() and not Path(model).exists():
-                raise InterlinguaError(f"{self.path}: was made with the model {model}, which is not there any more. "
-                                       "Say where it is with --model (in Python: pass encoder= to Index.open).")
-            from interlingua.models.dual import DualEncoder
+        with self._loading:
+            if self._encoder is None:
+                self._encoder = load_encoder(self.about, self.path)
+            return self._encoder
 
-            encoder = DualEncoder.load(model)
-            self._check(encoder)
-            self._encoder = encoder
-        return self._encoder
+    def refresh(self) -> Snapshot:
+        """Go to the newest version, whoever wrote it; searches do it by themselves."""
+        with self._reader:
+            if _signature(self.path) != self._signature:  # somebody built the index anew
+                self._load()
+                if self._encoder is not None:
+                    check_encoder(self._encoder, self.about, self.path)
+            else:
+                self._take(self._snapshot)
+            return self._snapshot
 
-    def _rows(self, langs: Names[str] | None) -> NDArray[np.int64] | None:
-        if langs is None:
-            return None
-        names = list(self.about["languages"])
-        for lang in langs:
-            if lang not in names:
-                raise InterlinguaError(f"{self.path}: has no passage in language '{lang}'.{suggestion(lang, names)}")
-        return np.flatnonzero(np.isin(self._languages, [names.index(lang) for lang in langs]))
+    def _load(self) -> None:
+        self._signature = _signature(self.path)
+        self.about = read_about(self.path)
+        self._store = PassageStore.open(self.path)
+        self._take(None)
 
-    def _check(self, encoder: TextEncoder) -> None:
-        from interlingua.models.fingerprint import check
+    def _take(self, before: Snapshot | None) -> None:
+        while True:
+            try:
+                taken = Snapshot.take(self._store, self.path, before)
+                break
+            except InterlinguaError:
+                newest = PassageStore.open(self.path)
+                if newest.version == self._store.version:
+                    raise
+                self._store = newest  # a writer has removed the version that was being read
+        if taken is not before:
+            self._snapshot, self._lexical = taken, Lexical(taken, self.about.k1, self.about.b)
 
-        check(encoder, self.about["fingerprint"], str(self.path))
-        if encoder.similarity != self.about["similarity"]:
-            raise InterlinguaError(f"{self.path}: was made for similarity '{self.about['similarity']}', the model says "
-                                   f"'{encoder.similarity}'. Make the index again with this model.")
+    @contextmanager
+    def _writing(self) -> Iterator[PassageStore]:
+        """The store, for the one who may write."""
+        with self._writer, lock(self.path):
+            self.refresh()
+            yield PassageStore.open(self.path)
+
+    def _write(self, passages: Iterable[Passage], choose: Callable[[list[Passage]], list[Passage]], verb: str) -> int:
+        encoder = self.encoder
+        with self._writing() as store:
+            first = store.next_number()
+
+            def batches() -> Iterator[Any]:
+                count = 0
+                for chunk in chunks(passages):
+                    chosen = choose(chunk)
+                    if chosen:
+                        yield store.batch(first + count, *encoded(encoder, chosen))
+                        count += len(chosen)
+
+            with spooled(batches(), store.schema, self.path) as (count, reader):
+                if count:
+                    getattr(store, verb)(reader)
+            if count:
+                self._written(store)
+        return count
+
+    def _written(self, store: PassageStore) -> None:
+        """After a write, which is there for good: see it, and make the cache again where much has changed."""
+        snapshot = self.refresh()
+        changed = len(snapshot.arrivals.numbers) + snapshot.deleted
+        if changed > max(FEW, STALE * len(snapshot.base)):
+            try:
+                self._cache(store)
+            except (OSError, InterlinguaError) as error:
+                say(f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without.")
+
+    def _cache(self, store: PassageStore) -> None:
+        store.refresh()
+        write_cache(store, self.path)
+        remove_other_caches(self.path, store.version)
+        self.refresh()
+
+
+def open_index(path_or_uri: str | Path, encoder: TextEncoder | None = None) -> Any:
+    """The index at a place: `Index.open` for a folder, `MilvusIndex.open` for `milvus://…`."""
+    return _kind(path_or_uri).open(path_or_uri, encoder)
+
+
+def build_index(encoder: TextEncoder, passages: Iterable[Passage], path_or_uri: str | Path, **options: Any) -> Any:
+    """A new index at a place: `Index.build` for a folder, `MilvusIndex.build` for `milvus://…`, with its options."""
+    return _kind(path_or_uri).build(encoder, passages, path_or_uri, **options)
+
+
+def _kind(path_or_uri: str | Path) -> Any:
+    if str(path_or_uri).startswith("milvus:"):
+        from interlingua.retrieval.milvus_index import MilvusIndex
+
+        return MilvusIndex
+    return Index
+
+
+def _signature(path: Path) -> tuple[int, int]:
+    """Of index.json, which is another file for each index that is built."""
+    try:
+        found = (path / MARKER).stat()
+    except OSError:
+        return (0, 0)  # an index that is just being replaced, or gone
+    return found.st_ino, found.st_mtime_ns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,14 @@ class TextEncoder(Protocol):
         """Vectors `[texts, dim]` of passages, each a string or a `(title, text)` pair."""
 
 
+@runtime_checkable
+class PassageVectors(Protocol):
+    """An encoder that has the vectors of passages already (`interlingua.retrieval.encoded_parts`)."""
+
+    def passage_vectors(self, passages: Sequence[Passage]) -> Vectors:
+        """Vectors `[passages, dim]` as `embed_passages` gave them."""
+
+
 def embed_queries(encoder: TextEncoder, queries: Sequence[Query], **options: Any) -> Vectors:
     """Vectors `[queries, dim]`, float32, checked and ready for a dot product. `options` go to `encode_query`, with
     the queries' languages as `lang` unless they name it."""
@@ -40,6 +48,8 @@ def embed_queries(encoder: TextEncoder, queries: Sequence[Query], **options: Any
 def embed_passages(encoder: TextEncoder, passages: Sequence[Passage], **options: Any) -> Vectors:
     """Vectors `[passages, dim]`, float32, checked and ready for a dot product. `options` go to `encode_document`,
     with the passages' languages as `lang` unless they name it."""
+    if isinstance(encoder, PassageVectors):
+        return encoder.passage_vectors(passages)
     texts = [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
     langs = [passage.lang or None for passage in passages]
     vectors = encoder.encode_document(texts, **{"lang": langs, **options})

@@ -1,0 +1,137 @@
+"""Requests a second of `interlingua serve` for many clients: micro-batching against one request at a time.
+
+    python benchmarks/serve.py --on xquad_en xquad_th                       # a random transformer
+    python benchmarks/serve.py --on xquad_en xquad_th --model runs/…/model  # a trained one
+
+Two servers over one index, with --max-batch 64 and --max-batch 1, asked in turns by the same clients (threads with an
+open connection each, every one asking its next question when it has its answer). Prints how many times as long one at
+a time takes: the median of the rounds' ratios, in brackets the smallest and the largest; elapsed time, and processor
+time of the server, which other load on the machine hardly changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from http.client import HTTPConnection
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from common import Seconds, options, ratio
+from interlingua.data.collection import load_collection
+from interlingua.models.backbones import build_encoder
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.index import Index
+
+
+class Server(NamedTuple):
+    """A running server."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def processor(self) -> float:
+        """Seconds of processor time that it has had."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def running(index: Path, threads: int, *arguments: str) -> Iterator[Server]:
+    """A server over `index`, from its first answer to its end."""
+    command = [sys.executable, "-m", "interlingua", "serve", str(index), "--port", "0", *arguments]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stderr=log, text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        try:
+            while True:
+                log.seek(0)
+                said = [line for line in log.read().splitlines() if line.startswith("http://")]
+                if said:
+                    break
+                if process.poll() is not None:
+                    log.seek(0)
+                    sys.exit(log.read())
+                time.sleep(0.1)
+            log.seek(0, os.SEEK_END)
+            yield Server(process, int(said[0].split()[0].rpartition(":")[2]))
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def load(server: Server, path: str, bodies: list[dict[str, Any]], clients: int) -> Seconds:
+    """The time in which `clients` have asked all of this."""
+
+    def client(number: int) -> None:
+        connection = HTTPConnection("127.0.0.1", server.port)
+        for body in bodies[number::clients]:
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            found = answer.read()
+            if answer.status != 200:
+                raise SystemExit(found.decode())
+        connection.close()
+
+    start, busy = time.perf_counter(), server.processor()
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(client, range(clients)))
+    return Seconds(time.perf_counter() - start, server.processor() - busy)
+
+
+def random_model(given: Any, texts: list[str]) -> DualEncoder:
+    """A random transformer with a vocabulary of these texts."""
+    return DualEncoder(build_encoder({"scratch": {
+        "vocab_size": 16_000, "layers": given.layers, "hidden": given.hidden, "heads": given.hidden // 32,
+        "intermediate": 4 * given.hidden}}, texts=iter(texts), device="cpu"))
+
+
+def main() -> None:
+    """Measure."""
+    parser = options(__doc__, passages=500, requests=320, clients=16, repeat=3, layers=6, hidden=384)
+    parser.add_argument("--on", nargs="+", required=True, metavar="COLLECTION", help="passages and questions")
+    parser.add_argument("--model", help="a model folder; without it a random transformer")
+    given = parser.parse_args()
+    collections = [load_collection(one) for one in given.on]
+    each = -(-given.passages // len(collections))
+    passages = [replace(passage, id=f"{one.name}/{passage.id}")
+                for one in collections for passage in islice(one.passages, each)]
+    questions = [query.text for one in collections for query in one.queries][:: len(collections)]
+    asked = (questions * -(-given.requests // len(questions)))[: given.requests]
+    kinds = {"/v1/embeddings": [{"input": text, "input_type": "query"} for text in asked]} | {
+        f"/search {mode}": [{"query": text, "mode": mode, "highlight": False} for text in asked]
+        for mode in ("dense", "hybrid", "lexical")}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        model = given.model or str(Path(folder, "model"))
+        encoder = DualEncoder.load(model) if given.model else random_model(given, [one.text for one in passages])
+        if not given.model:
+            encoder.save(model)
+        Index.build(encoder, passages, Path(folder, "index"), model_path=model)
+        batched, single = (stack.enter_context(running(Path(folder, "index"), given.threads, "--max-batch", size))
+                           for size in ("64", "1"))
+        tokens = sum(map(len, encoder.query.tokenize(asked, "query"))) / len(asked)
+        print(f"{len(passages):,} passages, {tokens:.1f} tokens a question, {len(asked):,} requests of "
+              f"{given.clients} clients, {given.threads} threads, {given.repeat} rounds")
+        for kind, bodies in kinds.items():
+            path, found = kind.split()[0], {"together": [], "one at a time": []}
+            for number in range(given.repeat + 1):
+                for name, server in (("together", batched), ("one at a time", single)):
+                    taken = load(server, path, bodies, given.clients)
+                    if number:  # the first round warms up
+                        found[name].append(taken)
+            rates = ", ".join(f"{name} {len(asked) / median(one.elapsed for one in taken):.0f}/s"
+                              for name, taken in found.items())
+            print(f"{kind:16} {rates}; one at a time takes {ratio(found['one at a time'], found['together'])} times")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""`interlingua search`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+NAMES = ("search",)
+BOLD, PLAIN = "\033[1m", "\033[0m"
+SHAPING = "\u00ad\u200c\u200d\u200e\u200f"  # what text in many scripts needs: soft hyphen, joiners, direction marks
+
+
+def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser("search", help="ask an index in any language", parents=[common])
+    parser.add_argument("index", help="an index folder, or milvus://host:port/name")
+    parser.add_argument("question", nargs="+")
+    parser.add_argument("-k", type=int, default=5, help="how many results (5)")
+    parser.add_argument("--mode", choices=["hybrid", "dense", "lexical"], default="hybrid",
+                        help="by meaning (dense), by words (lexical), or both (hybrid)")
+    parser.add_argument("--lang", default="", help="language of the question (else detected)")
+    parser.add_argument("--lang-of-results", default="any", metavar="any|same|xx,yy",
+                        help="only passages in the language of the question, or in these")
+    parser.add_argument("--where", nargs="+", default=[], metavar="KEY=VALUE",
+                        help="only passages with these metadata, such as source=guide.md")
+    parser.add_argument("--rerank", metavar="MODEL",
+                        help="a model, best of late interaction, that puts the first 100 into its own order")
+    parser.add_argument("--model", metavar="PATH",
+                        help="the model that made the index, where it is not at the place the index remembers")
+    parser.add_argument("--json", action="store_true", help="one JSON object a result")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Search and print."""
+    from interlingua.models.loading import load_any
+    from interlingua.retrieval.highlights import highlights
+    from interlingua.retrieval.index import open_index
+    from interlingua.text.detect import detect_language
+    from interlingua.text.languages import normalise_code
+
+    question = " ".join(arguments.question)
+    lang = normalise_code(arguments.lang) if arguments.lang else detect_language(question)
+    langs, where = wanted(arguments.lang_of_results, lang), metadata(arguments.where)
+    index = open_index(arguments.index, load_any(arguments.model) if arguments.model else None)
+    reranker = load_any(arguments.rerank) if arguments.rerank else None
+    hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, lang=lang, reranker=reranker)
+    for rank, hit in enumerate(hits, 1):
+        passage = hit.passage
+        if arguments.json:
+            print(json.dumps({"rank": rank, "score": hit.score, "parts": hit.parts, "id": passage.id,
+                              "lang": passage.lang, "title": passage.title, "text": passage.text,
+                              "metadata": dict(passage.metadata)}, ensure_ascii=False))
+            continue
+        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        spans = highlights(question, passage, lang, reranker) if bold else []
+        source = passage.metadata.get("source", "")
+        print(f"{rank:2}. {hit.score:.3f} [{passage.lang or '??'}] {printable(passage.title or passage.id)}"
+              f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(printable(passage.text), spans)}")
+    if not hits and not arguments.json:
+        print("nothing found.")
+
+
+def wanted(asked: str, lang: str) -> list[str] | None:
+    """The languages of --lang-of-results, None for any."""
+    from interlingua.errors import InterlinguaError
+    from interlingua.text.languages import find_code
+
+    if asked == "any":
+        return None
+    if asked == "same":
+        if not lang:
+            raise InterlinguaError("--lang-of-results same: the language of the question is not sure. Say it with "
+                                   "--lang.")
+        return [lang]
+    # an unknown code goes on as it is: the index says which ones it has
+    return [find_code(code) or code for code in asked.split(",")]
+
+
+def metadata(pairs: list[str]) -> dict[str, str]:
+    """The conditions of --where."""
+    from interlingua.errors import InterlinguaError
+
+    found = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise InterlinguaError(f"--where '{pair}': write KEY=VALUE, such as source=guide.md.")
+        found[key] = value
+    return found
+
+
+def printable(text: str) -> str:
+    """`text` on one line, without control characters, which would be commands to the terminal; as long as before."""
+    return "".join(char if char.isprintable() or char in SHAPING else " " for char in text)
+
+
+def in_bold(text: str, spans: list[tuple[int, int]]) -> str:
+    """`text` with these spans in bold."""
+    for start, end in reversed(spans):
+        text = f"{text[:start]}{BOLD}{text[start:end]}{PLAIN}{text[end:]}"
+    return text

@@ -1,0 +1,76 @@
+"""`interlingua serve`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+NAMES = ("serve",)
+TOKEN, READ_TOKEN = "INTERLINGUA_TOKEN", "INTERLINGUA_READ_TOKEN"
+
+
+def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser("serve", help="a web page and an HTTP API over an index", parents=[common])
+    parser.add_argument("index", help="an index folder, or milvus://…")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
+    parser.add_argument("--port", type=int, default=8080, help="8080; 0 for any that is free")
+    parser.add_argument("--model", metavar="PATH",
+                        help="the model that made the index, where it is not at the place the index remembers")
+    parser.add_argument("--rerank", metavar="MODEL",
+                        help="a late-interaction (or other) model that reorders results where a search asks for it")
+    parser.add_argument("--token-file", metavar="FILE",
+                        help=f"holds the token for writing passages (or ${TOKEN}; without one nobody may)")
+    parser.add_argument("--read-token-file", metavar="FILE",
+                        help=f"holds a token without which nobody may search either (or ${READ_TOKEN})")
+    parser.add_argument("--max-batch", type=int, default=64, help="texts that go through the model at once (64)")
+    parser.add_argument("--queue", type=int, default=128,
+                        help="requests that may wait; more are told to come back (128)")
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds until a request is given up (30)")
+    parser.add_argument("--log-queries", action="store_true", help="put the text of questions into the log")
+    parser.set_defaults(run=serve)
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Serve until it is stopped."""
+    from interlingua.progress import say
+    from interlingua.serving.app import create_app
+    from interlingua.serving.server import bind, is_loopback, run
+    from interlingua.serving.settings import ServeSettings
+
+    token, read_token = (_token(*pair) for pair in ((arguments.token_file, TOKEN),
+                                                     (arguments.read_token_file, READ_TOKEN)))
+    name = arguments.rerank.rstrip("/").rpartition("/")[2] if arguments.rerank else ""
+    settings = ServeSettings(max_batch=arguments.max_batch, queue=arguments.queue, timeout=arguments.timeout,
+                             token=token, read_token=read_token, log_queries=arguments.log_queries, rerank_model=name)
+    with bind(arguments.host, arguments.port) as listener:
+        if not is_loopback(listener) and not read_token:
+            say(f"warning: everybody who reaches {arguments.host} may search. --read-token-file asks for a token; the "
+                "connection itself is not encrypted.")
+        index, reranker = _opened(arguments)
+        run(create_app(index, settings, reranker), listener, arguments.timeout)
+
+
+def _opened(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """The index with its model, and the reranker, loaded now: what is wrong with them is said before anybody waits."""
+    from interlingua.models.dual import DualEncoder
+    from interlingua.models.loading import load_any
+    from interlingua.retrieval.index import open_index
+
+    index = open_index(arguments.index, DualEncoder.load(arguments.model) if arguments.model else None)
+    index.encoder  # noqa: B018
+    return index, load_any(arguments.rerank) if arguments.rerank else None
+
+
+def _token(file: str | None, variable: str) -> str:
+    import os
+
+    from interlingua.errors import InterlinguaError
+    from interlingua.files import read_lines
+
+    if file is None:
+        return os.environ.get(variable, "")
+    lines = [line.strip() for _, line in read_lines(file) if line.strip()]
+    if len(lines) != 1:
+        raise InterlinguaError(f"{file}: {len(lines)} lines, a token is one line.")
+    return lines[0]

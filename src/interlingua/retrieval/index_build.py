@@ -1,0 +1,132 @@
+"""Building an index: piece by piece in a folder beside its place, with which a build that was stopped goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.files import check_replaceable, move_into_place
+from interlingua.progress import say, track
+from interlingua.retrieval.index_about import MARKER, About
+from interlingua.retrieval.index_cache import write_cache
+from interlingua.retrieval.index_writer import chunks, encoded
+from interlingua.retrieval.passage_rows import BATCH, TEXTS, passage_of
+from interlingua.retrieval.passage_store import PassageStore, lock
+from interlingua.retrieval.vectors import TextEncoder
+
+STARTED = "building.json"
+
+
+def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, model: str, k1: float, b: float,
+                 options: dict[str, Any]) -> None:
+    """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
+
+    Chunks are written as they are encoded to `.{name}.building.part` beside `path`. Where that is left from a build
+    that was stopped, passages that it holds unchanged are not encoded again; any other order or choice of passages is
+    fine. Raises InterlinguaError for duplicate ids, when there is no passage, for a folder of something else, and
+    where somebody else builds it; `path` is then as it was.
+    """
+    from interlingua.models.fingerprint import fingerprint
+
+    check_replaceable(path, MARKER)
+    partial = path.parent / f".{path.name}.building.part"
+    partial.mkdir(parents=True, exist_ok=True)
+    print_of = fingerprint(encoder)
+    with ExitStack() as held:
+        held.enter_context(lock(partial))
+        if (path / MARKER).exists():
+            held.enter_context(lock(path))  # what would be added to it now would be lost
+        store = _left(partial, {"fingerprint": print_of, "similarity": encoder.similarity})
+        try:
+            store = _write(encoder, passages, partial, store, options)
+            store.compact()
+            write_cache(store, partial)
+            About(model, print_of, encoder.similarity, store.dim, k1, b).write(partial)
+            move_into_place(partial, path, MARKER)
+            (path / STARTED).unlink()
+        except BaseException:
+            _leave(partial, path)
+            raise
+
+
+def _left(partial: Path, made_with: dict[str, Any]) -> PassageStore | None:
+    """What a build with the same model left, None where there is nothing to go on with; `partial` is then empty."""
+    try:
+        same = json.loads((partial / STARTED).read_text(encoding="utf-8")) == made_with
+        if same:
+            return PassageStore.open(partial)
+    except (OSError, ValueError):  # InterlinguaError, for a table that is not there yet, is a ValueError
+        pass
+    for old in partial.iterdir():
+        if old.is_dir():
+            shutil.rmtree(old)
+        elif old.name == MARKER:
+            old.unlink()
+    (partial / STARTED).write_text(json.dumps(made_with), encoding="utf-8")
+    return None
+
+
+def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, store: PassageStore | None,
+           options: dict[str, Any]) -> PassageStore:
+    """Make the store in `partial` hold exactly `passages`."""
+    written = {} if store is None else dict(_digests(store))
+    given: set[str] = set()
+    fresh = 0
+
+    def new() -> Iterator[Passage]:
+        for passage in track(passages, "index passages"):
+            known = written.get(passage.id)
+            if known is None or passage.id in given or known[0] != _digest(passage):
+                yield passage
+            given.add(passage.id)
+
+    for chunk in chunks(new()):
+        rows, vectors = encoded(encoder, chunk, **options)
+        if store is None:
+            store = PassageStore.create(partial, vectors.shape[1])
+        batch = store.batch(store.next_number(), rows, vectors)
+        (store.replace if any(passage.id in written for passage in chunk) else store.add)(batch)
+        fresh += len(chunk)
+    if store is None or not given:
+        raise InterlinguaError("there is no passage to index.")
+    gone = np.array([number for name, (_, number) in written.items() if name not in given], dtype=np.int64)
+    if len(gone):
+        store.delete(gone)
+    if written:
+        say(f"went on with a build that was stopped: {len(given) - fresh:,} passages were there, {fresh:,} were new")
+    return store
+
+
+def _digests(store: PassageStore) -> Iterator[tuple[str, tuple[bytes, int]]]:
+    """The digest and the number of each passage that was written, by its id."""
+    for batch in store.batches(("number", *TEXTS), BATCH):
+        for row in batch.to_pylist():
+            yield row["id"], (_digest(passage_of(row)), row["number"])
+
+
+def _digest(passage: Passage) -> bytes:
+    content = json.dumps(asdict(passage) | {"metadata": dict(passage.metadata)}, sort_keys=True)
+    return hashlib.blake2b(content.encode(), digest_size=16).digest()
+
+
+def _leave(partial: Path, path: Path) -> None:
+    """Keep what was written for the next try, and say so; remove a folder without passages."""
+    try:
+        kept = len(PassageStore.open(partial).numbers())
+    except InterlinguaError:
+        kept = 0
+    if kept:
+        say(f"{path}: is not made. The {kept:,} passages that were encoded are kept in {partial.name}: the same "
+            "command goes on with them.")
+    else:
+        shutil.rmtree(partial, ignore_errors=True)

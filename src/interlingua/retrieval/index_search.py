@@ -1,0 +1,133 @@
+"""Questions put to a snapshot of an index: dense, lexical or both, then perhaps the order of another model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage, Query
+from interlingua.retrieval.dense_retriever import DenseRetriever
+from interlingua.retrieval.fusion import normalised
+from interlingua.retrieval.index_dense import nearest, products
+from interlingua.retrieval.index_lexical import Lexical, question_terms
+from interlingua.retrieval.index_segment import Mask
+from interlingua.retrieval.index_snapshot import Place, Snapshot
+from interlingua.retrieval.late_interaction import LateInteractionRetriever
+from interlingua.retrieval.rerank import rerank
+from interlingua.retrieval.retriever import Scorer
+from interlingua.retrieval.run import Run
+
+Floats = NDArray[np.float32]
+DEPTH = 100
+"""The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
+DENSE_WEIGHT = 1.0
+"""Of the dense scores in a hybrid ranking, the lexical ones having 1: docs/search.md says what was measured."""
+MODES = ("hybrid", "dense", "lexical")
+
+
+class Hit(NamedTuple):
+    """A passage found and its score. `parts` are the scores that it came from: "dense" (cosine or dot product, as the
+    encoder's similarity says), "lexical" (BM25) and "reranker", those of them that were computed."""
+
+    passage: Passage
+    score: float
+    parts: dict[str, float]
+
+
+def fuse(lexical: Mapping[str, float], dense: Mapping[str, float]) -> Run:
+    """The hybrid ranking of the candidates of one question, "q". Both kinds of score are given for each of them,
+    whichever search found it, and brought to 0 to 1 among them (½ where all are equal); their weighted mean counts."""
+    run = Run()
+    for query, ids, (one, other) in normalised([Run.from_scores({"q": lexical}), Run.from_scores({"q": dense})]):
+        run.add(query, ids, (one + DENSE_WEIGHT * other) / (1 + DENSE_WEIGHT) + 0.5)
+    return run
+
+
+@dataclass(frozen=True)
+class Search:
+    """Searches of `mode` for `k` passages among the `chosen` rows (a mask for each segment of `snapshot`)."""
+
+    snapshot: Snapshot
+    chosen: Sequence[Mask | None]
+    lexical: Lexical
+    mode: str
+    k: int
+
+    def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
+        """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
+        depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
+        near = [{} for _ in queries] if vectors is None else nearest(self.snapshot, vectors, depth, self.chosen)
+        run, found = Run(), []
+        for number, query in enumerate(queries):
+            places, parts = self._parts(query, None if vectors is None else vectors[number], near[number], depth)
+            found.append((places, parts))
+            ranking = self._fused(parts).truncate(depth)["q"]
+            run.add(str(number), [name for name, _ in ranking], [score for _, score in ranking])
+        if reranker is not None:
+            run = self._reranked(run, queries, reranker, found)
+        return [[Hit(self.snapshot.passage(places[name]), score,
+                     {part: scores[name] for part, scores in parts.items()})
+                 for name, score in run[str(number)][: self.k]] for number, (places, parts) in enumerate(found)]
+
+    def _parts(self, query: Query, vector: Floats | None, near: dict[Place, float], depth: int
+               ) -> tuple[dict[str, Place], dict[str, dict[str, float]]]:
+        """Where the candidates are, by id, and their scores, by "dense" and "lexical"."""
+        parts: dict[str, dict[Place, float]] = {}
+        scores: list[Floats] = []
+        if self.mode != "dense":
+            scores = self.lexical.scores(question_terms(query.text, query.lang, self.snapshot.languages))
+            parts["lexical"] = self.lexical.best(scores, depth, self.chosen)
+        if vector is not None:
+            parts["dense"] = near
+        if self.mode == "hybrid" and vector is not None:
+            # both scores of each candidate, whichever search found it
+            every = {**self._first(parts["lexical"], depth), **self._first(near, depth)}
+            parts["lexical"] = {place: float(scores[place[0]][place[1]]) for place in every}
+            parts["dense"] = self._products(every, vector)
+        names = self._names({place for part in parts.values() for place in part})
+        return ({name: place for place, name in names.items()},
+                {part: {names[place]: score for place, score in held.items()} for part, held in parts.items()})
+
+    def _first(self, scores: dict[Place, float], depth: int) -> dict[Place, float]:
+        """The `depth` best of some scores, ordered as all rankings are."""
+        names = self._names(scores)
+        places = {name: place for place, name in names.items()}
+        ranked = Run.from_scores({"q": {names[place]: score for place, score in scores.items()}}).truncate(depth)
+        return {places[name]: score for name, score in ranked["q"]}
+
+    def _names(self, places: Any) -> dict[Place, str]:
+        named: dict[Place, str] = {}
+        for number, segment in enumerate(self.snapshot.segments):
+            rows = [row for part, row in places if part == number]
+            named.update(zip([(number, row) for row in rows], segment.passages.ids(rows), strict=True))
+        return named
+
+    def _products(self, places: Any, vector: Floats) -> dict[Place, float]:
+        found: dict[Place, float] = {}
+        for number, segment in enumerate(self.snapshot.segments):
+            rows = np.array([row for part, row in places if part == number], dtype=np.int64)
+            scores = products(segment, rows, vector).tolist()
+            found.update(zip([(number, row) for row in rows.tolist()], scores, strict=True))
+        return found
+
+    def _fused(self, parts: dict[str, dict[str, float]]) -> Run:
+        return fuse(parts["lexical"], parts["dense"]) if self.mode == "hybrid" else Run.from_scores(
+            {"q": parts[self.mode]})
+
+    def _reranked(self, run: Run, queries: Sequence[Query], reranker: Any,
+                  found: Sequence[tuple[dict[str, Place], dict[str, dict[str, float]]]]) -> Run:
+        """`run` in the order of a model, whose scores join `found`."""
+        places = {name: place for held, _ in found for name, place in held.items()}
+        needed = dict.fromkeys(name for number in run for name in run.ids(number))
+        passages = [self.snapshot.passage(places[name]) for name in needed]
+        numbered = [Query(str(number), query.text, query.lang) for number, query in enumerate(queries)]
+        scorer: Scorer = (LateInteractionRetriever if reranker.similarity == "maxsim" else DenseRetriever)(
+            reranker, passages)
+        run = rerank(run, numbered, scorer, max(self.k, DEPTH))
+        for number, (_, parts) in enumerate(found):
+            parts["reranker"] = dict(run[str(number)])
+        return run

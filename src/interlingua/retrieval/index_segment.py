@@ -1,0 +1,86 @@
+"""A searchable part of an index: passages with their vectors and postings, in memory or mapped from a cache."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.retrieval.int8_search import Int8Matrix
+from interlingua.retrieval.passage_rows import PassageRows, Rows
+from interlingua.retrieval.postings import Postings
+from interlingua.text.analyzers import analyzer
+from interlingua.text.languages import find_code
+
+Vectors = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
+    of each when ordered by id descending; `terms` gives the number of a term in `postings`; `reach` is the length of
+    the longest vector. A cache has the `version` it was made from, and its vectors as `int8` too."""
+
+    numbers: Rows
+    passages: PassageRows
+    languages: tuple[str, ...]
+    langs: NDArray[np.int32]
+    vectors: Vectors
+    terms: Mapping[str, int]
+    postings: Postings
+    ties: Rows
+    reach: float
+    version: int = 0
+    int8: Int8Matrix | None = None
+    _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, numbers: Rows, passages: Sequence[Passage], vectors: Vectors, terms: Sequence[list[str]]) -> Segment:
+        """In memory. `terms` are those of each passage, as `terms_of` gives them."""
+        known: defaultdict[str, int] = defaultdict()
+        known.default_factory = known.__len__
+        postings = Postings.of([[known[term] for term in found] for found in terms])
+        languages = tuple(sorted({passage.lang for passage in passages}))
+        langs = np.array([languages.index(passage.lang) for passage in passages], dtype=np.int32)
+        rows = PassageRows.of(passages)
+        return cls(numbers, rows, languages, langs, vectors, dict(known), postings, rows.ties(), longest(vectors))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def highest(self) -> int:
+        """The highest number, −1 without rows."""
+        return int(self.numbers.max(initial=-1))
+
+    def in_languages(self, langs: Sequence[str]) -> Mask:
+        """[rows]: whether each is in one of these languages."""
+        return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])
+
+    def where(self, key: str, value: str) -> Mask:
+        """[rows]: whether the metadata of each has `value` under `key`; remembered for the last few."""
+        mask = self._where.get((key, value))
+        if mask is None:
+            mask = self.passages.where(key, value)
+            if len(self._where) >= 32:
+                self._where.clear()
+            self._where[key, value] = mask
+        return mask
+
+
+def terms_of(passage: Passage) -> list[str]:
+    """The terms of a passage by the analyzer of its language, title and text together as BM25 reads them."""
+    text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+    return analyzer(find_code(passage.lang) or "")(text)
+
+
+def longest(vectors: Vectors) -> float:
+    """The length of the longest of `vectors` [rows, dim]."""
+    squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+    return float(np.sqrt(squares.max(initial=0)))

@@ -1,0 +1,227 @@
+"""The calls of `Index` for passages that are kept in Milvus, a server or cluster or, in one file, Milvus Lite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Names
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock, RLock
+from typing import Any
+
+import numpy as np
+
+from interlingua.data.records import Passage, Query
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.progress import say
+from interlingua.retrieval.bm25 import K1, B
+from interlingua.retrieval.index_about import IndexInfo
+from interlingua.retrieval.index_cache import analyzers_of
+from interlingua.retrieval.index_search import MODES, Hit
+from interlingua.retrieval.milvus_address import Address, connect
+from interlingua.retrieval.milvus_rows import PASSAGE, condition, passage_of
+from interlingua.retrieval.milvus_search import SPARE, MilvusSearch
+from interlingua.retrieval.milvus_store import About, MilvusStore, alias_of
+from interlingua.retrieval.milvus_writer import FORMAT, compact, delete_passages, write_index, write_passages
+from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_queries
+from interlingua.text.detect import detect_language
+
+MOST = 16_384 - SPARE
+"""The most results that Milvus gives to one question, but for those that are asked for to order ties."""
+
+
+class MilvusIndex:
+    """Passages searchable by one encoder and by BM25, in Milvus. Make one with `build`, reopen it with `open`.
+
+    Dense and lexical search and all filters are the server's. Lexical search is ours as a sparse inner product: the
+    document side is weighted by the analyzers of the passages' languages, the question's side by counts that are kept
+    beside them (`interlingua.retrieval.sparse_bm25`). Hybrid results are fused as by a local `Index`, so that both give
+    the same; with `?fusion=rrf` in the address the server fuses them itself, by reciprocal rank.
+
+    Counts are exact after each write. The mean length of passages in the lexical weights is that of the last `build` or
+    `compact`. One writer at a time, which is for you to see to, and any number of readers. A token for the server
+    comes from MILVUS_TOKEN in the environment.
+    """
+
+    def __init__(self, address: Address, client: Any, encoder: TextEncoder | None) -> None:
+        self.path, self._client, self._encoder = address, client, encoder
+        self._writer, self._loading = RLock(), Lock()
+        self.about: About = {}
+        self.refresh()
+
+    @classmethod
+    def build(cls, encoder: TextEncoder, passages: Iterable[Passage], address: str, *, model_path: str | Path = "",
+              overwrite: bool = False, k1: float = K1, b: float = B, **encode_options: Any) -> MilvusIndex:
+        """Encode `passages` (any iterable, read once) into an index at `address`, such as
+        `milvus://localhost:19530/docs` or `milvus:folder/file.db/docs`; it is there when it is whole, not before.
+
+        A build that was stopped goes on where it ended if model and passages are the same. Options as those of
+        `Index.build`. Raises InterlinguaError when there is an index and `overwrite` is not set, for duplicate ids,
+        for a passage that Milvus has no room for, and when there is no passage.
+        """
+        place = Address.parse(address)
+        if place.local:
+            Path(place.uri).parent.mkdir(parents=True, exist_ok=True)
+        client = connect(place)
+        if alias_of(place, client) is not None and not overwrite:
+            raise InterlinguaError(f"{place}: already exists. Choose another name, or replace it with --overwrite "
+                                   "(in Python: overwrite=True).")
+        model = str(Path(model_path).resolve()) if model_path and Path(model_path).exists() else str(model_path)
+        write_index(encoder, passages, place, client, model, float(k1), float(b), encode_options)
+        return cls(place, client, encoder)
+
+    @classmethod
+    def open(cls, address: str, encoder: TextEncoder | None = None) -> MilvusIndex:
+        """Open an index. Without `encoder`, the model it was built with is loaded when it is first needed.
+
+        Raises InterlinguaError where there is none, and for an encoder that gives other vectors.
+        """
+        place = Address.parse(address)
+        if place.local and not Path(place.uri).exists():
+            raise InterlinguaError(f"{place.uri}: there is no such file of Milvus Lite.")
+        index = cls(place, connect(place), encoder)
+        if index.about["writing"]:
+            say(f"{place}: a writer is at work, or was stopped. If it was stopped, no passage that it had written is "
+                "lost, but counts of terms may be off: `compact` makes them again.")
+        elif index.about["analyzers"] != analyzers_of(list(index.languages)):
+            say(f"{place}: its passages were cut into terms by other versions of the analyzers than those here. "
+                "Lexical search finds less until `compact` cuts them again.")
+        if encoder is not None:
+            index._check(encoder)
+        return index
+
+    @property
+    def languages(self) -> dict[str, int]:
+        """Passages of each language."""
+        return dict(self.about["languages"])
+
+    def __len__(self) -> int:
+        return int(self.about["passages"])
+
+    def passage(self, id: str) -> Passage:
+        """The passage with an id. Raises InterlinguaError where there is none."""
+        self.refresh()
+        found = self._store.find([id], PASSAGE)
+        if id not in found:
+            raise InterlinguaError(f"{self.path}: has no passage '{id}'.")
+        return passage_of(found[id])
+
+    def search(self, text: str, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
+               where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
+        """The `k` best passages for a question in any language, best first; options as those of `Index.search`."""
+        return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
+
+    def search_many(self, texts: Sequence[str], k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
+                    where: Mapping[str, str] | None = None, lang: str | Sequence[str | None] | None = None,
+                    reranker: Any = None) -> list[list[Hit]]:
+        """`search` for several questions, which are encoded together; `lang` may be a list with one for each."""
+        if mode not in MODES:
+            raise InterlinguaError(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
+        if not 1 <= k <= MOST:
+            raise InterlinguaError(f"k={k}: must be from 1 to {MOST:,}, the most that Milvus gives.")
+        given = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
+        if len(given) != len(texts):
+            raise InterlinguaError(f"{len(given)} languages for {len(texts)} questions: give one for each.")
+        self.refresh()
+        for name in langs or ():
+            if name not in self.languages:
+                raise InterlinguaError(f"{self.path}: has no passage in language '{name}'."
+                                       f"{suggestion(name, self.languages)}")
+        queries = [Query(f"question {number}", text, known or detect_language(text))
+                   for number, (text, known) in enumerate(zip(texts, given, strict=True), 1)]
+        if not queries or (langs is not None and not langs):
+            return [[] for _ in queries]
+        vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
+        where_ = condition(langs, where or {})
+        return MilvusSearch(self._store, where_, mode, k, self.path.fusion).hits(queries, vectors, reranker)
+
+    def add(self, passages: Iterable[Passage]) -> int:
+        """Add passages; how many. Every 4,096 are there for good before the next are encoded.
+
+        Raises InterlinguaError for an id that is there already or comes twice.
+        """
+        return self._write(passages, replace=False)
+
+    def replace(self, passages: Iterable[Passage]) -> int:
+        """Put passages in place of those with their ids, and add those with new ids; how many were new or different."""
+        return self._write(passages, replace=True)
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete passages; how many. Ids that are not there are passed over."""
+        with self._writer:
+            self.refresh()
+            count = delete_passages(self._store, [ids] if isinstance(ids, str) else list(ids))
+            self.refresh()
+        return count
+
+    def compact(self) -> None:
+        """Count all terms anew, write the lexical weights with the mean length of now, and let Milvus tidy up."""
+        with self._writer:
+            self.refresh()
+            compact(self._store)
+            self.refresh()
+
+    def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
+        """All passages with their vectors, some hundred at a time."""
+        self.refresh()
+        for rows in self._store.scan(self.about["next"], [*PASSAGE, "vector"]):
+            yield [passage_of(row) for row in rows], np.array([row["vector"] for row in rows], dtype=np.float32)
+
+    def info(self) -> IndexInfo:
+        """What is in the index and how it was made. `version` counts builds and `cache` the times it was compacted."""
+        self.refresh()
+        about, version = self.about, int(self._store.place.rpartition("_v")[2])
+        analyzers = analyzers_of(list(self.languages))
+        return IndexInfo(len(self), self.languages, about["model"], about["similarity"], about["dim"], version,
+                         about["round"], 0, 0, about["k1"], about["b"],
+                         {lang: f"{name} ({made})" for lang, (name, made) in analyzers.items()})
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """The encoder of the questions, loaded by the name that the index remembers when none was given."""
+        with self._loading:
+            if self._encoder is None:
+                self._encoder = self._named_encoder()
+            return self._encoder
+
+    def refresh(self) -> None:
+        """Go to the newest version, whoever wrote it; searches do it by themselves."""
+        store = MilvusStore.current(self.path, self._client)
+        about = store.about()
+        if about.get("format") != FORMAT:
+            raise InterlinguaError(f"{self.path}: is an index of another version of interlingua. Build it again with "
+                                   "--overwrite.")
+        self._store, self.about = store, about
+
+    def close(self) -> None:
+        """End the connection; Milvus Lite then lets another process open the file."""
+        self._client.close()
+
+    def _write(self, passages: Iterable[Passage], *, replace: bool) -> int:
+        encoder = self.encoder
+        with self._writer:
+            self.refresh()
+            count = write_passages(self._store, encoder, passages, replace=replace)
+            self.refresh()
+        return count
+
+    def _named_encoder(self) -> TextEncoder:
+        model = self.about["model"]
+        if not model:
+            raise InterlinguaError(f"{self.path}: does not say which model made it. Give the model with --model "
+                                   "(in Python: pass encoder= to MilvusIndex.open).")
+        if Path(model).is_absolute() and not Path(model).exists():
+            raise InterlinguaError(f"{self.path}: was made with the model {model}, which is not here. Say where it is "
+                                   "with --model (in Python: pass encoder= to MilvusIndex.open).")
+        from interlingua.models.dual import DualEncoder
+
+        encoder = DualEncoder.load(model)
+        self._check(encoder)
+        return encoder
+
+    def _check(self, encoder: TextEncoder) -> None:
+        from interlingua.models.fingerprint import check
+
+        check(encoder, self.about["fingerprint"], str(self.path))
+        if encoder.similarity != self.about["similarity"]:
+            raise InterlinguaError(f"{self.path}: was made for similarity '{self.about['similarity']}', the model says "
+                                   f"'{encoder.similarity}'. Make the index again with this model.")

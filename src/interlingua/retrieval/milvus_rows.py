@@ -1,0 +1,111 @@
+"""Passages as rows of a Milvus collection: its columns, its conditions, and what is read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+
+LONGEST = 65_535  # bytes of a VARCHAR
+LONGEST_TAG, MOST_TAGS = 4_096, 256
+PASSAGE = ["id", "lang", "title", "text", "tags"]
+"""The columns that a passage is made of. `tags` holds its metadata, each entry as the JSON list [key, value]."""
+
+
+def schema(client: Any, dim: int) -> Any:
+    """`number` (key), the passage, `length` (terms), `vector` float32 [dim], `sparse` (BM25)."""
+    from pymilvus import DataType  # type: ignore[import-untyped]
+
+    made = client.create_schema(auto_id=False, enable_dynamic_field=False)
+    made.add_field("number", DataType.INT64, is_primary=True)
+    for name in PASSAGE[:-1]:
+        made.add_field(name, DataType.VARCHAR, max_length=LONGEST)
+    made.add_field("tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=MOST_TAGS,
+                   max_length=LONGEST_TAG)
+    made.add_field("length", DataType.INT64)
+    made.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
+    made.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
+    return made
+
+
+def indexes(client: Any, local: bool) -> Any:
+    """What Milvus is to build: exact dense search in Milvus Lite, its own choice of an approximate one on a server;
+    inverted lists for the sparse vectors and for what results are narrowed by."""
+    made = client.prepare_index_params()
+    made.add_index("vector", index_type="FLAT" if local else "AUTOINDEX", metric_type="IP")
+    made.add_index("sparse", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+    for name in ("id", "lang") if local else ("id", "lang", "tags"):  # Lite has none for arrays, and looks at each row
+        made.add_index(name, index_type="INVERTED")
+    return made
+
+
+def row_of(number: int, passage: Passage, length: int, vector: NDArray[np.float32], sparse: Mapping[int, float]
+           ) -> dict[str, Any]:
+    """The row of a passage. Raises InterlinguaError, naming it, for what Milvus has no room for."""
+    tags = [tag(key, value) for key, value in sorted(passage.metadata.items())]
+    for name in PASSAGE[:-1]:
+        _fits(passage, name, getattr(passage, name), LONGEST)
+    for one in tags:
+        _fits(passage, "metadata", one, LONGEST_TAG)
+    if len(tags) > MOST_TAGS:
+        raise InterlinguaError(f"passage {passage.id!a}: has {len(tags)} entries of metadata, of which Milvus keeps "
+                               f"{MOST_TAGS}.")
+    return {"number": number, "id": passage.id, "lang": passage.lang, "title": passage.title, "text": passage.text,
+            "tags": tags, "length": length, "vector": vector, "sparse": dict(sparse)}
+
+
+def passage_of(row: Mapping[str, Any]) -> Passage:
+    """The passage that `row_of` wrote."""
+    return Passage(row["id"], row["text"], row["title"], row["lang"], dict(json.loads(one) for one in row["tags"]))
+
+
+def tag(key: str, value: str) -> str:
+    """An entry of metadata as one string, from which it can be read back."""
+    return json.dumps([key, value], ensure_ascii=False)
+
+
+def condition(langs: Iterable[str] | None, where: Mapping[str, str]) -> str:
+    """The condition for passages in one of `langs` (None: any) with all of `where` in their metadata; "" for none."""
+    parts = [] if langs is None else [f"lang in {_list(langs)}"]
+    parts += [f"array_contains(tags, {literal(tag(key, value))})" for key, value in where.items()]
+    return " and ".join(parts)
+
+
+def with_ids(ids: Sequence[str]) -> str:
+    """The condition for passages with these ids. (The client's own `ids=` puts them between quotes unescaped.)"""
+    return f"id in {_list(ids)}"
+
+
+def literal(text: str) -> str:
+    """`text` as a string in a condition, whatever is in it: nothing in it can end the string.
+
+    Only escapes are used that both the server and Milvus Lite read; all other characters stand for themselves.
+    Raises InterlinguaError for half a surrogate pair, which cannot be sent.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InterlinguaError(f"{text!a}: is not valid Unicode, so nothing can be looked up by it.") from None
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        text = text.replace(plain, escaped)
+    return f'"{text}"'
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(literal, texts))}]"
+
+
+def _fits(passage: Passage, name: str, text: str, most: int) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InterlinguaError(f"passage {passage.id!a}: its {name} is not valid Unicode.") from None
+    if size > most:
+        raise InterlinguaError(f"passage {passage.id!a}: its {name} has {size:,} bytes, Milvus keeps {most:,}. Cut the "
+                               "passage into shorter ones.")

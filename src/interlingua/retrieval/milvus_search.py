@@ -1,0 +1,135 @@
+"""Questions put to an index in Milvus: the server finds the candidates, and they are scored as a local index does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage, Query
+from interlingua.retrieval.dense_retriever import DenseRetriever
+from interlingua.retrieval.index_lexical import question_terms
+from interlingua.retrieval.index_search import DEPTH, Hit, fuse
+from interlingua.retrieval.late_interaction import LateInteractionRetriever
+from interlingua.retrieval.milvus_rows import PASSAGE, passage_of
+from interlingua.retrieval.milvus_store import MilvusStore
+from interlingua.retrieval.rerank import rerank
+from interlingua.retrieval.retriever import Scorer
+from interlingua.retrieval.run import Run
+from interlingua.retrieval.sparse_bm25 import query_vector, term_number
+
+Floats = NDArray[np.float32]
+SPARE = 16  # candidates beyond the cut, among which ties are ordered by id
+TOGETHER = 64  # questions of one call
+COLUMNS = [*PASSAGE, "vector", "sparse"]
+
+
+@dataclass(frozen=True)
+class MilvusSearch:
+    """Searches of `mode` for `k` passages that meet the condition `where`. `fusion` as in `MilvusIndex`."""
+
+    store: MilvusStore
+    where: str
+    mode: str
+    k: int
+    fusion: str
+
+    def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
+        """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
+        depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
+        sparse: list[dict[int, float]] = [{} for _ in queries] if self.mode == "dense" else self._sparse(queries)
+        found: list[list[Hit]] = []
+        for start in range(0, len(queries), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            found += self._found(None if vectors is None else vectors[part], sparse[part], depth)
+        if reranker is not None:
+            found = self._reranked(found, queries, reranker)
+        return [hits[: self.k] for hits in found]
+
+    def _sparse(self, queries: Sequence[Query]) -> list[dict[int, float]]:
+        """The questions' side of BM25, with the counts of now."""
+        languages = self.store.about()["languages"]
+        terms = [list(question_terms(query.text, query.lang, languages).elements()) for query in queries]
+        about, found_in = self.store.look_up(sorted({term_number(term) for found in terms for term in found}))
+        return [query_vector(found, found_in, about["passages"]) for found in terms]
+
+    def _found(self, vectors: Floats | None, sparse: Sequence[dict[int, float]], depth: int) -> list[list[Hit]]:
+        asked = [number for number, weights in enumerate(sparse) if weights]  # the others have no term that is known
+        if self.mode == "hybrid" and self.fusion == "rrf" and vectors is not None:
+            return self._fused_there(vectors, sparse, asked, depth)
+        limit = depth + SPARE
+        dense = [] if vectors is None else self.store.search("vector", list(vectors), limit, self.where, COLUMNS)
+        lexical = self.store.search("sparse", [sparse[number] for number in asked], limit, self.where, COLUMNS
+                                    ) if asked else []
+        held = dict(zip(asked, lexical, strict=True))
+        return [self._ranked(dense[number] if dense else [], held.get(number, []),
+                             None if vectors is None else vectors[number], sparse[number], depth)
+                for number in range(len(sparse))]
+
+    def _ranked(self, dense: Sequence[Any], lexical: Sequence[Any], vector: Floats | None, sparse: Mapping[int, float],
+                depth: int) -> list[Hit]:
+        """The best of what two searches found, scored and fused as a local index does it."""
+        rows = {row["entity"]["id"]: row["entity"] for row in [*dense, *lexical]}
+        parts: dict[str, dict[str, float]] = {}
+        if self.mode != "dense":
+            parts["lexical"] = {name: score for name in (row["entity"]["id"] for row in lexical)
+                                if (score := _lexical(rows[name], sparse)) > 0}
+        if vector is not None:
+            parts["dense"] = {row["entity"]["id"]: _dense(row["entity"], vector) for row in dense}
+        if self.mode == "hybrid" and vector is not None:
+            every = {name for scores in parts.values() for name, _ in _run(scores).truncate(depth)["q"]}
+            parts = {"lexical": {name: _lexical(rows[name], sparse) for name in every},
+                     "dense": {name: _dense(rows[name], vector) for name in every}}
+            run = fuse(parts["lexical"], parts["dense"])
+        else:
+            run = _run(parts[self.mode])
+        return [Hit(passage_of(rows[name]), score, {part: scores[name] for part, scores in parts.items()})
+                for name, score in run.truncate(depth)["q"]]
+
+    def _fused_there(self, vectors: Floats, sparse: Sequence[dict[int, float]], asked: Sequence[int], depth: int
+                     ) -> list[list[Hit]]:
+        """Hybrid rankings as Milvus makes them, reciprocal rank fusion of both searches."""
+        both = self.store.search_hybrid(vectors[list(asked)], [sparse[number] for number in asked], depth,
+                                        depth + SPARE, self.where, COLUMNS) if asked else []
+        rest = [number for number in range(len(sparse)) if number not in set(asked)]
+        alone = self.store.search("vector", list(vectors[rest]), depth, self.where, COLUMNS) if rest else []
+        found: dict[int, list[Hit]] = {}
+        for number, rows in [*zip(asked, both, strict=True), *zip(rest, alone, strict=True)]:
+            entities = {row["entity"]["id"]: row["entity"] for row in rows}
+            run = _run({row["entity"]["id"]: row["distance"] if number in asked else 1 / (60 + rank)
+                        for rank, row in enumerate(rows, 1)})
+            found[number] = [
+                Hit(passage_of(entities[name]), score, {"lexical": _lexical(entities[name], sparse[number]),
+                                                        "dense": _dense(entities[name], vectors[number])})
+                for name, score in run.truncate(depth)["q"]]
+        return [found[number] for number in range(len(sparse))]
+
+    def _reranked(self, found: Sequence[Sequence[Hit]], queries: Sequence[Query], reranker: Any) -> list[list[Hit]]:
+        hits = [{hit.passage.id: hit for hit in part} for part in found]
+        passages: dict[str, Passage] = {name: hit.passage for part in hits for name, hit in part.items()}
+        run = Run()
+        for number, part in enumerate(found):
+            run.add(str(number), [hit.passage.id for hit in part], [hit.score for hit in part])
+        numbered = [Query(str(number), query.text, query.lang) for number, query in enumerate(queries)]
+        scorer: Scorer = (LateInteractionRetriever if reranker.similarity == "maxsim" else DenseRetriever)(
+            reranker, list(passages.values()))
+        run = rerank(run, numbered, scorer, max(self.k, DEPTH))
+        return [[Hit(passages[name], score, {**hits[number][name].parts, "reranker": score})
+                 for name, score in run[str(number)]] for number in range(len(queries))]
+
+
+def _run(scores: Mapping[str, float]) -> Run:
+    return Run.from_scores({"q": dict(scores)})
+
+
+def _dense(row: Mapping[str, Any], vector: Floats) -> float:
+    """The dot product, summed in float64, so that it depends on nothing else that was asked for."""
+    return float(np.float32(np.dot(np.asarray(row["vector"], dtype=np.float64), vector.astype(np.float64))))
+
+
+def _lexical(row: Mapping[str, Any], sparse: Mapping[int, float]) -> float:
+    held = row["sparse"]
+    return float(np.float32(sum(weight * held.get(number, 0.0) for number, weight in sparse.items())))

@@ -1,0 +1,143 @@
+"""Passages as rows of Arrow: what the store keeps and what the caches of an index map into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+
+Rows = NDArray[np.int64]
+BATCH = 4096
+"""Rows of every batch but the last, so that a row is found without searching."""
+TEXTS = ("id", "lang", "title", "text", "metadata")
+
+
+def arrow() -> Any:
+    """pyarrow, which the extra `index` brings."""
+    try:
+        import pyarrow  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        raise InterlinguaError("an index needs lancedb and pyarrow: pip install 'interlingua[index]'") from None
+    return pyarrow
+
+
+def compute() -> Any:
+    """pyarrow's functions over columns."""
+    arrow()
+    import pyarrow.compute as functions  # type: ignore[import-untyped, unused-ignore]
+
+    return functions
+
+
+def text_schema() -> Any:
+    """The columns of a passage. `metadata` is a list of keys and values, in the order of its keys."""
+    pa = arrow()
+    pair = pa.struct([("key", pa.string()), ("value", pa.string())])
+    return pa.schema([(name, pa.string()) for name in TEXTS[:-1]] + [("metadata", pa.list_(pair))])
+
+
+def to_rows(passages: Sequence[Passage]) -> Any:
+    """A record batch of `text_schema`. Raises InterlinguaError for text that is no Unicode (half a surrogate pair)."""
+    pa = arrow()
+    columns = {name: [getattr(passage, name) for passage in passages] for name in TEXTS[:-1]}
+    pairs = [[{"key": key, "value": value} for key, value in sorted(passage.metadata.items())] for passage in passages]
+    schema = text_schema()
+    try:
+        return pa.record_batch({**columns, "metadata": pairs}, schema=schema)
+    except (UnicodeEncodeError, pa.ArrowException, TypeError) as error:
+        bad = next((passage.id for passage in passages if not _is_unicode(passage)), passages[0].id)
+        raise InterlinguaError(f"passage {bad!a}: its id, language, title, text and metadata must be strings of "
+                               f"valid Unicode ({error}).") from error
+
+
+def passage_of(row: Mapping[str, Any]) -> Passage:
+    """The passage that `to_rows` wrote."""
+    return Passage(row["id"], row["text"], row["title"], row["lang"],
+                   {pair["key"]: pair["value"] for pair in row["metadata"] or ()})
+
+
+class PassageRows:
+    """Batches of passages, all but the last of `BATCH` rows: in memory, or a file that is mapped into it."""
+
+    def __init__(self, batches: Sequence[Any]) -> None:
+        self.batches = list(batches)
+
+    @classmethod
+    def of(cls, passages: Sequence[Passage]) -> PassageRows:
+        """Rows in memory."""
+        return cls([to_rows(passages[start : start + BATCH]) for start in range(0, len(passages), BATCH)])
+
+    @classmethod
+    def open(cls, file: Path) -> PassageRows:
+        """The rows of an Arrow file, read when they are needed."""
+        pa = arrow()
+        reader = pa.ipc.open_file(pa.memory_map(str(file)))
+        if reader.schema != text_schema():
+            raise ValueError(f"{file.name}: other columns")
+        rows = cls([reader.get_batch(i) for i in range(reader.num_record_batches)])
+        if any(batch.num_rows != BATCH for batch in rows.batches[:-1]):
+            raise ValueError(f"{file.name}: batches of another size")
+        return rows
+
+    def __len__(self) -> int:
+        return BATCH * (len(self.batches) - 1) + int(self.batches[-1].num_rows) if self.batches else 0
+
+    def __getitem__(self, row: int) -> Passage:
+        return passage_of(self.batches[row // BATCH].slice(row % BATCH, 1).to_pylist()[0])
+
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """The ids of some rows."""
+        columns = {number: self.batches[number].column("id") for number in {row // BATCH for row in rows}}
+        return [columns[row // BATCH][row % BATCH].as_py() for row in rows]
+
+    def find(self, ids: Sequence[str]) -> dict[str, list[int]]:
+        """The rows that have these ids; an id that no row has is left out."""
+        pa = arrow()
+        asked = pa.array(dict.fromkeys(name for name in ids if _encodes(name)), pa.string())
+        found: dict[str, list[int]] = {}
+        for number, batch in enumerate(self.batches):
+            for row in np.flatnonzero(compute().is_in(batch.column("id"), value_set=asked)).tolist():
+                found.setdefault(batch.column("id")[row].as_py(), []).append(number * BATCH + row)
+        return found
+
+    def where(self, key: str, value: str) -> NDArray[np.bool_]:
+        """[rows]: whether the metadata of each has `value` under `key`."""
+        pc = compute()
+        mask = np.zeros(len(self), dtype=bool)
+        if not (_encodes(key) and _encodes(value)):
+            return mask
+        for number, batch in enumerate(self.batches):
+            column = batch.column("metadata")
+            pairs = column.flatten()
+            equal = pc.and_(pc.equal(pairs.field("key"), key), pc.equal(pairs.field("value"), value))
+            parents = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+            mask[number * BATCH + parents[equal.to_numpy(zero_copy_only=False)]] = True
+        return mask
+
+    def ties(self) -> Rows:
+        """[rows]: the place of each among all when ordered by id descending, the project's tie order."""
+        pa, pc = arrow(), compute()
+        ids = pa.chunked_array([batch.column("id") for batch in self.batches], pa.string())
+        order = pc.sort_indices(pa.table({"id": ids}), sort_keys=[("id", "descending")]).to_numpy()
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks
+
+
+def _is_unicode(passage: Passage) -> bool:
+    texts = (passage.id, passage.lang, passage.title, passage.text, *passage.metadata, *passage.metadata.values())
+    return all(isinstance(text, str) and _encodes(text) for text in texts)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,169 @@
+"""The store of record of an index: passages and their vectors in one LanceDB table, a new version with every write."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.errors import InterlinguaError
+from interlingua.retrieval.passage_rows import TEXTS, arrow, text_schema
+
+TABLE = "passages"
+LOCK = "writer.lock"
+NUMBERS_OF_A_VERSION = 1 << 32
+
+
+class PassageStore:
+    """A table `number, id, lang, title, text, metadata, vector`. Numbers are never given twice: those written in
+    version v begin at v · 2³², and a replaced passage gets a new one.
+
+    Each of `add`, `replace` and `delete` is one version, whole or not at all, and there when the call returns. A
+    reader keeps the version it has until `refresh`. One writer at a time: hold `lock`.
+    """
+
+    def __init__(self, folder: Path, table: Any) -> None:
+        self.folder, self._table = folder, table
+
+    @classmethod
+    def create(cls, folder: Path, dim: int) -> PassageStore:
+        """A new table without rows in `folder`."""
+        pa = arrow()
+        columns = [pa.field("number", pa.int64()), *text_schema(), pa.field("vector", pa.list_(pa.float32(), dim))]
+        with _plain_errors(folder):
+            return cls(folder, _connect(folder).create_table(TABLE, schema=pa.schema(columns)))
+
+    @classmethod
+    def open(cls, folder: Path) -> PassageStore:
+        """The table in `folder`. Raises InterlinguaError where there is none, or none that can be read."""
+        with _plain_errors(folder):
+            return cls(folder, _connect(folder).open_table(TABLE))
+
+    @property
+    def schema(self) -> Any:
+        """The columns."""
+        return self._table.schema
+
+    @property
+    def dim(self) -> int:
+        """The size of the vectors."""
+        return int(self._table.schema.field("vector").type.list_size)
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return int(self._table.version)
+
+    def refresh(self) -> int:
+        """Go to the newest version; its number."""
+        with _plain_errors(self.folder):
+            self._table.checkout_latest()
+            return self.version
+
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of all rows."""
+        with _plain_errors(self.folder):
+            found = self._table.search().select(["number"]).to_arrow().column("number")
+        return np.asarray(found.to_numpy(), dtype=np.int64)
+
+    def batches(self, columns: tuple[str, ...], size: int, after: int = -1) -> Iterator[Any]:
+        """All rows with a number above `after`, in record batches of no more than `size`."""
+        with _plain_errors(self.folder):
+            reader = self._table.search().where(f"number > {after:d}").select(list(columns)).to_batches(size)
+        while True:
+            with _plain_errors(self.folder):
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch.select(list(columns))
+
+    def next_number(self) -> int:
+        """The first number of the rows that are written next."""
+        return (self.version + 1) * NUMBERS_OF_A_VERSION
+
+    def batch(self, first: int, rows: Any, vectors: NDArray[np.float32]) -> Any:
+        """A record batch to add: the texts `rows` and their `vectors`, numbered from `first`. Raises InterlinguaError
+        for vectors of another size."""
+        if vectors.shape[1] != self.dim:
+            raise InterlinguaError(f"{self.folder}: the encoder gave vectors of size {vectors.shape[1]}, the index "
+                                   f"holds {self.dim}. Use the model that it was made with.")
+        pa = arrow()
+        flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
+        columns = [pa.array(np.arange(first, first + len(vectors))), *(rows.column(name) for name in TEXTS),
+                   pa.FixedSizeListArray.from_arrays(flat, self.dim)]
+        return pa.record_batch(columns, schema=self.schema)
+
+    def add(self, rows: Any) -> None:
+        """Append rows: a table or a reader of record batches."""
+        with _plain_errors(self.folder):
+            self._table.add(rows)
+
+    def replace(self, rows: Any) -> None:
+        """Rows take the place of those with their id; those with a new id are appended."""
+        with _plain_errors(self.folder):
+            self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+    def delete(self, numbers: NDArray[np.int64]) -> None:
+        """Remove the rows with these numbers."""
+        with _plain_errors(self.folder):  # only whole numbers of ours ever become part of a condition
+            self._table.delete(f"number IN ({', '.join(map(str, numbers.tolist()))})")
+
+    def compact(self) -> None:
+        """Join small files, drop deleted rows, and remove all versions but the newest."""
+        with _plain_errors(self.folder), warnings.catch_warnings():
+            # readers know that a version may go, and take the newest then
+            warnings.filterwarnings("ignore", "optimize.cleanup_older_than")
+            self._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Be the one writer of the index in `folder`. The system lets go of it when a process ends, however it ends.
+
+    Raises InterlinguaError at once where another writer is at work.
+    """
+    from filelock import FileLock, Timeout
+
+    held = FileLock(folder / LOCK, timeout=0)
+    try:
+        held.acquire()
+    except Timeout:
+        raise InterlinguaError(f"{folder}: is being written by another process. Wait until it is done, then try "
+                               "again. Searching goes on meanwhile.") from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def vectors_of(batch: Any, dim: int) -> NDArray[np.float32]:
+    """The vectors [rows, dim] of a batch."""
+    values = batch.column("vector").flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values, dtype=np.float32).reshape(-1, dim)
+
+
+def _connect(folder: Path) -> Any:
+    try:
+        import lancedb
+    except ImportError:
+        raise InterlinguaError("an index needs lancedb: pip install 'interlingua[index]'") from None
+    return lancedb.connect(str(folder))
+
+
+@contextmanager
+def _plain_errors(folder: Path) -> Iterator[None]:
+    """What LanceDB raises, as one line."""
+    try:
+        yield
+    except InterlinguaError:
+        raise
+    except (RuntimeError, OSError, ValueError, arrow().ArrowException) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InterlinguaError(f"{folder}: the table of passages cannot be read or written ({reason}). Look whether "
+                               "the disk is full; if files were changed, build the index again.") from error

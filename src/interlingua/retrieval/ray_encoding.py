@@ -1,0 +1,160 @@
+"""Encoding on several machines with Ray Data: passages in parts, each encoded by whoever is free.
+
+All machines share one folder (a network file system), as Ray Data expects, and can load the model by the same name.
+A part is a Parquet file of `vector_files`, named by its number and by a hash of its passages and of the model. So the
+order in which parts come does not matter, a part that is there is never made again, and a run that was stopped goes
+on with what is missing, also where passages have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.models.fingerprint import fingerprint
+from interlingua.progress import say, track
+from interlingua.retrieval.vector_files import CHUNK, encoded, write_parquet
+
+WAITING = "waiting"
+"""The folder, inside that of the parts, of passages that are not encoded yet."""
+BLOCKS = 10_000  # pieces of work that Ray is to keep books on
+
+
+def encode_on_ray(
+    model: str, passages: Iterable[Passage], folder: str | Path, *, address: str | None = None,
+    workers: int | None = None, size: int = CHUNK, **options: Any,
+) -> list[Path]:
+    """Encode `passages` (read once) with the model of this name or folder on the machines of a Ray cluster; the parts
+    in `folder`, which hold `size` passages each and together all of them in their order.
+
+    `address` is the cluster's ("auto", "host:6379", "ray://host:10001"); without one, a cluster that this machine
+    belongs to, else this machine alone. `workers` is the number of processes that load the model: by default one a GPU,
+    or without GPUs one a machine. `options` go to `encode_document`. A worker or machine that is lost costs only the
+    parts that it was at, which others take over. Raises InterlinguaError for duplicate ids, when there is no passage,
+    where the cluster is not reached, and where a worker fails by itself.
+    """
+    folder = Path(folder).resolve()
+    (folder / WAITING).mkdir(parents=True, exist_ok=True)
+    named = _local_name(model)
+    whole = list(_spool(passages, folder, size, _made_with(named, options)))
+    todo = [part for part in whole if not (folder / part).exists()]
+    if len(todo) < len(whole):
+        say(f"{folder}: {len(whole) - len(todo):,} of {len(whole):,} parts are there already")
+    if todo:
+        _encode(named, folder, todo, address, workers, options)
+    if missing := [part for part in whole if not (folder / part).exists()]:
+        raise InterlinguaError(f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
+                               "folder on all machines? The same command goes on with them.")
+    for old in {*folder.glob("part-*.parquet")} - {folder / part for part in whole}:
+        old.unlink()  # of other passages or another model
+    for old in (folder / WAITING).iterdir():
+        old.unlink()
+    (folder / WAITING).rmdir()
+    return [folder / part for part in whole]
+
+
+class PartEncoder:
+    """A worker: loads the model once, then turns one file of passages after another into a part."""
+
+    def __init__(self, model: str, folder: str, options: Mapping[str, Any]) -> None:
+        import torch
+
+        if threads := int(os.environ.get("OMP_NUM_THREADS", "0")):  # Ray says how many are ours
+            torch.set_num_threads(threads)
+        self.model, self.folder, self.options = DualEncoder.load(model), Path(folder), dict(options)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Encode the parts that `batch` names, in a column "part"; how many passages each has."""
+        return {"part": batch["part"], "passages": [self._write(str(name)) for name in batch["part"]]}
+
+    def _write(self, name: str) -> int:
+        source = self.folder / WAITING / name.replace(".parquet", ".jsonl")
+        if (self.folder / name).exists():  # another worker wrote it, and was lost before it could say so
+            return 0
+        if not source.exists():
+            raise InterlinguaError(f"{source}: is not seen on this machine. The folder must be one that all share.")
+        with open(source, encoding="utf-8", newline="\n") as stream:
+            passages = [Passage(**json.loads(line)) for line in stream]
+        return write_parquet(self.folder / name, encoded(self.model, passages, len(passages), **self.options))
+
+
+def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: bytes) -> Iterator[str]:
+    """Write passages to files for the workers, but for parts that are there; the names of all parts."""
+    seen: set[str] = set()
+    rest = iter(track(passages, "read passages"))
+    number = 0
+    while part := list(islice(rest, size)):
+        for passage in part:
+            if passage.id in seen:
+                raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
+            seen.add(passage.id)
+        lines = [json.dumps({**asdict(one), "metadata": dict(one.metadata)}).encode() + b"\n" for one in part]
+        made_of = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
+        name = f"part-{number:07d}-{made_of}.parquet"
+        if not (folder / name).exists():
+            (folder / WAITING / f"part-{number:07d}-{made_of}.jsonl").write_bytes(b"".join(lines))
+        yield name
+        number += 1
+    if not number:
+        raise InterlinguaError("there is no passage to encode.")
+
+
+def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
+    """What vectors depend on besides their texts."""
+    told = {key: repr(value) for key, value in options.items()}
+    return json.dumps([fingerprint(DualEncoder.load(model)), told], sort_keys=True).encode()
+
+
+def _encode(model: str, folder: Path, todo: Sequence[str], address: str | None, workers: int | None,
+            options: Mapping[str, Any]) -> None:
+    ray = _connected(address)
+    data = ray.data.DataContext.get_current()
+    data.enable_progress_bars = False
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    able = [node for node in nodes if node.get("CPU", 0) >= 1]
+    count = workers or gpus or max(1, len(able))
+    cpus = max(1, int(min((node["CPU"] for node in able), default=1)) // -(-count // max(1, len(able))))
+    say(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
+    pool = ray.data.ActorPoolStrategy(min_size=1, initial_size=count, max_size=count)  # goes on when some are lost
+    parts = ray.data.from_items([{"part": name} for name in todo], override_num_blocks=min(len(todo), BLOCKS)
+                                ).map_batches(
+        PartEncoder, batch_size=1, compute=pool, fn_constructor_args=(model, str(folder), dict(options)),
+        num_cpus=1 if gpus else cpus, num_gpus=1 if gpus else 0)
+    done = (row["part"] for row in parts.iter_rows())
+    try:
+        for _ in track(done, "encode parts", len(todo)):
+            pass
+    except ray.exceptions.RayError as error:
+        told = [line for line in str(error).splitlines() if line.strip()]
+        raise InterlinguaError(f"Ray: encoding failed ({told[-1][:300] if told else type(error).__name__}). What was "
+                               f"written stays in {folder}, and the same command goes on with it.") from error
+
+
+def _connected(address: str | None) -> Any:
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise InterlinguaError("encoding on several machines needs Ray: pip install 'interlingua[ray]'") from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise InterlinguaError(f"Ray: no cluster is reached at '{address or 'this machine'}' ({error}).") from error
+    return ray
+
+
+def _local_name(model: str) -> str:
+    """The whole path of a model folder, which other machines then see under the same path; else its name."""
+    return str(Path(model).resolve()) if Path(model).exists() else model

@@ -1,0 +1,15 @@
+"""The HTTP API and the web page over an index: `create_app(index, settings)`; `interlingua serve` runs it."""
+
+from __future__ import annotations
+
+from interlingua.errors import InterlinguaError
+from interlingua.lazy import lazy_names
+
+try:
+    import fastapi  # noqa: F401
+    import prometheus_client  # noqa: F401
+    import uvicorn  # noqa: F401
+except ImportError as error:
+    raise InterlinguaError(f"serving needs {error.name}: pip install 'interlingua[serve]'.") from error
+
+__getattr__, __dir__ = lazy_names(__name__, {"ServeSettings": "settings", "create_app": "app"})

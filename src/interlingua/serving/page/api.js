@@ -1,0 +1,74 @@
+// The two calls that the page makes, and what can go wrong with them.
+
+const PATIENCE = 3; // times that a busy server is asked again without a word from the reader
+const TOKEN = "interlingua-token"; // kept until the tab is closed
+
+/** `kind`: "network" (no answer), "busy" (503), "locked" (401), "refused" (other 4xx), "broken" (anything else). */
+export class ServiceError extends Error {
+  constructor(kind, message, seconds = 0) {
+    super(message);
+    this.kind = kind;
+    this.seconds = seconds;
+  }
+}
+
+/** The token for reading, which servers that are not open to all ask for. */
+export const useToken = (token) => sessionStorage.setItem(TOKEN, token);
+
+async function call(path, { headers, ...options } = {}) {
+  const token = sessionStorage.getItem(TOKEN);
+  let response;
+  try {
+    response = await fetch(path, { cache: "no-store", headers: { ...headers, ...(token && { Authorization: `Bearer ${token}` }) }, ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServiceError("network", "The search service does not answer. Is it running, and are you connected?");
+  }
+  let body = null;
+  try {
+    body = await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error; // else: no JSON, said below
+  }
+  if (response.ok && body) return body;
+  const words = body?.error?.message;
+  if (response.status === 503 || response.status === 429) {
+    const seconds = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+    throw new ServiceError("busy", words || "The search service is busy.", seconds >= 0 ? Math.min(seconds, 30) : 2);
+  }
+  if (response.status === 401) {
+    throw new ServiceError("locked", token ? "The search service does not know this token." : "The search service asks for a token.");
+  }
+  if (response.status >= 400 && response.status < 500) {
+    throw new ServiceError("refused", words || `The search service refuses this question (${response.status}).`);
+  }
+  throw new ServiceError("broken", words || `The search service answers in a way this page does not understand (${response.status}).`);
+}
+
+const pause = (seconds, signal) => new Promise((done, fail) => {
+  const timer = setTimeout(done, seconds * 1000);
+  signal.addEventListener("abort", () => { clearTimeout(timer); fail(signal.reason); }, { once: true });
+});
+
+export const info = () => call("./info");
+
+/** Ask `question` as `state` says. A busy server is asked again when it says so; `onwait` hears the seconds. */
+export async function search(question, state, signal, onwait = () => {}) {
+  const asked = {
+    query: question, k: state.k, highlight: true,
+    langs: state.langs.length ? state.langs : null,
+    lang_of_results: state.same ? "same" : "any",
+    ...(state.mode && { mode: state.mode }),
+    ...(state.rerank && { rerank: true }),
+  };
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), signal };
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await call("./search", options);
+    } catch (error) {
+      if (error.kind !== "busy" || attempt === PATIENCE) throw error;
+      onwait(error.seconds);
+      await pause(error.seconds, signal);
+    }
+  }
+}

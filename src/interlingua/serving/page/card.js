@@ -1,0 +1,70 @@
+// One passage found.
+import { element } from "./dom.js";
+import { highlighted } from "./highlight.js";
+import { direction, englishName, nativeName } from "./languages.js";
+
+const digits = new Intl.NumberFormat("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
+const number = (value) => (typeof value === "number" ? digits.format(value) : "–");
+
+export function badge(lang) {
+  const tag = lang || undefined;
+  return element("span.badge", { lang: tag, dir: lang ? direction(lang) : "ltr", title: englishName(lang) }, nativeName(lang));
+}
+
+/** Where the passage is from: a link when `source` is a web address (and nothing else that could be followed). */
+function source(metadata) {
+  const { source: place, chunk, url, ...others } = metadata ?? {};
+  const address = [url, place].find((one) => /^https?:\/\//i.test(one ?? "") && URL.canParse(one));
+  const name = place || url;
+  const parts = [
+    name && (address
+      ? element("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, name)
+      : element("span", {}, name)),
+    chunk && element("span", {}, `part ${chunk}`),
+    ...Object.entries(others).map(([key, value]) => element("span", {}, `${key}: ${value}`)),
+  ];
+  return parts.filter(Boolean).map((part) => {
+    part.dir = "auto";
+    return part;
+  });
+}
+
+/** The score; what it is made of shows under the pointer, with the focus, or for good after a click. */
+function score(hit) {
+  const parts = Object.entries(hit.parts ?? {}).map(([name, value]) => `${name} ${number(value)}`).join(" · ");
+  const turn = (event) => {
+    const button = event.currentTarget;
+    button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
+  };
+  const value = number(hit.score);
+  if (!parts) return element("span.score", {}, value);
+  return element("span.score", {},
+    element("span.parts", { dir: "ltr" }, parts),
+    element("button", { type: "button", "aria-expanded": "false", "aria-label": `Score ${value}, made of`, title: "Score", onclick: turn }, value));
+}
+
+/** A list item with the passage; `extra` stands at its foot in place of source and score. */
+export function card(hit, extra = null) {
+  const text = element("p.text", {}, highlighted(hit.text, hit.highlights));
+  const article = element("article",
+    { tabindex: "-1", "data-id": hit.id, lang: hit.lang || undefined, dir: direction(hit.lang), "aria-label": `${hit.rank}. ${hit.title || hit.id}` },
+    element("span.rank", { dir: "ltr" }, String(hit.rank)),
+    element("div.head", {}, hit.title ? element("h2", {}, hit.title) : null, badge(hit.lang)),
+    text,
+    element("div.foot-of-card", { lang: "en" }, ...(extra ?? [element("span.source", {}, ...source(hit.metadata)), score(hit)])));
+  return element("li.card", {}, article);
+}
+
+/** Long texts are cut by the style sheet: give each that really is cut a button that shows the whole. */
+export function offerWholeTexts(list) {
+  const cut = [...list.querySelectorAll(".text")].filter((text) => text.scrollHeight > text.clientHeight + 2);
+  for (const text of cut) {
+    const turn = () => {
+      const whole = text.classList.toggle("whole");
+      button.textContent = whole ? "Less" : "Whole text";
+      button.setAttribute("aria-expanded", String(whole));
+    };
+    const button = element("button.whole-text", { type: "button", lang: "en", "aria-expanded": "false", onclick: turn }, "Whole text");
+    text.after(button);
+  }
+}

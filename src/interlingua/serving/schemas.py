@@ -1,0 +1,192 @@
+"""What requests and answers hold, with their limits. OpenAPI is made of this.
+
+Types are taken as they are (`"10"` is no number). Where the API is ours an unknown field is an error, so that a
+misspelt option is not taken for the default; where it is that of others, fields that we do not know are left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+MAX_K = 1_000
+MAX_QUERY = 10_000
+MAX_TEXT = 100_000
+MAX_INPUTS = 256
+MAX_ID = 1_000
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("lone_surrogate", "holds half a character (a lone surrogate)") from None
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("empty", "is empty")
+    return text
+
+
+def _no_token_ids(value: Any) -> Any:
+    first = next(iter(value), None) if isinstance(value, list) else value
+    if isinstance(first, (int, float, list)):
+        raise PydanticCustomError("token_ids", "token ids are of another tokenizer; send text")
+    return [value] if isinstance(value, str) else value
+
+
+String = Annotated[str, AfterValidator(_encodable)]
+Code = Annotated[String, Field(min_length=1, max_length=35)]
+Question = Annotated[String, Field(min_length=1, max_length=MAX_QUERY), AfterValidator(_filled)]
+Body = Annotated[String, Field(min_length=1, max_length=MAX_TEXT), AfterValidator(_filled)]
+Label = Annotated[String, Field(min_length=1, max_length=MAX_ID)]
+Metadata = Annotated[dict[Label, Annotated[String, Field(max_length=MAX_QUERY)]], Field(max_length=64)]
+Mode = Literal["hybrid", "dense", "lexical"]
+
+
+class Ours(BaseModel):
+    """A body of our own API."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class Theirs(BaseModel):
+    """A body of an API that others made."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+
+class ErrorDetail(Ours):
+    code: str
+    message: str
+
+
+class ErrorAnswer(Ours):
+    error: ErrorDetail
+
+
+class SearchRequest(Ours):
+    query: Question = Field(description="in any language")
+    k: int = Field(10, ge=1, le=MAX_K, description="how many results")
+    mode: Mode = "hybrid"
+    langs: Annotated[list[Code], Field(min_length=1, max_length=100)] | None = Field(
+        None, description="only passages in these languages")
+    lang_of_results: Literal["any", "same"] = Field(
+        "any", description="`same`: only passages in the language of the question; not together with `langs`")
+    where: Metadata | None = Field(None, description="only passages with these metadata")
+    lang: Code | None = Field(None, description="the language of the question; recognised without it")
+    highlight: bool = Field(True, description="mark the words of a passage that match")
+    rerank: bool = Field(False, description="reorder the first 100 by the model of `--rerank`")
+
+
+class SearchHit(Ours):
+    id: str
+    rank: int
+    score: float | None
+    parts: dict[str, float | None] = Field(description="the scores that made `score`")
+    lang: str
+    title: str
+    text: str
+    metadata: dict[str, str]
+    highlights: list[tuple[int, int]] = Field(description="[start, end) of marked words, in characters of `text`")
+
+
+class SearchAnswer(Ours):
+    query: str
+    lang: str = Field(description="of the question; empty where it is not sure")
+    mode: Mode
+    took_ms: float
+    hits: list[SearchHit]
+
+
+class EmbeddingsRequest(Theirs):
+    input: Annotated[Annotated[list[Body], Field(min_length=1, max_length=MAX_INPUTS)],
+                     BeforeValidator(_no_token_ids, json_schema_input_type=Body | Annotated[
+                         list[Body], Field(min_length=1, max_length=MAX_INPUTS)])]
+    model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
+        None, description="this server's model or nothing; it is compared, never loaded")
+    dimensions: int | None = Field(
+        None, ge=1, description="keep only the first ones and bring vectors to unit length again; good for models "
+                                "that were trained for it (Matryoshka)")
+    encoding_format: Literal["float", "base64"] = Field("float", description="base64: of little-endian float32")
+    input_type: Literal["query", "document"] = Field("document", description="what the texts are")
+
+
+class Embedding(Theirs):
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(Theirs):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsAnswer(Theirs):
+    object: Literal["list"] = "list"
+    model: str
+    data: list[Embedding]
+    usage: Usage
+
+
+class Document(Theirs):
+    text: Body
+
+
+class RerankRequest(Theirs):
+    query: Question
+    documents: Annotated[list[Body | Document], Field(min_length=1, max_length=MAX_INPUTS)]
+    top_n: int | None = Field(None, ge=1, description="how many of the best to return; all without it")
+    return_documents: bool = False
+    model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
+        None, description="this server's model or nothing; it is compared, never loaded")
+
+
+class RerankResult(Theirs):
+    index: int = Field(description="place among the documents sent")
+    relevance_score: float | None
+    document: Document | None = None
+
+
+class RerankAnswer(Theirs):
+    model: str
+    results: list[RerankResult]
+
+
+class PassageBody(Ours):
+    id: Label
+    text: Body
+    title: Annotated[String, Field(max_length=MAX_QUERY)] = ""
+    lang: Annotated[String, Field(max_length=35)] = Field("", description="recognised where it is not given")
+    metadata: Metadata = Field(default_factory=dict)
+
+
+class PassagesRequest(Ours):
+    passages: Annotated[list[PassageBody], Field(min_length=1, max_length=MAX_INPUTS)]
+
+
+class WriteAnswer(Ours):
+    written: int = Field(description="passages that were new or different")
+    passages: int = Field(description="in the index now")
+
+
+class DeleteAnswer(Ours):
+    deleted: int
+    passages: int = Field(description="in the index now")
+
+
+class HealthAnswer(Ours):
+    status: Literal["ready", "starting", "stuck", "stopping"]
+
+
+class InfoAnswer(Theirs):
+    passages: int
+    languages: dict[str, int]
+    modes: list[Mode]
+    rerank: bool
+    model: str

@@ -1,0 +1,53 @@
+"""What a batch of searches runs: one call of the index for all questions, and hits as JSON has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Searches:
+    """The options that searches of one batch share. An item is a question and its language ("" where it is not sure).
+
+    `same` says that `langs` is the language of the questions, of which the index may have no passage.
+    """
+
+    index: Any
+    reranker: Any
+    k: int
+    mode: str
+    langs: tuple[str, ...] | None
+    same: bool
+    where: tuple[tuple[str, str], ...]
+    highlight: bool
+
+    def __call__(self, items: Sequence[tuple[str, str]]) -> list[list[dict[str, Any]]]:
+        if self.same and not set(self.langs or ()) & set(self.index.languages):
+            return [[] for _ in items]
+        found = self.index.search_many(
+            [text for text, _ in items], k=self.k, langs=self.langs, mode=self.mode, where=dict(self.where) or None,
+            lang=[lang or None for _, lang in items], reranker=self.reranker)
+        return [[self._hit(rank, hit, *item) for rank, hit in enumerate(hits, 1)]
+                for item, hits in zip(items, found, strict=True)]
+
+    def _hit(self, rank: int, hit: Any, question: str, lang: str) -> dict[str, Any]:
+        passage = hit.passage
+        return {"id": passage.id, "rank": rank, "score": finite(hit.score),
+                "parts": {name: finite(score) for name, score in hit.parts.items()}, "lang": passage.lang,
+                "title": passage.title, "text": passage.text, "metadata": dict(passage.metadata),
+                "highlights": self._spans(question, passage, lang) if self.highlight else []}
+
+    def _spans(self, question: str, passage: Any, lang: str) -> list[tuple[int, int]]:
+        from interlingua.models.late_interaction import LateInteractionEncoder
+        from interlingua.retrieval.highlights import highlights
+
+        late = self.reranker if isinstance(self.reranker, LateInteractionEncoder) else None
+        return highlights(question, passage, lang, late)
+
+
+def finite(score: float) -> float | None:
+    """The score, or None where JSON has no number for it (a passage without tokens has −∞ under MaxSim)."""
+    return float(score) if math.isfinite(score) else None

@@ -1,0 +1,150 @@
+"""`interlingua index` and `interlingua search` on a person's own files."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from interlingua.cli import main, search
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.index import Index
+
+
+@pytest.fixture
+def place(tmp_path, tiny_static, monkeypatch):
+    """A model, files and an index, in the folder in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    tiny_static().save(tmp_path / "model")
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books/keeper.md").write_text(
+        "---\nlang: en\n---\n# Keeper\n\nThe lighthouse keeper wrote every storm into a small blue book.\n"
+        "# Rivers\n\nTwo rivers meet below the old town.\n", encoding="utf-8")
+    (tmp_path / "faq.csv").write_text("name,answer,topic,lang\nq1,Смотритель маяка записывал каждую бурю.,storm,ru\n"
+                                      "q2,Majakanvartija kirjoitti jokaisen myrskyn.,storm,fi\n", encoding="utf-8")
+    assert main("index model books faq.csv --out idx --columns text=answer id=name".split()) == 0
+    return tmp_path
+
+
+def said(capsys, *argv):
+    """Standard output and standard error of a command that must work."""
+    capsys.readouterr()
+    assert main(list(argv)) == 0
+    return capsys.readouterr()
+
+
+def found(capsys, *argv):
+    """The results of a search, as JSON."""
+    return [json.loads(line) for line in said(capsys, "search", "idx", *argv, "--json").out.splitlines()]
+
+
+def test_an_index_is_changed_in_place(place, capsys):
+    assert Index.open("idx").languages == {"en": 2, "fi": 1, "ru": 1}
+    (place / "more.jsonl").write_text('{"id": "x", "text": "A bridge crosses both rivers.", "lang": "en"}\n')
+    err = said(capsys, "index", "--add", "idx", "more.jsonl").err
+    assert "idx: 1 passages added; 5 passages: en 3, fi 1, ru 1" in err
+    assert main(["index", "--add", "idx", "more.jsonl"]) == 2
+    assert "has a passage 'x' already. Replace it with --replace" in capsys.readouterr().err
+    (place / "more.jsonl").write_text('{"id": "x", "text": "Uusi.", "lang": "fi"}\n{"id": "y", "text": "Y."}\n')
+    assert "2 passages added or changed; 6 passages" in said(
+        capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
+    assert "0 passages added or changed" in said(capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
+    assert "idx: 1 of 2 passages deleted; 5 passages" in said(capsys, "index", "--delete", "idx", "q1", "nobody").err
+    assert "is compact; 5 passages: fi 3, en 2" in said(capsys, "index", "--compact", "idx").err
+    info = json.loads(said(capsys, "index", "--info", "idx", "--json").out)
+    assert (info["passages"], info["newer"], info["deleted"]) == (5, 0, 0)
+    shown = said(capsys, "index", "--info", "idx").out
+    assert shown.splitlines()[0].split() == ["passages", "5"]
+    assert "fi/char4" in shown
+    assert str(place / "model") in shown
+
+
+def test_files_are_cut_and_read_as_asked(place, capsys):
+    said(capsys, "index", "model", "books", "--out", "cut", "--chunk-chars", "20", "--overlap", "0", "--lang", "en")
+    assert len(Index.open("cut")) == 6
+    (place / "bad.jsonl").write_text('{"id": "1", "text": "a"}\nnonsense\n')
+    assert main("index model bad.jsonl --out bad".split()) == 2
+    assert "1 bad row" in said(capsys, *"index model bad.jsonl --out bad --on-bad-row skip".split()).err
+
+
+def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeypatch):
+    loaded = []
+    real = DualEncoder.load
+    monkeypatch.setattr(DualEncoder, "load", lambda name: loaded.append(name) or real("model"))
+    for command in ("index books --out a", "index books faq.csv --out b --columns text=answer",
+                    "index encyclopedia:fi faq.csv --out c --columns text=answer", "index model books --out d"):
+        said(capsys, *command.split())
+    assert loaded == ["default", "default", "default", "model"]
+    assert Index.open("a").about.model == "default"
+
+
+def test_results_are_narrowed(place, capsys):
+    question = "lighthouse маяка majakanvartija storm"
+    assert {hit["id"] for hit in found(capsys, question)} == {"books/keeper.md#1", "books/keeper.md#2", "q1", "q2"}
+    assert {hit["id"] for hit in found(capsys, question, "--where", "topic=storm")} == {"q1", "q2"}
+    assert [hit["id"] for hit in found(capsys, question, "--where", "topic=storm", "source=faq.csv",
+                                       "--lang-of-results", "ru")] == ["q1"]
+    assert [hit["id"] for hit in found(capsys, question, "--lang", "fi", "--lang-of-results", "same")] == ["q2"]
+    hits = found(capsys, "lighthouse", "--mode", "lexical", "--lang", "en")
+    assert [(hit["id"], set(hit["parts"]), hit["metadata"]["source"]) for hit in hits] == [
+        ("books/keeper.md#1", {"lexical"}, "books/keeper.md")]
+    assert set(found(capsys, question, "--rerank", "model")[0]["parts"]) == {"dense", "lexical", "reranker"}
+    assert said(capsys, "search", "idx", "zzzz", "--mode", "lexical").out == "nothing found.\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_words_are_bold_on_a_terminal_and_control_characters_are_gone(place, capsys, monkeypatch):
+    (place / "evil.jsonl").write_text(json.dumps({"id": "evil", "text": "a \x1b[2J lighthouse\u202e\nhere",
+                                                  "title": "\x1b]0;owned\x07", "lang": "en"}) + "\n")
+    said(capsys, "index", "--add", "idx", "evil.jsonl")
+    argv = ["search", "idx", "lighthouse keepers", "--lang", "en", "--mode", "lexical"]
+    plain = said(capsys, *argv).out
+    assert "\x1b" not in plain
+    assert "The lighthouse keeper wrote" in plain
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(argv) == 0
+    shown = sys.stdout.getvalue()
+    assert "The \x1b[1mlighthouse\x1b[0m \x1b[1mkeeper\x1b[0m wrote" in shown
+    assert "a  [2J \x1b[1mlighthouse \x1b[0m here" in shown
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(argv) == 0
+    assert sys.stdout.getvalue() == plain
+
+
+def test_printable_keeps_every_place():
+    text = "a\x00b\u2028\u200dc\U0001f469\u200d\U0001f680"
+    assert len(search.printable(text)) == len(text)
+    assert search.printable(text) == "a b \u200dc\U0001f469\u200d\U0001f680"
+
+
+@pytest.mark.parametrize(("command", "message"), [
+    ("index model books", "is required"),
+    ("index model books --out a --add idx", "not allowed with"),
+    ("index --out new", "--out: needs files"),
+    ("index --delete idx", "--delete: needs ids"),
+    ("index --compact idx books", "--compact: takes nothing but the index"),
+    ("index --info nowhere", "no such index folder"),
+    ("index model faq.csv --out new --columns answer", "write text=COLUMN"),
+    ("index model faq.csv --out new --columns txet=answer", "txet"),
+    ("search idx a --where topic", "write KEY=VALUE"),
+    ("search idx 1234 --lang-of-results same", "Say it with --lang"),
+    ("search idx a --lang klingon", "'klingon' is not a language code"),
+    ("search idx a --mode fuzzy", "fuzzy"),
+])
+def test_mistakes_are_one_line(place, capsys, command, message):
+    capsys.readouterr()
+    try:
+        code = main(command.split())
+    except SystemExit as stopped:
+        code = stopped.code
+    lines = capsys.readouterr().err.splitlines()
+    assert code == 2
+    assert message in lines[-1]
+    assert lines[-1].startswith("interlingua: ")

@@ -1,0 +1,68 @@
+"""`interlingua index` into Milvus Lite and by way of parts that are encoded elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from interlingua.cli import main
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval import Index, ray_encoding
+from interlingua.retrieval.index import open_index
+from interlingua.retrieval.ray_encoding import PartEncoder
+
+
+@pytest.fixture
+def place(tiny_static, sentences, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_static().save("model")
+    with open("docs.jsonl", "w", encoding="utf-8") as stream:
+        for i, text in enumerate(sentences):
+            stream.write(json.dumps({"id": f"p{i}", "text": text, "lang": ("fi", "sw")[i % 2]}) + "\n")
+    return tmp_path
+
+
+def here(model, folder, todo, address, workers, options):
+    """In the place of Ray: one worker in this process."""
+    assert address == "somewhere:6379"
+    PartEncoder(model, str(folder), options)({"part": todo})
+
+
+def found(place, sentences):
+    index = open_index(place, DualEncoder.load("model"))
+    hits = [[(hit.passage.id, round(hit.score, 5)) for hit in index.search(text, 1, lang="fi")] for text in sentences]
+    if hasattr(index, "close"):
+        index.close()
+    return hits
+
+
+def test_milvus_is_a_place_like_any_other(place, sentences, capsys):
+    pytest.importorskip("milvus_lite")
+    assert main(["index", "model", "docs.jsonl", "--out", "idx"]) == 0
+    for store in ("milvus:lite.db/docs", "milvus:lite.db/more"):
+        assert main(["index", "model", "docs.jsonl", "--store", store]) == 0
+        assert found(store, sentences) == found("idx", sentences)
+    capsys.readouterr()
+    assert main(["index", "--info", "milvus:lite.db/docs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["languages"] == {"fi": 7, "sw": 6}
+    assert main(["index", "--delete", "milvus:lite.db/docs", "p0"]) == 0
+    assert main(["search", "milvus:lite.db/docs", "storm", "-k", "20", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 12
+    assert main(["encode", "milvus:lite.db/docs", "--out", "v.parquet"]) == 0
+    assert "12 passages with their vectors" in capsys.readouterr().err
+
+
+def test_parts_that_others_encoded_become_the_same_index(place, sentences, monkeypatch, capsys):
+    monkeypatch.setattr(ray_encoding, "_encode", here)
+    assert main(["index", "model", "docs.jsonl", "--out", "plain"]) == 0
+    assert main(["index", "model", "docs.jsonl", "--out", "idx", "--ray", "somewhere:6379"]) == 0
+    assert found("idx", sentences) == found("plain", sentences)
+    assert not (place / "idx.parts").exists()
+    assert Index.open("idx").about.model == str(place / "model")
+    assert main(["index", "model", "docs.jsonl", "--out", "idx", "--ray", "somewhere:6379"]) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert main(["index", "--compact", "idx", "--ray", "somewhere:6379"]) == 2
+    assert "--ray: encodes a new index" in capsys.readouterr().err
+    assert main(["encode", "model", "docs.jsonl", "--out", "parts", "--ray", "somewhere:6379"]) == 0
+    assert len(list((place / "parts").iterdir())) == 1

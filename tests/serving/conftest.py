@@ -1,0 +1,128 @@
+"""An index that is a list, over a tiny real encoder: what the server calls is counted, and can be held."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.serving.app import create_app
+from interlingua.serving.settings import ServeSettings
+
+TOKEN = "a-token-for-writing"
+
+
+class Hit(NamedTuple):
+    passage: Passage
+    score: float
+    parts: dict[str, float]
+
+
+class ListIndex:
+    """Every search compares vectors; `calls` holds the texts of each batch. While `hold()` lasts no search returns,
+    and `entered` is set as soon as one is being made."""
+
+    def __init__(self, encoder: DualEncoder, passages: Sequence[Passage]) -> None:
+        self.encoder = encoder
+        self.path = "/the/place/of/the/index"
+        self.passages = {passage.id: passage for passage in passages}
+        self.calls: list[list[str]] = []
+        self.options: list[dict[str, Any]] = []
+        self.entered, self._go = threading.Event(), threading.Event()
+        self._go.set()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        self.entered.clear()
+        self._go.clear()
+        try:
+            yield
+        finally:
+            self._go.set()
+
+    def search_many(self, texts: Sequence[str], k: int = 10, langs: Sequence[str] | None = None,
+                    **options: Any) -> list[list[Hit]]:
+        self.calls.append(list(texts))
+        self.options.append({"k": k, "langs": langs, **options})
+        self.entered.set()
+        assert self._go.wait(30)
+        if "broken" in texts:
+            raise InterlinguaError(f"{self.path}: 'broken' cannot be searched.")
+        unknown = set(langs or ()) - set(self.languages)
+        if unknown:
+            raise InterlinguaError(f"{self.path}: has no passage in language '{min(unknown)}'.")
+        kept = [passage for passage in self.passages.values() if langs is None or passage.lang in langs]
+        if not kept:
+            return [[] for _ in texts]
+        scores = self.encoder.encode_query(list(texts)) @ self.encoder.encode_document([one.text for one in kept]).T
+        return [[Hit(kept[place], float(row[place]), {"dense": float(row[place]), "lexical": -float("inf")})
+                 for place in np.argsort(-row, kind="stable")[:k]] for row in scores]
+
+    @property
+    def languages(self) -> dict[str, int]:
+        langs = [passage.lang for passage in self.passages.values()]
+        return {lang: langs.count(lang) for lang in sorted(set(langs))}
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def refresh(self) -> None:
+        pass
+
+    def info(self) -> Any:
+        return SimpleNamespace(model="/models/tiny")
+
+    def replace(self, passages: Sequence[Passage]) -> int:
+        self.passages.update({passage.id: passage for passage in passages})
+        return len(passages)
+
+    def delete(self, ids: Sequence[str]) -> int:
+        return sum(self.passages.pop(name, None) is not None for name in ids)
+
+
+@pytest.fixture(scope="session")
+def encoder(tiny_encoder: Callable[..., Any]) -> DualEncoder:
+    return DualEncoder(tiny_encoder(pooling="mean", hidden=16))
+
+
+@pytest.fixture
+def index(encoder: DualEncoder, sentences: list[str]) -> ListIndex:
+    langs = ["en", "en", "en", "ar", "bn", "fi", "id", "ja", "ko", "ru", "sw", "te", "th"]
+    return ListIndex(encoder, [Passage(f"p/{number}", text, f"title {number}", lang, {"kind": "sea"})
+                               for number, (text, lang) in enumerate(zip(sentences, langs, strict=True))])
+
+
+@pytest.fixture
+def serving(index: ListIndex, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Factory: `with serving(timeout=…, reranker=…) as client`, a started application over `index`."""
+
+    @contextmanager
+    def start(reranker: Any = None, **settings: Any) -> Iterator[TestClient]:
+        app = create_app(index, ServeSettings(**{"token": TOKEN, "delay": 0.0, **settings}), reranker)
+        with TestClient(app, raise_server_exceptions=False) as client:
+            index.calls.clear()
+            index.options.clear()
+            yield client
+
+    return start
+
+
+@pytest.fixture
+def client(serving: Callable[..., Any]) -> Iterator[TestClient]:
+    with serving() as client:
+        yield client
+
+
+@pytest.fixture
+def writer() -> dict[str, str]:
+    """The header of who may write."""
+    return {"Authorization": f"Bearer {TOKEN}"}

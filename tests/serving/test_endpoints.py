@@ -1,0 +1,232 @@
+"""Every endpoint gives what a client of its kind expects."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from interlingua.models.late_interaction import LateInteractionEncoder
+
+Serving = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks the first character of every passage."""
+    monkeypatch.setattr("interlingua.serving.searches.Searches._spans", lambda *_: [(0, 1)])
+
+
+def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> None:
+    answer = client.post("/search", json={"query": "who wrote the book?", "k": 3, "mode": "dense",
+                                          "where": {"kind": "sea"}}).json()
+    assert {key: answer[key] for key in ("query", "lang", "mode")} == {
+        "query": "who wrote the book?", "lang": "en", "mode": "dense"}
+    assert [hit["rank"] for hit in answer["hits"]] == [1, 2, 3]
+    assert [hit["score"] for hit in answer["hits"]] == sorted((hit["score"] for hit in answer["hits"]), reverse=True)
+    first = answer["hits"][0]
+    passage = index.passages[first["id"]]
+    assert (first["text"], first["title"], first["lang"]) == (passage.text, passage.title, passage.lang)
+    assert (first["metadata"], first["highlights"]) == ({"kind": "sea"}, [[0, 1]])
+    assert first["parts"] == {"dense": first["score"], "lexical": None}  # JSON has no −∞
+    assert index.options == [{"k": 3, "langs": None, "mode": "dense", "where": {"kind": "sea"}, "lang": ["en"],
+                              "reranker": None}]
+    plain = client.post("/search", json={"query": "who wrote the book?", "highlight": False}).json()
+    assert all(hit["highlights"] == [] for hit in plain["hits"])
+
+
+def test_the_languages_of_results(client: TestClient, index: Any, sentences: list[str]) -> None:
+    def langs(**options: Any) -> set[str]:
+        answer = client.post("/search", json={"query": sentences[5], "k": 20, **options})
+        return {hit["lang"] for hit in answer.json()["hits"]} if answer.status_code == 200 else {answer.text}
+
+    assert len(langs()) > 5
+    assert langs(langs=["sw", "TH-x"]) == {"sw", "th"}
+    assert langs(lang_of_results="same") == {"fi"}
+    assert langs(lang_of_results="same", lang="ru") == {"ru"}
+    assert langs(lang_of_results="same", lang="de") == set()  # the index has none: no hits, no error
+    (error,) = langs(langs=["tlh"])
+    assert "tlh" in error
+    assert index.path not in error
+    assert client.post("/search", json={"query": "1984", "lang_of_results": "same"}).json()["error"]["code"] == (
+        "language_not_sure")
+
+
+def test_searches_of_sixteen_clients_share_calls_of_the_encoder(serving: Serving, index: Any) -> None:
+    queries = [f"question {number}" for number in range(16)]
+    found: dict[str, Any] = {}
+
+    def ask(client: TestClient, query: str) -> None:
+        found[query] = client.post("/search", json={"query": query, "k": 1, "lang": "en"}).json()["hits"][0]
+
+    with serving(delay=600.0, max_batch=16) as client:  # waits until all are there
+        threads = [threading.Thread(target=ask, args=(client, query)) for query in queries]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert [sorted(call) for call in index.calls] == [sorted(queries)]
+    for query in queries:
+        alone = index.search_many([query], k=1)[0][0]
+        assert found[query]["id"] == alone.passage.id
+        assert found[query]["score"] == pytest.approx(alone.score, abs=1e-4)
+
+
+def test_a_broken_search_of_a_batch_is_alone_in_its_error(serving: Serving, index: Any) -> None:
+    status: dict[str, int] = {}
+
+    def ask(client: TestClient, query: str) -> None:
+        status[query] = client.post("/search", json={"query": query, "lang": "en"}).status_code
+
+    with serving(delay=600.0, max_batch=3) as client:
+        threads = [threading.Thread(target=ask, args=(client, query)) for query in ("a", "broken", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert status == {"a": 200, "broken": 400, "b": 200}
+    assert sorted(index.calls[0]) == ["a", "b", "broken"]
+
+
+def test_embeddings_as_openai_gives_them(client: TestClient, encoder: Any) -> None:
+    texts = ["a blue book", "two rivers meet"]
+    expected = encoder.encode_document(texts)
+    answer = client.post("/v1/embeddings", json={"input": texts, "model": "tiny", "user": "somebody"}).json()
+    assert (answer["object"], answer["model"]) == ("list", "tiny")
+    assert [one["index"] for one in answer["data"]] == [0, 1]
+    np.testing.assert_allclose([one["embedding"] for one in answer["data"]], expected, atol=1e-6)
+    tokens = sum(len(ids) for ids in encoder.passage.tokenize(texts, "passage"))
+    assert answer["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+    packed = client.post("/v1/embeddings", json={"input": texts[0], "encoding_format": "base64"}).json()
+    vector = np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4")
+    np.testing.assert_allclose(vector, expected[0], atol=1e-6)
+    asked = client.post("/v1/embeddings", json={"input": texts, "input_type": "query"}).json()
+    np.testing.assert_allclose([one["embedding"] for one in asked["data"]], encoder.encode_query(texts), atol=1e-6)
+
+
+def test_fewer_dimensions_have_unit_length_again(client: TestClient, encoder: Any) -> None:
+    def vector(dimensions: int) -> Any:
+        answer = client.post("/v1/embeddings", json={"input": "a blue book", "dimensions": dimensions})
+        return np.array(answer.json()["data"][0]["embedding"]) if answer.status_code == 200 else answer
+
+    full = encoder.encode_document(["a blue book"])[0]
+    np.testing.assert_allclose(vector(4), full[:4] / np.linalg.norm(full[:4]), atol=1e-6)
+    np.testing.assert_allclose(vector(16), full, atol=1e-6)  # nothing is cut: as the model gives it
+    assert vector(17).status_code == 400
+    assert "16" in vector(17).json()["error"]["message"]
+
+
+@pytest.mark.parametrize("tokens", [[1, 2, 3], [[1, 2], [3]], 7])
+def test_token_ids_are_refused_plainly(client: TestClient, tokens: Any) -> None:
+    answer = client.post("/v1/embeddings", json={"input": tokens})
+    assert answer.status_code == 400
+    assert "token ids" in answer.json()["error"]["message"]
+
+
+def test_a_model_is_compared_and_never_loaded(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlingua.models.dual.DualEncoder.load", lambda *_, **__: pytest.fail("loaded"))
+    for path, body in (("/v1/embeddings", {"input": "a"}), ("/rerank", {"query": "a", "documents": ["b"]})):
+        assert client.post(path, json={**body, "model": "tiny"}).status_code == 200
+        answer = client.post(path, json={**body, "model": "../../etc/passwd"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+def test_rerank_by_the_vectors_of_the_index(client: TestClient, encoder: Any, sentences: list[str]) -> None:
+    documents = [sentences[0], {"text": sentences[9]}, sentences[2], sentences[2]]
+    answer = client.post("/rerank", json={"query": "a book", "documents": documents, "return_documents": True}).json()
+    texts = [document if isinstance(document, str) else document["text"] for document in documents]
+    scores = encoder.encode_document(texts) @ encoder.encode_query(["a book"])[0]
+    if encoder.similarity == "cosine":
+        scores /= np.linalg.norm(encoder.encode_document(texts), axis=1)
+        scores /= np.linalg.norm(encoder.encode_query(["a book"])[0])
+    order = [result["index"] for result in answer["results"]]
+    assert order == np.argsort(-scores.round(6), kind="stable").tolist()
+    assert order.index(2) + 1 == order.index(3)  # equal ones stay as they were sent
+    assert [result["document"]["text"] for result in answer["results"]] == [texts[place] for place in order]
+    np.testing.assert_allclose([result["relevance_score"] for result in answer["results"]], scores[order], atol=1e-5)
+    best = client.post("/rerank", json={"query": "a book", "documents": documents, "top_n": 1}).json()["results"]
+    assert [result["index"] for result in best] == order[:1]
+    assert "document" not in best[0]
+
+
+def test_a_late_interaction_reranker(serving: Serving, index: Any, tiny_encoder: Any, sentences: list[str]) -> None:
+    late = LateInteractionEncoder.start(tiny_encoder(seed=3), dim=8, query_length=16, document_length=32)
+    with serving(reranker=late, rerank_model="tiny-colbert") as client:
+        answer = client.post("/rerank", json={"query": "a book", "documents": sentences[:3]}).json()
+        assert answer["model"] == "tiny-colbert"
+        query, documents = late.encode_query(["a book"])[0], late.encode_document(sentences[:3])
+        scores = {place: float((query @ vectors.T).max(1).values.sum()) for place, vectors in enumerate(documents)}
+        assert [result["index"] for result in answer["results"]] == sorted(scores, key=lambda place: -scores[place])
+        for result in answer["results"]:
+            assert result["relevance_score"] == pytest.approx(scores[result["index"]], abs=1e-4)
+        assert client.post("/search", json={"query": "a book", "rerank": True}).status_code == 200
+        assert index.options[-1]["reranker"] is late
+        assert client.get("/info").json()["rerank"] is True
+
+
+def test_rerank_without_a_reranker_is_said(client: TestClient) -> None:
+    answer = client.post("/search", json={"query": "a book", "rerank": True})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_reranker")
+
+
+def test_passages_are_added_replaced_and_deleted(client: TestClient, index: Any, writer: dict[str, str]) -> None:
+    new = {"id": "a/b c", "text": "Kaksi jokea kohtaa vanhan kaupungin alapuolella.", "metadata": {"kind": "river"}}
+    old = {"id": "p/0", "text": "A new text in its place.", "lang": "en-GB", "title": "T"}
+    answer = client.post("/passages", json={"passages": [new, old]}, headers=writer)
+    assert answer.json() == {"written": 2, "passages": 14}
+    passage = index.passages["a/b c"]
+    assert (passage.lang, dict(passage.metadata), passage.title) == ("fi", {"kind": "river"}, "")  # recognised
+    assert (index.passages["p/0"].text, index.passages["p/0"].lang) == (old["text"], "en")
+    assert client.get("/info").json()["passages"] == 14
+    assert client.delete("/passages/a%2Fb%20c", headers=writer).json() == {"deleted": 1, "passages": 13}
+    assert client.delete("/passages/a%2Fb%20c", headers=writer).status_code == 404
+    assert client.delete("/passages/p/0", headers=writer).status_code == 200
+    assert "interlingua_passages 12.0" in client.get("/metrics").text
+
+
+def test_bad_passages_change_nothing(client: TestClient, index: Any, writer: dict[str, str]) -> None:
+    good = {"id": "new", "text": "good"}
+    for bad in ({"id": "new", "text": "twice"}, {"id": "x"}, {"id": "", "text": "a"}, {"id": "x", "text": " "},
+                {"id": "x", "text": "a", "lang": "klingon"}, {"id": "x", "text": "a", "metadata": {"n": 1}},
+                {"id": "x", "text": "a", "vector": [1.0]}):
+        answer = client.post("/passages", json={"passages": [good, bad]}, headers=writer)
+        assert answer.status_code in (400, 422), bad
+    assert len(index) == 13
+
+
+def test_info_and_health(client: TestClient, index: Any) -> None:
+    info = client.get("/info").json()
+    assert info == {"passages": 13, "languages": index.languages, "modes": ["hybrid", "dense", "lexical"],
+                    "rerank": False, "model": "tiny"}
+    assert (client.get("/health").status_code, client.get("/health").json()) == (200, {"status": "ready"})
+
+
+def test_metrics_count_requests_by_route_and_the_texts_of_batches(client: TestClient) -> None:
+    client.post("/v1/embeddings", json={"input": ["a", "b", "c"]})
+    client.get("/a/path/of/a/client")
+    text = client.get("/metrics").text
+    assert 'interlingua_requests_total{method="POST",path="/v1/embeddings",status="200"} 1.0' in text
+    assert 'interlingua_requests_total{method="GET",path="other",status="404"} 1.0' in text
+    assert "interlingua_batch_texts_sum 5.0" in text  # two when it started
+    assert "interlingua_waiting_requests 0.0" in text
+    assert "/a/path" not in text
+
+
+def test_the_pages_load_nothing_from_another_host(client: TestClient) -> None:
+    for path in ("/", "/docs", "/docs.css"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        for text in ("//cdn", 'src="http', 'href="http', "url(http", "@import"):
+            assert text not in answer.text
+    docs = client.get("/docs").text
+    for path in client.get("/openapi.json").json()["paths"]:
+        assert path in docs
+    assert "<script" not in docs
+    assert client.get("/", headers={"If-None-Match": client.get("/").headers["etag"]}).status_code == 304
+    assert client.get("/../settings.py").status_code == 404

@@ -1,0 +1,241 @@
+"""What a server refuses, and what it tells and keeps to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from interlingua.errors import InterlinguaError
+from interlingua.serving import schemas
+from interlingua.serving.settings import ServeSettings
+
+Serving = Callable[..., Any]
+SEARCH = {"query": "a book", "lang": "en", "highlight": False}
+
+
+def refusal(answer: Any) -> tuple[int, str]:
+    """Status and code; every error has exactly this form."""
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message"}
+    assert "\n" not in body["error"]["message"]
+    assert len(body["error"]["message"]) < 600
+    return answer.status_code, body["error"]["code"]
+
+
+@pytest.mark.parametrize(("change", "field"), [
+    ({"k": 0}, "k"), ({"k": schemas.MAX_K + 1}, "k"), ({"k": "3"}, "k"), ({"k": True}, "k"), ({"k": 1.5}, "k"),
+    ({"query": ""}, "query"), ({"query": " \n"}, "query"), ({"query": None}, "query"),
+    ({"query": "x" * (schemas.MAX_QUERY + 1)}, "query"), ({"query": "half \ud83d"}, "query"),
+    ({"mode": "magic"}, "mode"), ({"langs": []}, "langs"), ({"langs": ["e" * 36]}, "langs"),
+    ({"where": {"a": 1}}, "where"), ({"where": {"\ud800": "a"}}, "where"), ({"hybrid": True}, "hybrid"),
+    ({"langs": ["en"], "lang_of_results": "same"}, "langs"),
+])
+def test_a_bad_field_is_named(client: TestClient, index: Any, change: dict[str, Any], field: str) -> None:
+    answer = client.post("/search", content=json.dumps({**SEARCH, **change}),
+                         headers={"Content-Type": "application/json"})
+    assert refusal(answer) == (422, "invalid_request")
+    assert field in answer.json()["error"]["message"]
+    assert not index.calls
+
+
+def test_too_many_texts(client: TestClient) -> None:
+    many = ["a"] * (schemas.MAX_INPUTS + 1)
+    for path, body in (("/v1/embeddings", {"input": many}), ("/v1/embeddings", {"input": []}),
+                       ("/rerank", {"query": "a", "documents": many}), ("/rerank", {"query": "a", "documents": []}),
+                       ("/v1/embeddings", {"input": "x" * (schemas.MAX_TEXT + 1)})):
+        assert refusal(client.post(path, json=body)) == (422, "invalid_request")
+
+
+def test_what_is_not_json(client: TestClient) -> None:
+    for body in (b"{", b"", b"[]", b"null", b'"a"', b"\xff\xfe", b"[" * 100_000, b'{"query": ' + b"9" * 10_000 + b"}"):
+        status, _ = refusal(client.post("/search", content=body, headers={"Content-Type": "application/json"}))
+        assert status in (400, 422), body[:10]
+    form = client.post("/search", content=json.dumps(SEARCH), headers={"Content-Type": "text/plain"})
+    assert refusal(form) == (422, "invalid_request")  # so that no form of another site can ask
+    assert "application/json" in form.json()["error"]["message"]
+
+
+def test_unknown_places_and_methods(client: TestClient) -> None:
+    assert refusal(client.get("/nothing")) == (404, "not_found")
+    assert refusal(client.get("/search")) == (405, "method_not_allowed")
+
+
+def test_a_large_body_is_refused_at_its_announced_length(serving: Serving) -> None:
+    with serving(max_body=1_000) as client:
+        read = 0
+
+        def parts() -> Iterator[bytes]:
+            nonlocal read
+            for _ in range(50):
+                read += 1
+                yield b"x" * 100
+
+        announced = client.post("/search", content=b"{}", headers={"Content-Length": "1001"})
+        assert refusal(announced) == (413, "too_large")
+        assert refusal(client.post("/search", content=parts())) == (413, "too_large")  # chunked: no length is announced
+        assert client.post("/search", json={**SEARCH, "query": "x" * 800}).status_code == 200
+
+
+def test_a_body_is_not_read_before_the_token_and_not_after_its_limit(serving: Serving) -> None:
+    async def status(client: TestClient, path: str, headers: list[tuple[bytes, bytes]], limit: int) -> tuple[int, int]:
+        read, sent = 0, []
+
+        async def receive() -> dict[str, Any]:
+            nonlocal read
+            read += 1
+            return {"type": "http.request", "body": b" " * 100, "more_body": read < limit}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message.get("status"))
+
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
+                 "headers": headers, "http_version": "1.1", "scheme": "http", "server": ("here", 80), "root_path": ""}
+        await client.app(scope, receive, send)
+        return sent[0], read
+
+    with serving(max_body=1_000) as client:
+        assert asyncio.run(status(client, "/passages", [], 50)) == (401, 0)
+        assert asyncio.run(status(client, "/search", [(b"content-length", b"9" * 5_000)], 50)) == (413, 0)
+        assert asyncio.run(status(client, "/search", [], 50)) == (413, 11)
+
+
+def test_a_slow_body_is_408(serving: Serving) -> None:
+    async def status(client: TestClient) -> int:
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message.get("status"))
+
+        scope = {"type": "http", "method": "POST", "path": "/search", "query_string": b"", "headers": []}
+        await client.app(scope, receive, send)
+        return int(sent[0])
+
+    with serving(timeout=0.01) as client:
+        assert asyncio.run(status(client)) == 408
+
+
+def test_a_full_queue_is_503_and_a_late_answer_504(serving: Serving, index: Any) -> None:
+    found: list[Any] = []
+    with serving(queue=1) as client, index.hold():
+        threads = [threading.Thread(target=lambda: found.append(client.post("/search", json=SEARCH)))]
+        threads[0].start()
+        assert index.entered.wait(30)
+        # one is being run and one may wait: of two more, one is refused at once, whichever it is
+        threads += [threading.Thread(target=lambda: refused(client, found, index)) for _ in range(2)]
+        for thread in threads[1:]:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert client.get("/health").status_code == 200
+    assert sorted(answer.status_code for answer in found) == [200, 200, 503]
+    (full,) = (answer for answer in found if answer.status_code == 503)
+    assert refusal(full) == (503, "overloaded")
+    assert full.headers["retry-after"] == "1"
+    with serving(timeout=0.05) as client, index.hold():
+        assert refusal(client.post("/search", json=SEARCH)) == (504, "timeout")
+        assert (client.get("/health").status_code, client.get("/health").json()) == (503, {"status": "stuck"})
+    assert len(index.calls) == 1
+
+
+def refused(client: TestClient, found: list[Any], index: Any) -> None:
+    answer = client.post("/search", json=SEARCH)
+    found.append(answer)
+    if answer.status_code == 503:
+        index._go.set()
+
+
+def test_writing_needs_the_token(serving: Serving, index: Any, writer: dict[str, str]) -> None:
+    body = {"passages": [{"id": "n", "text": "new"}]}
+    with serving(token="") as client:
+        assert refusal(client.post("/passages", json=body, headers=writer)) == (403, "writing_off")
+        assert refusal(client.post("/passages", json=body, headers={"Authorization": "Bearer "}))[0] == 403
+    with serving(read_token="reader") as client:
+        for header in ("", "Bearer", "Bearer x", "Bearer reader", f"Basic {writer['Authorization'][7:]}",
+                       writer["Authorization"][7:], writer["Authorization"] + "x"):
+            answer = client.post("/passages", json=body, headers={"Authorization": header})
+            assert refusal(answer) == (401, "unauthorized")
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert refusal(client.delete("/passages/p/0", headers={"Authorization": header}))[0] == 401
+        assert len(index) == 13
+        assert client.post("/passages", json=body, headers=writer).status_code == 200
+
+
+def test_reading_may_need_a_token_too(serving: Serving, writer: dict[str, str]) -> None:
+    with serving(read_token="reader") as client:
+        for method, path in (("POST", "/search"), ("POST", "/v1/embeddings"), ("POST", "/rerank"), ("GET", "/info"),
+                             ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")):
+            assert refusal(client.request(method, path, json=SEARCH)) == (401, "unauthorized")
+            for token in ({"Authorization": "bearer reader"}, writer):
+                assert client.request(method, path, json=SEARCH, headers=token).status_code in (200, 422)
+        assert client.get("/health").status_code == client.get("/").status_code == 200
+
+
+def test_every_endpoint_is_open_or_behind_a_token_on_purpose(client: TestClient) -> None:
+    from interlingua.serving.tokens import READING, WRITING
+
+    paths = set(client.get("/openapi.json").json()["paths"])
+    assert {path for path in paths if not path.startswith((*READING, WRITING))} == {"/health"}
+
+
+def test_the_log_has_one_json_line_a_request_and_no_text_of_questions(
+        serving: Serving, capsys: pytest.CaptureFixture[str]) -> None:
+    def lines(**settings: Any) -> list[dict[str, Any]]:
+        with serving(**settings) as client:
+            capsys.readouterr()
+            client.post("/search?q=secret", json={**SEARCH, "query": "my secret\n{}"})
+            client.post("/search", json={**SEARCH, "query": "secret", "k": 0})
+            client.get("/no%0Athing")
+        return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+    plain = lines()
+    assert [(line["method"], line["path"], line["status"]) for line in plain] == [
+        ("POST", "/search", 200), ("POST", "/search", 422), ("GET", "/no\nthing", 404)]
+    assert "secret" not in json.dumps(plain)
+    assert plain[0]["hits"] == 10
+    assert plain[0]["received"] > 0 < plain[0]["sent"]
+    assert plain[0]["ms"] > 0
+    assert lines(log_queries=True)[0]["query"] == "my secret\n{}"
+
+
+def test_an_error_nobody_expected_tells_the_client_nothing(
+        client: TestClient, index: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a detail of the inside")
+
+    monkeypatch.setattr(type(index), "search_many", fail)
+    answer = client.post("/search", json=SEARCH)
+    assert refusal(answer) == (500, "internal")
+    assert "inside" not in answer.text
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert "a detail of the inside" in capsys.readouterr().err
+    assert client.get("/health").status_code == 200
+
+
+def test_what_the_index_does_not_take_is_409(
+        client: TestClient, index: Any, writer: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(*_: Any) -> None:
+        raise InterlinguaError(f"{index.path}: another writer is at work.")
+
+    monkeypatch.setattr(type(index), "replace", locked)
+    answer = client.post("/passages", json={"passages": [{"id": "a", "text": "b"}]}, headers=writer)
+    assert refusal(answer) == (409, "not_written")
+    assert answer.json()["error"]["message"] == "the index: another writer is at work."
+
+
+@pytest.mark.parametrize("bad", [{"max_batch": 0}, {"queue": 0}, {"timeout": 0}, {"delay": -1}, {"token": "two words"},
+                                 {"token": "snø"}, {"read_token": "only"}])
+def test_settings_out_of_range(bad: dict[str, Any]) -> None:
+    with pytest.raises(InterlinguaError, match="serving:"):
+        ServeSettings(**bad)
