@@ -100,8 +100,8 @@ def distil_scores_rows(student: Tensor, teacher: Tensor, *, temperature: float =
 
 
 class Distillation(Objective):
-    """`distil_vectors`, or `distil_contrastive` for both sides, on the pairs of a parallel stream; one side of each is in
-    the teacher's language.
+    """`distil_vectors`, or `distil_contrastive` for both sides, on the pairs of a parallel stream. Each pair has a side
+    in the teacher's language.
 
     Args:
         teacher: what the vectors come from: it reads each distinct sentence in its language once a step. In a recipe, a

@@ -38,12 +38,12 @@ class Hit(NamedTuple):
     parts: dict[str, float]
 
 
-def fuse(lexical: Mapping[str, float], dense: Mapping[str, float]) -> Run:
+def fuse(lexical: Mapping[str, float], dense: Mapping[str, float], dense_weight: float = DENSE_WEIGHT) -> Run:
     """The hybrid ranking of the candidates of one question, "q". Both kinds of score are given for each of them,
     whichever search found it, and brought to 0 to 1 among them (½ where all are equal); their weighted mean counts."""
     run = Run()
     for query, ids, (one, other) in normalised([Run.from_scores({"q": lexical}), Run.from_scores({"q": dense})]):
-        run.add(query, ids, (one + DENSE_WEIGHT * other) / (1 + DENSE_WEIGHT) + 0.5)
+        run.add(query, ids, (one + dense_weight * other) / (1 + dense_weight) + 0.5)
     return run
 
 
