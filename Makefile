@@ -1,5 +1,6 @@
 # make demo   train, evaluate and search on the bundled encyclopedia
 # make test   every test; make check: lint and types; make fast: tests without the slow ones
+# make default-model MODEL=runs/default/static/model   put a trained model into the package
 # TORCH=cuda  let pip choose PyTorch's build instead of the pinned one (once, before the first target)
 
 PYTHON ?= python3
@@ -7,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/ready
 TORCH ?= pinned
 
-.PHONY: demo test fast check clean
+.PHONY: demo test fast check default-model clean
 
 demo: $(READY)
 	$(BIN)/interlingua demo
@@ -21,6 +22,15 @@ fast: $(READY)
 check: $(READY)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
+
+BOX := src/interlingua/models/default
+
+default-model: $(READY)
+	rm -f $(BOX)/fingerprint.json
+	$(BIN)/python -c "from interlingua import Encoder; Encoder.load('$(MODEL)').save('$(BOX).new')"
+	cp -r $(BOX).new/. $(BOX)/ && rm -r $(BOX).new
+	$(BIN)/python -c "import json; from interlingua import Encoder; from interlingua.models.fingerprint import fingerprint; \
+	    json.dump(fingerprint(Encoder.load('default')), open('$(BOX)/fingerprint.json', 'w'), indent=1)"
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

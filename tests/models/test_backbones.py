@@ -95,6 +95,14 @@ def test_a_trained_tokenizer_reads_every_script_and_is_the_same_every_time(corpu
     assert lower("THE BOOK")["input_ids"] == lower("the book")["input_ids"]
 
 
+def test_bytes_stand_for_characters_without_a_token(corpus):
+    plain, bytewise = (train_tokenizer(corpus, 600, byte_fallback=fallback) for fallback in (False, True))
+    assert plain.unk_token_id in plain("龘")["input_ids"]
+    assert bytewise.tokenize("龘")[-3:] == ["<0xE9>", "<0xBE>", "<0x98>"]
+    assert bytewise.tokenize("龘") != bytewise.tokenize("龖")
+    assert len(bytewise) <= 600
+
+
 def test_too_little_text_is_said():
     pytest.importorskip("sentencepiece")
     with pytest.raises(InterlinguaError, match="Give more text"):

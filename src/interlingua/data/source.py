@@ -146,12 +146,15 @@ def open_stream(name: str, store: Store[Any], spec: DataSpec, seed: int) -> Stre
                   one_language_per_batch=spec.one_language, view=views.get(spec.kind or name))
 
 
-def texts_of(store: Store[Any], most: int, seed: int = 0) -> Iterator[str]:
-    """The texts of up to `most` records for learning a vocabulary: every language in turn, records in seeded order."""
-    per_language = max(1, most // max(1, len(store.languages)))
-    for lang in sorted(store.languages):
+def texts_of(store: Store[Any], most: int, seed: int = 0, alpha: float = 0.0) -> Iterator[str]:
+    """The texts of up to `most` records for learning a vocabulary: of every language, in turn, a share ∝ n^alpha of
+    what is asked for (or all it has), records in seeded order."""
+    sizes = {lang: len(store.languages[lang]) for lang in sorted(store.languages)}
+    total = sum(size**alpha for size in sizes.values())
+    for lang, size in sizes.items():
+        share = max(1, int(most * size**alpha / total))
         stream = Stream(store, 1, seed=seed, alpha=0.0, langs=[lang])
-        for record in islice(stream, min(per_language, len(store.languages[lang]))):
+        for record in islice(stream, min(share, size)):
             yield from texts_of_record(record[0])
 
 

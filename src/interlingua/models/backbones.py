@@ -46,7 +46,8 @@ class Static(_Strict):
     """Subword vectors without a transformer.
 
     `sif` is a of the weights a / (a + p(token)) that the random vectors start with (smooth inverse frequency, Arora
-    et al. 2017), so that frequent subwords weigh little. `int8`: how the trained vectors are saved.
+    et al. 2017), so that frequent subwords weigh little. `byte_fallback`: characters without a token of their own are
+    their bytes. `int8`: how the trained vectors are saved.
     """
 
     vocab_size: int = Field(32_000, ge=16)
@@ -56,6 +57,8 @@ class Static(_Strict):
     sif: float = Field(1e-3, gt=0)
     max_length: int | None = Field(None, ge=1)
     lowercase: bool = False
+    character_coverage: float = Field(0.9995, gt=0, le=1)
+    byte_fallback: bool = False
     int8: bool = False
 
 
@@ -112,7 +115,8 @@ def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
 
 
 def _static(spec: Static, texts: Sequence[str]) -> Parts:
-    tokenizer = train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase)
+    tokenizer = train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, byte_fallback=spec.byte_fallback,
+                                character_coverage=spec.character_coverage)
     counts = token_counts(tokenizer, texts)
     frequency = torch.tensor([counts[token] for token in range(len(tokenizer))], dtype=torch.float64)
     weights = spec.sif / (spec.sif + frequency / frequency.sum())

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -91,7 +90,7 @@ class StaticEmbedding(nn.Module):
         if max_length is not None:
             tokenizer = copy.deepcopy(tokenizer)
             tokenizer.enable_truncation(max_length)
-        tokenizer.save(str(folder / "tokenizer.json"))
+        tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
 
     @classmethod
     def load(cls, folder: Path, *, token_dropout: float = 0.0, token_weights: bool = False
@@ -99,13 +98,14 @@ class StaticEmbedding(nn.Module):
         """Read a folder written by sentence-transformers, model2vec or `save`; also the limit on a text's tokens."""
         require_safetensors(folder)
         try:
-            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            # not from an object, which would be copied: that takes as long as reading it
+            tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
             weights = load_file(folder / "model.safetensors")
         except Exception as error:  # tokenizers raises bare Exception
             raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
         rows = _rows(weights, folder)
-        limit = (tokenizer.truncation or {}).get("max_length")
-        return cls(PreTrainedTokenizerFast(tokenizer_object=tokenizer), rows, token_dropout=token_dropout,
+        limit = (tokenizer.backend_tokenizer.truncation or {}).get("max_length")
+        return cls(tokenizer, rows, token_dropout=token_dropout,
                    token_weights=token_weights, int8="weights" in weights), limit
 
 

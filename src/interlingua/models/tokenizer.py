@@ -23,6 +23,7 @@ from interlingua.errors import InterlinguaError
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _THREADS = 4
 """Fixed, whatever the machine has: sums over threads decide ties, and a vocabulary must not depend on the machine."""
 _LONGEST = 2_000
@@ -31,13 +32,14 @@ _LONGEST = 2_000
 
 def train_tokenizer(
     texts: Iterable[str], vocab_size: int, *, lowercase: bool = False, character_coverage: float = 0.9995,
-    max_length: int = 512,
+    byte_fallback: bool = False, max_length: int = 512,
 ) -> PreTrainedTokenizerFast:
     """A Unigram tokenizer of `vocab_size` tokens learned from `texts` (Kudo 2018), the same for the same texts.
 
     NFKC normalisation, words begin with "▁", ids 0–3 are <s> <pad> </s> <unk> and the last is <mask>, as in XLM-R;
     one text becomes `<s> A </s>`, two become `<s> A </s></s> B </s>`. `character_coverage` is the share of characters
-    that get a token; the rarest others become <unk>. A corpus too small for `vocab_size` gives fewer tokens.
+    that get a token; the rarest others become <unk>, or with `byte_fallback` the bytes of their UTF-8, which are 256 of
+    the tokens (after the first four). A corpus too small for `vocab_size` gives fewer tokens.
     Raises InterlinguaError without the sentencepiece package or without text.
     """
     try:
@@ -50,7 +52,8 @@ def train_tokenizer(
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=_sentences(texts, normalizer(lowercase)), model_writer=model, model_type="unigram",
-            vocab_size=vocab_size - 1, hard_vocab_limit=False, character_coverage=character_coverage,
+            vocab_size=vocab_size - 1 - len(BYTES) * byte_fallback, hard_vocab_limit=False,
+            character_coverage=character_coverage,
             normalization_rule_name="identity", remove_extra_whitespaces=True, num_threads=_THREADS,
             max_sentence_length=8 * _LONGEST, minloglevel=2, bos_id=0, pad_id=1, eos_id=2, unk_id=3,
             bos_piece=SPECIAL[0], pad_piece=SPECIAL[1], eos_piece=SPECIAL[2], unk_piece=SPECIAL[3])
@@ -59,15 +62,16 @@ def train_tokenizer(
                                "Give more text, or ask for fewer tokens.") from error
     learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [(learned.id_to_piece(i), learned.get_score(i)) for i in range(len(SPECIAL), learned.get_piece_size())]
-    return unigram_tokenizer(pieces, lowercase=lowercase, max_length=max_length)
+    return unigram_tokenizer(pieces, lowercase=lowercase, byte_fallback=byte_fallback, max_length=max_length)
 
 
 def unigram_tokenizer(
-    pieces: Sequence[tuple[str, float]], *, lowercase: bool = False, max_length: int = 512
+    pieces: Sequence[tuple[str, float]], *, lowercase: bool = False, byte_fallback: bool = False, max_length: int = 512
 ) -> PreTrainedTokenizerFast:
     """A tokenizer of these `(piece, log probability)` pairs, with XLM-R's special tokens around them."""
-    vocabulary = [*((token, 0.0) for token in SPECIAL), *pieces, (MASK, 0.0)]
-    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=SPECIAL.index("<unk>"), byte_fallback=False))
+    bytes_ = [(token, 0.0) for token in BYTES if byte_fallback]
+    vocabulary = [*((token, 0.0) for token in SPECIAL), *bytes_, *pieces, (MASK, 0.0)]
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=SPECIAL.index("<unk>"), byte_fallback=byte_fallback))
     tokenizer.normalizer = normalizer(lowercase)
     tokenizer.pre_tokenizer = Metaspace()
     tokenizer.decoder = MetaspaceDecoder()

@@ -155,6 +155,8 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
 
 
 def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
+    if (name := recipe.tokenizer_data) is not None:
+        return texts_of(stores[name], recipe.tokenizer_sentences, recipe.seed, recipe.data[name].alpha)
     share = recipe.tokenizer_sentences // max(1, len(stores))
     return chain.from_iterable(texts_of(store, share, recipe.seed) for store in stores.values())
 
