@@ -4,7 +4,7 @@
 
 Indexes each collection for itself and asks its questions: of XQuAD in the passages' own language, and from and to
 English; of the other collections as people asked them. Prints the mean reciprocal rank (RR@100) of each group, and of
-each native collection. The weight is that of the dense scores beside the lexical ones (index_search.DENSE_WEIGHT).
+each native collection. The weight is that of the dense scores beside the lexical ones (index_search.dense_weight).
 """
 
 from __future__ import annotations

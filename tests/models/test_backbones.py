@@ -109,3 +109,18 @@ def test_too_little_text_is_said():
         train_tokenizer([], 300)
     with pytest.raises(InterlinguaError, match="too small"):
         train_tokenizer(["a"], 3)
+
+
+def test_a_transformer_starts_with_the_vectors_of_a_static_model(tiny_static, sentences, tmp_path):
+    static = tiny_static(dim=16)
+    static.save(tmp_path / "static")
+    spec = {"scratch": {**SCRATCH["scratch"], "embeddings": str(tmp_path / "static")}}
+    encoder = build_encoder(spec, texts=[], seed=1, device="cpu")
+    rows, start = static.input_embeddings.weight, encoder.input_embeddings.weight
+    assert torch.nn.functional.cosine_similarity(rows, start[: len(rows)]).min() > 0.999
+    assert start.std().item() == pytest.approx(0.02, rel=0.01)
+    assert [ids[1:-1] for ids in encoder.tokenize(sentences)] == static.tokenize(sentences)
+    encoder.save(tmp_path / "m")
+    np.testing.assert_allclose(Encoder.load(tmp_path / "m").encode(sentences), encoder.encode(sentences), atol=1e-5)
+    with pytest.raises(InterlinguaError, match="must be a static model of 32 dimensions"):
+        build_encoder({"scratch": {**spec["scratch"], "hidden": 32}}, texts=[])

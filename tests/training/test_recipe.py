@@ -3,6 +3,7 @@ import yaml
 
 from interlingua.errors import InterlinguaError
 from interlingua.plain_yaml import parse_yaml
+from interlingua.training.build import train
 from interlingua.training.recipe import (
     find_recipe,
     raw_recipe,
@@ -115,3 +116,18 @@ def test_an_entry_may_be_an_objective_of_another_name_on_data_of_another_name():
         wrong = resolve({**tree, "objectives": {"raw": {**tree["objectives"]["raw"], **change}}})
         with pytest.raises(InterlinguaError, match=message):
             check(wrong)
+
+
+def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
+    tree = {"model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied"},
+            "training": {"steps": 1, "tensorboard": False}, "tokenizer_data": "sentences",
+            "data": {"questions": {"path": "encyclopedia:train"},
+                     "sentences": {"path": "encyclopedia:train", "langs": ["fi"]}},
+            "objectives": {"retrieval": {}}}
+    model = train(resolve(tree), tmp_path / "run")
+    fi, te = (model.query.tokenize([text])[0] for text in ("kahvipensaan siemenistä", "కాఫీ గింజలు"))
+    unknown = model.query.backbone.subwords.tokenizer.token_to_id("<unk>")
+    assert unknown not in fi
+    assert unknown in te
+    with pytest.raises(InterlinguaError, match="tokenizer_data: .* Did you mean .sentences.*"):
+        train(resolve({**tree, "tokenizer_data": "sentence"}), tmp_path / "other")

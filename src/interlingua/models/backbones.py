@@ -15,7 +15,7 @@ from interlingua.models.encoder import Encoder
 from interlingua.models.layout import Parts
 from interlingua.models.settings import Settings
 from interlingua.models.static import StaticEmbedding
-from interlingua.models.tokenizer import token_counts, train_tokenizer
+from interlingua.models.tokenizer import token_counts, train_tokenizer, with_special_tokens
 from interlingua.models.transformer import Transformer
 
 
@@ -24,7 +24,8 @@ class _Strict(BaseModel):
 
 
 class Scratch(_Strict):
-    """A transformer of XLM-R's shape with random weights and a vocabulary of its own."""
+    """A transformer of XLM-R's shape with random weights and a vocabulary of its own; or, with `embeddings`, with the
+    vocabulary and the subword vectors of a static model (a folder or name, of `hidden` dimensions)."""
 
     vocab_size: int = Field(16_000, ge=16)
     layers: int = Field(4, ge=1)
@@ -34,6 +35,7 @@ class Scratch(_Strict):
     max_length: int = Field(256, ge=8)
     dropout: float = Field(0.1, ge=0, lt=1)
     lowercase: bool = False
+    embeddings: str | None = None
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Scratch:
@@ -104,14 +106,29 @@ def build_encoder(
 
 
 def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
-    tokenizer = train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, max_length=spec.max_length)
+    rows = None if spec.embeddings is None else _static_rows(spec)
+    tokenizer = (train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, max_length=spec.max_length)
+                 if rows is None else with_special_tokens(rows.subwords.tokenizer, spec.max_length))
     config = XLMRobertaConfig(
         vocab_size=len(tokenizer), hidden_size=spec.hidden, num_hidden_layers=spec.layers,
         num_attention_heads=spec.heads, intermediate_size=spec.intermediate, layer_norm_eps=1e-5, type_vocab_size=1,
         hidden_dropout_prob=spec.dropout, attention_probs_dropout_prob=spec.dropout,
         # XLM-R's positions start after the pad id 1.
         max_position_embeddings=spec.max_length + 2, pad_token_id=1, bos_token_id=0, eos_token_id=2, use_cache=False)
-    return Parts(Transformer(XLMRobertaModel(config), tokenizer), "mean", settings=Settings(max_length=spec.max_length))
+    model = XLMRobertaModel(config)
+    if rows is not None:
+        with torch.no_grad():  # brought to the scale of random ones, which the layers above expect
+            given = rows.folded()
+            model.embeddings.word_embeddings.weight[: len(given)] = given * (config.initializer_range / given.std())
+    return Parts(Transformer(model, tokenizer), "mean", settings=Settings(max_length=spec.max_length))
+
+
+def _static_rows(spec: Scratch) -> StaticEmbedding:
+    backbone = Encoder.load(str(spec.embeddings), device="cpu").backbone
+    if not isinstance(backbone, StaticEmbedding) or backbone.hidden_size != spec.hidden:
+        raise InterlinguaError(f"backbone.scratch.embeddings: {spec.embeddings} must be a static model of "
+                               f"{spec.hidden} dimensions, as backbone.scratch.hidden says.")
+    return backbone
 
 
 def _static(spec: Static, texts: Sequence[str]) -> Parts:

@@ -78,6 +78,14 @@ def unigram_tokenizer(
     tokenizer.add_special_tokens([*SPECIAL, AddedToken(MASK, lstrip=True)])
     tokenizer.post_processor = TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return with_special_tokens(tokenizer, max_length)
+
+
+def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokenizerFast:
+    """A tokenizer that has XLM-R's special tokens, with their roles. Raises InterlinguaError where it lacks one."""
+    missing = [token for token in (*SPECIAL, MASK) if tokenizer.token_to_id(token) is None]
+    if missing:
+        raise InterlinguaError(f"the tokenizer has no token {', '.join(missing)}: a transformer needs XLM-R's.")
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>", sep_token="</s>",
         cls_token="<s>", pad_token="<pad>", mask_token=AddedToken(MASK, lstrip=True), model_max_length=max_length)

@@ -131,7 +131,8 @@ class Index:
             return []
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
-        return Search(snapshot, chosen, lexical, mode, k).hits(queries, vectors, reranker)
+        searched = {name: count for name, count in snapshot.languages.items() if langs is None or name in langs}
+        return Search(snapshot, chosen, lexical, mode, k, searched).hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
         """Add passages; how many. They are there for good when this returns, and all of them or none.

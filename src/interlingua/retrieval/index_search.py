@@ -20,12 +20,14 @@ from interlingua.retrieval.late_interaction import LateInteractionRetriever
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.retriever import Scorer
 from interlingua.retrieval.run import Run
+from interlingua.text.languages import find_code
 
 Floats = NDArray[np.float32]
 DEPTH = 100
 """The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
-DENSE_WEIGHT = 1.0
-"""Of the dense scores in a hybrid ranking, the lexical ones having 1: docs/search.md says what was measured."""
+OWN, FOREIGN = 0.25, 2.0
+"""Weights of the dense scores in a hybrid ranking, the lexical ones having 1, where all passages are in the question's
+language and where none is: docs/search.md says what was measured."""
 MODES = ("hybrid", "dense", "lexical")
 
 
@@ -38,24 +40,36 @@ class Hit(NamedTuple):
     parts: dict[str, float]
 
 
-def fuse(lexical: Mapping[str, float], dense: Mapping[str, float], dense_weight: float = DENSE_WEIGHT) -> Run:
+def dense_weight(lang: str, languages: Mapping[str, int]) -> float:
+    """The weight of the dense scores for a question in `lang` among passages in `languages` (how many in each): words
+    say less, the fewer passages are in the question's language. An unknown language counts as half of them."""
+    code, total = find_code(lang) or "", sum(languages.values())
+    own = sum(count for name, count in languages.items() if (find_code(name) or "") == code)
+    share = own / total if code and total else 0.5
+    return float(FOREIGN ** (1 - share) * OWN**share)
+
+
+def fuse(lexical: Mapping[str, float], dense: Mapping[str, float], weight: float) -> Run:
     """The hybrid ranking of the candidates of one question, "q". Both kinds of score are given for each of them,
-    whichever search found it, and brought to 0 to 1 among them (½ where all are equal); their weighted mean counts."""
+    whichever search found it, and brought to 0 to 1 among them (½ where all are equal); their mean counts, the dense
+    ones with `weight`."""
     run = Run()
     for query, ids, (one, other) in normalised([Run.from_scores({"q": lexical}), Run.from_scores({"q": dense})]):
-        run.add(query, ids, (one + dense_weight * other) / (1 + dense_weight) + 0.5)
+        run.add(query, ids, (one + weight * other) / (1 + weight) + 0.5)
     return run
 
 
 @dataclass(frozen=True)
 class Search:
-    """Searches of `mode` for `k` passages among the `chosen` rows (a mask for each segment of `snapshot`)."""
+    """Searches of `mode` for `k` passages among the `chosen` rows (a mask for each segment of `snapshot`), which are in
+    `languages`."""
 
     snapshot: Snapshot
     chosen: Sequence[Mask | None]
     lexical: Lexical
     mode: str
     k: int
+    languages: Mapping[str, int]
 
     def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
         """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
@@ -65,7 +79,7 @@ class Search:
         for number, query in enumerate(queries):
             places, parts = self._parts(query, None if vectors is None else vectors[number], near[number], depth)
             found.append((places, parts))
-            ranking = self._fused(parts).truncate(depth)["q"]
+            ranking = self._fused(parts, query.lang).truncate(depth)["q"]
             run.add(str(number), [name for name, _ in ranking], [score for _, score in ranking])
         if reranker is not None:
             run = self._reranked(run, queries, reranker, found)
@@ -114,9 +128,10 @@ class Search:
             found.update(zip([(number, row) for row in rows.tolist()], scores, strict=True))
         return found
 
-    def _fused(self, parts: dict[str, dict[str, float]]) -> Run:
-        return fuse(parts["lexical"], parts["dense"]) if self.mode == "hybrid" else Run.from_scores(
-            {"q": parts[self.mode]})
+    def _fused(self, parts: dict[str, dict[str, float]], lang: str) -> Run:
+        if self.mode != "hybrid":
+            return Run.from_scores({"q": parts[self.mode]})
+        return fuse(parts["lexical"], parts["dense"], dense_weight(lang, self.languages))
 
     def _reranked(self, run: Run, queries: Sequence[Query], reranker: Any,
                   found: Sequence[tuple[dict[str, Place], dict[str, dict[str, float]]]]) -> Run:

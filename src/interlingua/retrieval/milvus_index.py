@@ -132,10 +132,11 @@ class MilvusIndex:
             return [[] for _ in queries]
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         where_ = condition(langs, where or {})
-        return MilvusSearch(self._store, where_, mode, k, self.path.fusion).hits(queries, vectors, reranker)
+        searched = {name: count for name, count in self.languages.items() if langs is None or name in langs}
+        return MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched).hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
-        """Add passages; how many. Every 4,096 are there for good before the next are encoded.
+        """Add passages; how many. Every 256 are there for good before the next are encoded.
 
         Raises InterlinguaError for an id that is there already or comes twice.
         """

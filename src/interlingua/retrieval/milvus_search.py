@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from interlingua.data.records import Passage, Query
 from interlingua.retrieval.dense_retriever import DenseRetriever
 from interlingua.retrieval.index_lexical import question_terms
-from interlingua.retrieval.index_search import DEPTH, Hit, fuse
+from interlingua.retrieval.index_search import DEPTH, Hit, dense_weight, fuse
 from interlingua.retrieval.late_interaction import LateInteractionRetriever
 from interlingua.retrieval.milvus_rows import PASSAGE, passage_of
 from interlingua.retrieval.milvus_store import MilvusStore
@@ -29,13 +29,15 @@ COLUMNS = [*PASSAGE, "vector", "sparse"]
 
 @dataclass(frozen=True)
 class MilvusSearch:
-    """Searches of `mode` for `k` passages that meet the condition `where`. `fusion` as in `MilvusIndex`."""
+    """Searches of `mode` for `k` passages that meet the condition `where`, in `languages`. `fusion` as in
+    `MilvusIndex`."""
 
     store: MilvusStore
     where: str
     mode: str
     k: int
     fusion: str
+    languages: Mapping[str, int]
 
     def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
         """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
@@ -44,7 +46,8 @@ class MilvusSearch:
         found: list[list[Hit]] = []
         for start in range(0, len(queries), TOGETHER):
             part = slice(start, start + TOGETHER)
-            found += self._found(None if vectors is None else vectors[part], sparse[part], depth)
+            weights = [dense_weight(query.lang, self.languages) for query in queries[part]]
+            found += self._found(None if vectors is None else vectors[part], sparse[part], depth, weights)
         if reranker is not None:
             found = self._reranked(found, queries, reranker)
         return [hits[: self.k] for hits in found]
@@ -56,7 +59,8 @@ class MilvusSearch:
         about, found_in = self.store.look_up(sorted({term_number(term) for found in terms for term in found}))
         return [query_vector(found, found_in, about["passages"]) for found in terms]
 
-    def _found(self, vectors: Floats | None, sparse: Sequence[dict[int, float]], depth: int) -> list[list[Hit]]:
+    def _found(self, vectors: Floats | None, sparse: Sequence[dict[int, float]], depth: int, weights: Sequence[float]
+               ) -> list[list[Hit]]:
         asked = [number for number, weights in enumerate(sparse) if weights]  # the others have no term that is known
         if self.mode == "hybrid" and self.fusion == "rrf" and vectors is not None:
             return self._fused_there(vectors, sparse, asked, depth)
@@ -66,11 +70,11 @@ class MilvusSearch:
                                     ) if asked else []
         held = dict(zip(asked, lexical, strict=True))
         return [self._ranked(dense[number] if dense else [], held.get(number, []),
-                             None if vectors is None else vectors[number], sparse[number], depth)
+                             None if vectors is None else vectors[number], sparse[number], depth, weights[number])
                 for number in range(len(sparse))]
 
     def _ranked(self, dense: Sequence[Any], lexical: Sequence[Any], vector: Floats | None, sparse: Mapping[int, float],
-                depth: int) -> list[Hit]:
+                depth: int, weight: float) -> list[Hit]:
         """The best of what two searches found, scored and fused as a local index does it."""
         rows = {row["entity"]["id"]: row["entity"] for row in [*dense, *lexical]}
         parts: dict[str, dict[str, float]] = {}
@@ -83,7 +87,7 @@ class MilvusSearch:
             every = {name for scores in parts.values() for name, _ in _run(scores).truncate(depth)["q"]}
             parts = {"lexical": {name: _lexical(rows[name], sparse) for name in every},
                      "dense": {name: _dense(rows[name], vector) for name in every}}
-            run = fuse(parts["lexical"], parts["dense"])
+            run = fuse(parts["lexical"], parts["dense"], weight)
         else:
             run = _run(parts[self.mode])
         return [Hit(passage_of(rows[name]), score, {part: scores[name] for part, scores in parts.items()})

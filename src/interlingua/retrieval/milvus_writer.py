@@ -84,7 +84,7 @@ def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Addr
 
 def write_passages(store: MilvusStore, encoder: TextEncoder, passages: Iterable[Passage], *, replace: bool) -> int:
     """Add passages; how many. With `replace` they take the place of those with their ids, and what is there already,
-    exactly so, is neither encoded nor counted. Each chunk of 4,096 is safe, and found, before the next is begun.
+    exactly so, is neither encoded nor counted. Each write of 256 is safe, and found, before the next is begun.
 
     Raises InterlinguaError for an id that occurs twice, or that is there already and is not to be replaced.
     """
