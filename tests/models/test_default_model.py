@@ -12,7 +12,7 @@ from interlingua.data.collection import load_collection
 from interlingua.data.combine import cross
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.protocol import evaluate_on
-from interlingua.models.hub import model_folder
+from interlingua.models.hub import lasting_name, model_folder
 
 BOX = Path(model_folder("default"))
 GREETINGS = ["The river flows into the sea.", "Der Fluss mündet ins Meer.", "El río desemboca en el mar.",
@@ -64,3 +64,17 @@ def test_it_finds_topics_it_never_saw_across_languages():
         same, across = evaluate_on(model, [own, cross(own, english)], ["RR@100"])
         assert same.scores["RR@100"] > 0.6
         assert across.scores["RR@100"] > 0.2
+
+
+def test_a_folder_called_default_is_not_taken_for_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("default", "other"):
+        (tmp_path / name).mkdir()
+    assert [lasting_name(name) for name in ("default", "other", "gone", "")] == [
+        "default", str(tmp_path / "other"), "gone", ""]
+
+
+@pytest.mark.parametrize("name", ["numpy//etc", "numpy/../..", "__main__/x", "no_such_package/x"])
+def test_a_package_gives_its_own_folders_only(name):
+    with pytest.raises(InterlinguaError, match="package"):
+        model_folder(f"package:{name}")

@@ -78,3 +78,8 @@ def test_settings_that_cannot_be_are_refused(options, message, tiny_hf_folder):
 def test_a_length_of_special_tokens_only_is_refused(tiny_encoder):
     with pytest.raises(InterlinguaError, match="larger than the 2 special tokens"):
         tiny_encoder(max_length=2).tokenize(["a"])
+
+
+def test_half_a_character_is_a_plain_error(tiny_encoder):
+    with pytest.raises(InterlinguaError, match="not valid Unicode"):
+        tiny_encoder().tokenize([TEXT, "\udcff"])

@@ -338,3 +338,11 @@ def test_a_build_without_room_says_what_is_kept(tmp_path, capsys, monkeypatch):
     Encoder.encoded = 0
     assert len(Index.build(Encoder(), passages(0, 50), tmp_path / "idx")) == 50
     assert Encoder.encoded == 10
+
+
+def test_an_id_that_comes_twice_is_an_error_also_when_the_build_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_writer, "CHUNK", 2)
+    twice = [Passage("a", "one"), Passage("b", "two"), Passage("c", "three"), Passage("a", "four")]
+    for _ in range(3):
+        with pytest.raises(InterlinguaError, match="'a' occurs twice"):
+            Index.build(Encoder(), twice, tmp_path / "idx")

@@ -13,6 +13,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.retrieval import Index
 from interlingua.retrieval import index as index_module
 from interlingua.retrieval.bm25 import BM25
+from interlingua.retrieval.index_lexical import Lexical, question_terms
 
 WORDS = {
     "en": "cat dog house river storm keeper wrote book lighthouse small blue the a".split(),
@@ -176,3 +177,31 @@ def test_a_reader_sees_what_another_process_wrote(tmp_path):
     assert (reader.info().newer, reader.languages) == (0, {"en": 1, "fi": 1})
     Index.build(encoder, [Passage("9", "cat", lang="en")], tmp_path / "idx", overwrite=True)
     assert [hit.passage.id for hit in reader.search("cat", lang="en")] == ["9"]
+
+
+class Negative(HashEncoder):
+    """Another model with vectors of the same size."""
+
+    def _word(self, word):
+        return -super()._word(word)
+
+
+def test_a_reader_never_searches_vectors_of_another_model(tmp_path):
+    encoder = HashEncoder()
+    Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
+    reader = Index.open(tmp_path / "idx", encoder)
+    Index.build(Negative(), [Passage("1", "cat", lang="en")], tmp_path / "idx", overwrite=True)
+    for _ in range(2):  # not only the first time
+        with pytest.raises(InterlinguaError, match="made with another model"):
+            reader.search("cat", lang="en")
+
+
+def test_a_search_goes_on_while_a_writer_removes_its_cache(tmp_path):
+    encoder = HashEncoder()
+    writer = Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
+    reader = Index.open(tmp_path / "idx", encoder)
+    before = Lexical(reader.refresh(), 0.9, 0.4)
+    writer.add([Passage("2", "cat", lang="en")])
+    writer.compact()
+    (scores,) = before.scores(question_terms("cat", "en", ["en"]))
+    assert scores.tolist() == [scores[0]] and scores[0] > 0

@@ -93,6 +93,20 @@ def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, monkey
         PartEncoder(str(model), str(tmp_path / "elsewhere"), {})({"part": ["part-0.parquet"]})
 
 
+def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_encoding, "_encode", here)
+    theirs = tmp_path / "part-00000-9d1c.snappy.parquet"
+    theirs.write_bytes(b"of Spark")
+    encode_on_ray(str(model), passages(sentences, 3), tmp_path)
+    assert theirs.read_bytes() == b"of Spark"
+
+
+def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentences, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_encoding, "_encode", here)
+    assert len(build_index_on_ray(str(model), passages(sentences, 3), f"{tmp_path}/idx/")) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["idx"]
+
+
 def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_encoding, "_encode", here)
     given, encoder = passages(sentences, 23), DualEncoder.load(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -230,3 +231,13 @@ def test_the_pages_load_nothing_from_another_host(client: TestClient) -> None:
     assert "<script" not in docs
     assert client.get("/", headers={"If-None-Match": client.get("/").headers["etag"]}).status_code == 304
     assert client.get("/../settings.py").status_code == 404
+
+
+def test_the_first_passage_in_a_language_is_found_whoever_wrote_it(
+        client: TestClient, index: Any, sentences: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refresh() -> None:
+        index.passages["de"] = replace(index.passages["p/0"], id="de", lang="de")
+
+    monkeypatch.setattr(index, "refresh", refresh)
+    body = {"query": sentences[5], "lang": "de", "lang_of_results": "same"}
+    assert [hit["id"] for hit in client.post("/search", json=body).json()["hits"]] == ["de"]

@@ -234,7 +234,8 @@ def test_what_the_index_does_not_take_is_409(
     assert answer.json()["error"]["message"] == "the index: another writer is at work."
 
 
-@pytest.mark.parametrize("bad", [{"max_batch": 0}, {"queue": 0}, {"timeout": 0}, {"delay": -1}, {"token": "two words"},
+@pytest.mark.parametrize("bad", [{"max_batch": 0}, {"queue": 0}, {"timeout": 0}, {"timeout": float("nan")},
+                                 {"timeout": float("inf")}, {"delay": -1}, {"token": "two words"},
                                  {"token": "snø"}, {"read_token": "only"}])
 def test_settings_out_of_range(bad: dict[str, Any]) -> None:
     with pytest.raises(InterlinguaError, match="serving:"):

@@ -92,3 +92,12 @@ def test_axes_have_one_sign():
     _, mirrored = principal_axes(-vectors, 3)
     np.testing.assert_allclose(axes, mirrored, atol=1e-5)
     assert (axes[np.abs(axes).argmax(0), range(3)] > 0).all()
+
+
+def test_a_kill_before_the_first_vectors_leaves_none_that_seem_whole(tmp_path, teacher, tiny_static):
+    TeacherVectors.build(tmp_path, teacher, TEXTS)
+    with pytest.raises(KeyboardInterrupt):
+        TeacherVectors.build(tmp_path, Teacher(DualEncoder.tied(tiny_static(seed=6)), most=0), TEXTS)
+    TeacherVectors.build(tmp_path, teacher, TEXTS)
+    vectors = TeacherVectors(tmp_path, teacher.dim)(TEXTS)
+    assert torch.allclose(vectors, torch.as_tensor(teacher.encoder.encode_document(TEXTS)), atol=1e-2)

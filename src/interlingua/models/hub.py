@@ -47,15 +47,22 @@ def model_folder(name_or_path: str | Path) -> Path:
                                "Check the spelling, or download the model and give its folder.") from error
 
 
+def lasting_name(name_or_path: str | Path) -> str:
+    """What names a model from any folder: the whole path of a model folder, else the name as it is."""
+    name = str(name_or_path)
+    is_name = name in ("", DEFAULT) or name.startswith(PACKAGE)
+    return name if is_name or not Path(name).exists() else str(Path(name).resolve())
+
+
 def _in_package(name: str) -> Path:
     package, _, inside = name.partition("/")
-    found = find_spec(package) if package.isidentifier() else None
+    found = find_spec(package) if package.isidentifier() and package != "__main__" else None
     places = found.submodule_search_locations if found is not None else None
     if not places:
         raise InterlinguaError(f"{PACKAGE}{name}: the Python package '{package}' is not installed. Install it with "
                                f"`pip install {package.replace('_', '-')}`.")
     folder = Path(places[0], inside)
-    if ".." in inside.split("/") or not folder.is_dir():
+    if inside.startswith("/") or ".." in inside.split("/") or not folder.is_dir():
         raise InterlinguaError(f"{PACKAGE}{name}: the package has no folder '{inside}'.")
     return folder
 

@@ -65,7 +65,11 @@ class Subwords:
             raise InterlinguaError(f"max_length {max_length}: must be larger than the {self._overhead} special tokens.")
         self._reset()
         inputs = [self._input(number, text, prompt, template) for number, text in enumerate(texts)]
-        encodings = self.tokenizer.encode_batch_fast(inputs, add_special_tokens=self.special)
+        try:
+            encodings = self.tokenizer.encode_batch_fast(inputs, add_special_tokens=self.special)
+        except TypeError as error:  # strings they are all
+            raise InterlinguaError("a text holds half a surrogate pair, so it is not valid Unicode. Was it read as "
+                                   "UTF-8?") from error
         return [self._cut(encoding.ids, max_length) for encoding in encodings]
 
     def _reset(self) -> None:

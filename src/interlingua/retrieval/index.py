@@ -58,6 +58,8 @@ class Index:
         `open` may load the encoder; `k1` and `b` are BM25's. Raises InterlinguaError when the folder exists and
         `overwrite` is not set, for duplicate ids, and when there is no passage.
         """
+        from interlingua.models.hub import lasting_name
+
         path = Path(path)
         if path.exists() and not overwrite:
             raise InterlinguaError(f"{path}: already exists. Choose another folder, or replace it with --overwrite "
@@ -65,7 +67,7 @@ class Index:
         if path.exists() and not (path / MARKER).exists():
             raise InterlinguaError(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         check_parameters(k1, b)
-        model = str(Path(model_path).resolve()) if model_path and Path(model_path).exists() else str(model_path)
+        model = lasting_name(model_path)
         build_folder(encoder, passages, path.resolve(), model, float(k1), float(b), encode_options)
         return cls(path, encoder)
 
@@ -196,18 +198,18 @@ class Index:
         """Go to the newest version, whoever wrote it; searches do it by themselves."""
         with self._reader:
             if _signature(self.path) != self._signature:  # somebody built the index anew
-                self._load()
-                if self._encoder is not None:
-                    check_encoder(self._encoder, self.about, self.path)
+                self._load(self._encoder)
             else:
                 self._take(self._snapshot)
             return self._snapshot
 
-    def _load(self) -> None:
-        self._signature = _signature(self.path)
-        self.about = read_about(self.path)
-        self._store = PassageStore.open(self.path)
+    def _load(self, encoder: TextEncoder | None = None) -> None:
+        signature, about = _signature(self.path), read_about(self.path)
+        if encoder is not None:
+            check_encoder(encoder, about, self.path)
+        self.about, self._store = about, PassageStore.open(self.path)
         self._take(None)
+        self._signature = signature  # last, so that the next search finds what is wrong here again
 
     def _take(self, before: Snapshot | None) -> None:
         while True:

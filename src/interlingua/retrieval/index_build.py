@@ -85,10 +85,12 @@ def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, sto
 
     def new() -> Iterator[Passage]:
         for passage in track(passages, "index passages"):
-            known = written.get(passage.id)
-            if known is None or passage.id in given or known[0] != _digest(passage):
-                yield passage
+            if passage.id in given:  # also one that was there already, which `chunks` does not see
+                raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
             given.add(passage.id)
+            known = written.get(passage.id)
+            if known is None or known[0] != _digest(passage):
+                yield passage
 
     for chunk in chunks(new()):
         rows, vectors = encoded(encoder, chunk, **options)

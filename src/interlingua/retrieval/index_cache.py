@@ -156,14 +156,15 @@ def _open(path: Path) -> Segment:
 
 
 class Terms(Mapping[str, int]):
-    """The terms of a cache and their numbers, read when the first one is asked for."""
+    """The terms of a cache and their numbers, read when the first one is asked for; also when a writer has removed the
+    cache meanwhile."""
 
     def __init__(self, file: Path) -> None:
-        self.file = file
+        self._content = np.memmap(file, dtype=np.uint8, mode="r")
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {term: number for number, term in enumerate(json.loads(self.file.read_text(encoding="utf-8")))}
+        return {term: number for number, term in enumerate(json.loads(self._content.tobytes()))}
 
     def __getitem__(self, term: str) -> int:
         return self._numbers[term]

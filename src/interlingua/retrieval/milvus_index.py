@@ -58,6 +58,8 @@ class MilvusIndex:
         `Index.build`. Raises InterlinguaError when there is an index and `overwrite` is not set, for duplicate ids,
         for a passage that Milvus has no room for, and when there is no passage.
         """
+        from interlingua.models.hub import lasting_name
+
         place = Address.parse(address)
         if place.local:
             Path(place.uri).parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +67,7 @@ class MilvusIndex:
         if alias_of(place, client) is not None and not overwrite:
             raise InterlinguaError(f"{place}: already exists. Choose another name, or replace it with --overwrite "
                                    "(in Python: overwrite=True).")
-        model = str(Path(model_path).resolve()) if model_path and Path(model_path).exists() else str(model_path)
+        model = lasting_name(model_path)
         write_index(encoder, passages, place, client, model, float(k1), float(b), encode_options)
         return cls(place, client, encoder)
 

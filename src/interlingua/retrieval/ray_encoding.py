@@ -22,11 +22,14 @@ from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.fingerprint import fingerprint
+from interlingua.models.hub import lasting_name
 from interlingua.progress import say, track
 from interlingua.retrieval.vector_files import CHUNK, encoded, write_parquet
 
 WAITING = "waiting"
 """The folder, inside that of the parts, of passages that are not encoded yet."""
+PART = f"part-{'[0-9]' * 7}-{'[0-9a-f]' * 16}.parquet"
+"""How parts are named: files of other software in the same folder are not."""
 BLOCKS = 10_000  # pieces of work that Ray is to keep books on
 
 
@@ -45,7 +48,7 @@ def encode_on_ray(
     """
     folder = Path(folder).resolve()
     (folder / WAITING).mkdir(parents=True, exist_ok=True)
-    named = _local_name(model)
+    named = lasting_name(model)
     whole = list(_spool(passages, folder, size, _made_with(named, options)))
     todo = [part for part in whole if not (folder / part).exists()]
     if len(todo) < len(whole):
@@ -55,7 +58,7 @@ def encode_on_ray(
     if missing := [part for part in whole if not (folder / part).exists()]:
         raise InterlinguaError(f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
                                "folder on all machines? The same command goes on with them.")
-    for old in {*folder.glob("part-*.parquet")} - {folder / part for part in whole}:
+    for old in {*folder.glob(PART)} - {folder / part for part in whole}:
         old.unlink()  # of other passages or another model
     for old in (folder / WAITING).iterdir():
         old.unlink()
@@ -153,8 +156,3 @@ def _connected(address: str | None) -> Any:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise InterlinguaError(f"Ray: no cluster is reached at '{address or 'this machine'}' ({error}).") from error
     return ray
-
-
-def _local_name(model: str) -> str:
-    """The whole path of a model folder, which other machines then see under the same path; else its name."""
-    return str(Path(model).resolve()) if Path(model).exists() else model

@@ -26,7 +26,7 @@ def build_index_on_ray(model: str, passages: Iterable[Passage], place: str | Pat
     if not place.startswith("milvus:") and Path(place).exists() and not overwrite:
         raise InterlinguaError(f"{place}: already exists. Choose another folder, or replace it with --overwrite "
                                "(in Python: overwrite=True).")
-    name = place.partition("?")[0].rpartition("/")[2] if place.startswith("milvus:") else place
+    name = place.partition("?")[0].rpartition("/")[2] if place.startswith("milvus:") else Path(place)
     folder = Path(f"{name}.parts")
     parts = encode_on_ray(model, passages, folder, address=address, workers=workers)
     known = EncodedParts(DualEncoder.load(model), parts)

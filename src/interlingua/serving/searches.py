@@ -25,8 +25,10 @@ class Searches:
     highlight: bool
 
     def __call__(self, items: Sequence[tuple[str, str]]) -> list[list[dict[str, Any]]]:
-        if self.same and not set(self.langs or ()) & set(self.index.languages):
-            return [[] for _ in items]
+        if self.same:
+            self.index.refresh()  # another process may have written the first passage in this language
+            if not set(self.langs or ()) & set(self.index.languages):
+                return [[] for _ in items]
         found = self.index.search_many(
             [text for text, _ in items], k=self.k, langs=self.langs, mode=self.mode, where=dict(self.where) or None,
             lang=[lang or None for _, lang in items], reranker=self.reranker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from interlingua.errors import InterlinguaError
 
@@ -31,9 +32,9 @@ class ServeSettings:
         for name in ("max_batch", "queue", "max_body"):
             if (number := getattr(self, name)) < 1:
                 raise InterlinguaError(f"serving: {name} {number} must be at least 1.")
-        if self.delay < 0 or self.timeout <= 0:
+        if not (0 <= self.delay < inf and 0 < self.timeout < inf):
             raise InterlinguaError(f"serving: delay {self.delay} must not be negative, timeout {self.timeout} must be "
-                                   "more than 0 seconds.")
+                                   "more than 0 seconds, and both finite.")
         for token in (self.token, self.read_token):
             if token and (not token.isascii() or not token.isprintable() or " " in token):
                 raise InterlinguaError("serving: a token is of printable ASCII characters without spaces. A good one: "

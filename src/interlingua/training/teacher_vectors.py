@@ -54,6 +54,8 @@ class TeacherVectors:
         done = _done(folder, about)
         if done < len(ordered):
             folder.mkdir(parents=True, exist_ok=True)
+            if not done:  # what it says is no longer so from the next line on, also after a kill
+                (folder / "teacher.json").unlink(missing_ok=True)
             np.save(folder / "keys.npy", keys)
             vectors = np.lib.format.open_memmap(folder / "vectors.npy", "r+" if done else "w+", np.float16,
                                                 (len(ordered), teacher.dim))
