@@ -204,4 +204,4 @@ def test_a_search_goes_on_while_a_writer_removes_its_cache(tmp_path):
     writer.add([Passage("2", "cat", lang="en")])
     writer.compact()
     (scores,) = before.scores(question_terms("cat", "en", ["en"]))
-    assert scores.tolist() == [scores[0]] and scores[0] > 0
+    assert (len(scores), scores[0] > 0) == (1, True)

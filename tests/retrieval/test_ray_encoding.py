@@ -18,6 +18,7 @@ from interlingua.models.dual import DualEncoder
 from interlingua.retrieval import Index, ray_encoding
 from interlingua.retrieval.encoded_parts import EncodedParts
 from interlingua.retrieval.ray_encoding import PartEncoder, encode_on_ray
+from interlingua.retrieval.ray_index import build_index_on_ray
 from interlingua.retrieval.vector_files import read_parquet
 from interlingua.retrieval.vectors import embed_passages
 
