@@ -102,3 +102,14 @@ def test_model2vec_mapping(tmp_path, tiny_static, sentences):
     mapping = torch.arange(len(rows)).flip(0)
     save_file({"embeddings": rows[mapping].contiguous(), "mapping": mapping}, tmp_path / "model/model.safetensors")
     np.testing.assert_allclose(Encoder.load(tmp_path / "model").encode(sentences), encoder.encode(sentences), atol=1e-6)
+
+
+def test_lengths_are_evened_out_and_directions_kept(tiny_static, sentences):
+    encoder = tiny_static(token_weights=True)
+    with torch.no_grad():
+        encoder.backbone.log_weights.copy_(torch.linspace(-2, 2, len(encoder.backbone.log_weights)))
+    before = encoder.backbone.folded()
+    encoder.backbone.even_out(0.5)
+    after = encoder.backbone.folded()
+    torch.testing.assert_close(after.norm(dim=1), before.norm(dim=1) ** 0.5)
+    assert torch.nn.functional.cosine_similarity(before, after).min() > 0.999

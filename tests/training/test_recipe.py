@@ -131,3 +131,13 @@ def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
     assert unknown in te
     with pytest.raises(InterlinguaError, match=r"tokenizer_data: .* Did you mean"):
         train(resolve({**tree, "tokenizer_data": "sentence"}), tmp_path / "other")
+
+
+def test_lengths_are_evened_out_in_the_saved_model_only(tmp_path):
+    tree = {"model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied", "length_power": 0.5},
+            "training": {"steps": 2, "checkpoint_every": 2, "tensorboard": False},
+            "data": {"questions": {"path": "encyclopedia:train"}}, "objectives": {"retrieval": {}}}
+    even = train(resolve(tree), tmp_path / "even")
+    plain = train(resolve(tree, ["model.length_power=1.0"]), tmp_path / "plain")
+    rows, long = (model.query.backbone.folded().norm(dim=1) for model in (even, plain))
+    assert rows.tolist() == pytest.approx((long**0.5).tolist(), rel=1e-4)

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
         bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         spans = highlights(question, passage, lang, reranker) if bold else []
         source = passage.metadata.get("source", "")
-        print(f"{rank:2}. {hit.score:.3f} [{passage.lang or '??'}] {printable(passage.title or passage.id)}"
+        print(f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"
               f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(printable(passage.text), spans)}")
     if not hits and not arguments.json:
         print("nothing found.")

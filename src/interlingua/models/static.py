@@ -82,6 +82,18 @@ class StaticEmbedding(nn.Module):
         rows = self.embedding.weight.detach()
         return rows if self.log_weights is None else rows * self.log_weights.detach().exp().unsqueeze(1)
 
+    @torch.no_grad()
+    def even_out(self, power: float) -> None:
+        """Raise the length of every row to `power`, in place, the learned weights multiplied in; directions stay.
+
+        Training makes the vectors of rare subwords long, so that one of them decides about a text. A power below 1 lets
+        more subwords have a say.
+        """
+        rows = self.folded()
+        self.embedding.weight.copy_(rows * rows.norm(dim=1, keepdim=True).clamp(min=1e-12) ** (power - 1))
+        if self.log_weights is not None:
+            self.log_weights.zero_()
+
     def save(self, folder: Path, max_length: int | None = None) -> None:
         """Write model.safetensors and tokenizer.json (the limit on length goes into it) into `folder`."""
         rows = self.folded().cpu().contiguous()

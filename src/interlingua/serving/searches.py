@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+HIGHLIGHTED = 100
+"""Hits of an answer that get highlights: they cost some milliseconds each, and all clients wait meanwhile."""
+
 
 @dataclass(frozen=True)
 class Searches:
@@ -40,7 +43,7 @@ class Searches:
         return {"id": passage.id, "rank": rank, "score": finite(hit.score),
                 "parts": {name: finite(score) for name, score in hit.parts.items()}, "lang": passage.lang,
                 "title": passage.title, "text": passage.text, "metadata": dict(passage.metadata),
-                "highlights": self._spans(question, passage, lang) if self.highlight else []}
+                "highlights": self._spans(question, passage, lang) if self.highlight and rank <= HIGHLIGHTED else []}
 
     def _spans(self, question: str, passage: Any, lang: str) -> list[tuple[int, int]]:
         from interlingua.models.late_interaction import LateInteractionEncoder

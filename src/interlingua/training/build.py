@@ -63,7 +63,11 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
     trainer.run()
     if processes.first:
         best = recipe.training.keep == "best"
-        (load_any(out / "best", device="cpu") if best else trainer.model).save(out / "model")
+        trained = load_any(out / "best", device="cpu") if best else trainer.model
+        for backbone in dict.fromkeys((trained.query.backbone, trained.passage.backbone)):
+            if isinstance(backbone, StaticEmbedding) and recipe.model.length_power != 1:
+                backbone.even_out(recipe.model.length_power)
+        trained.save(out / "model")
         say(f"{out / 'model'}: saved")
     processes.wait()
     return load_any(out / "model", device=str(processes.device))

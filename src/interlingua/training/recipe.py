@@ -54,6 +54,8 @@ class ModelSpec(Strict):
     prompts: dict[str, str] | None = None
     template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
     token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
+    length_power: float = Field(1.0, gt=0, le=1, description="static backbones: the power to which the lengths of the "
+                                "trained subword vectors are raised in the saved model")
     late_interaction: LateInteractionSpec | None = None
 
     @model_validator(mode="after")
