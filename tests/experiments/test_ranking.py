@@ -11,6 +11,8 @@ from interlingua.data.collection import load_collection
 from interlingua.data.records import Collection, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.measures import evaluate
+from interlingua.experiments.figures import draw
+from interlingua.experiments.present import present
 from interlingua.experiments.ranking import Ranking
 from interlingua.experiments.reproduce import Reproduction
 from interlingua.experiments.suites import held, measure
@@ -204,3 +206,13 @@ def test_rows_that_say_nothing_sensible(tmp_path, row, message):
     path.write_text(path.read_text().replace("  BM25: {pipeline: bm25}", f"  BM25: {row}"), encoding="utf-8")
     with pytest.raises(InterlinguaError, match=message):
         read_table(str(path))
+
+
+def test_a_row_may_lack_the_suites_that_are_not_searched(tmp_path):
+    table = read_table("default/table")
+    searched = {"native": {"RR": {"fi": {"q1": 1.0, "q2": 0.5}, "th": {"q1": 0.5, "q2": 0.5}}}}
+    results = {"BM25": [searched], "model": [{**searched, "pool": {"AP": {"fi": {"mean": 0.25}, "th": {"mean": 0.5}}}}]}
+    text = present(table, "box", results)
+    assert "## pool: AP" in text
+    assert text.count("| BM25 ") == 1
+    assert len(draw(table, "box", results, tmp_path / "stem")) == 2

@@ -19,16 +19,18 @@ from interlingua.progress import say
 def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Path]:
     """SVG files named after `stem`, one a suite and its first measure; none (and a word) without the extra `plots`."""
     made = []
-    for suite, by_measure in next(iter(results.values()))[0].items():
+    suites = {suite: by_measure for runs in results.values() for suite, by_measure in runs[0].items()}
+    for suite, by_measure in suites.items():
         measure = next(iter(by_measure))
+        these = {row: runs for row, runs in results.items() if suite in runs[0]}
         path = stem.with_name(f"{stem.name}-{suite.lower().replace(' ', '-')}.svg")
         try:
             if table.x is None:
                 bars = {row: {c: fmean(fmean(r[suite][measure][c].values()) for r in runs) for c in by_measure[measure]}
-                        for row, runs in results.items()}
+                        for row, runs in these.items()}
                 made.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
             else:
-                points = [(table.rows[row].x, interval(runs, suite, measure)) for row, runs in results.items()]
+                points = [(table.rows[row].x, interval(runs, suite, measure)) for row, runs in these.items()]
                 known = [(x, i) for x, i in points if x is not None and i is not None]
                 if known:
                     made.append(plot_curves({suite: known}, path, x_label=table.x, y_label=measure))

@@ -18,15 +18,17 @@ def present(table: TableSpec, scale: str, results: Results, form: str = "markdow
     """The whole reproduction as Markdown (or plain text)."""
     seeds = len(next(iter(results.values())))
     parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}."]
-    first = next(iter(results.values()))[0]
-    for suite, by_measure in first.items():
-        for measure in by_measure:
-            parts.append(f"## {suite}: {measure}")
-            parts.append(suite_table(table, scale, results, suite, measure).render(form))
-            parts.append(averages(table, scale, results, suite, measure))
-            if tested := comparisons(table.compare, results, suite, measure):
-                parts.append("difference in each column; * significant (paired t-test over questions, Bonferroni over "
-                             "the columns, p < .05):\n\n" + "\n".join(tested))
+    measured = dict.fromkeys((suite, measure) for runs in results.values() for suite, by_measure in runs[0].items()
+                             for measure in by_measure)
+    for suite, measure in measured:
+        # a row that is ranked by a pipeline has no numbers of the suites that are not searched
+        these = {row: runs for row, runs in results.items() if measure in runs[0].get(suite, {})}
+        parts.append(f"## {suite}: {measure}")
+        parts.append(suite_table(table, scale, these, suite, measure).render(form))
+        parts.append(averages(table, scale, these, suite, measure))
+        if tested := comparisons(table.compare, these, suite, measure):
+            parts.append("difference in each column; * significant (paired t-test over questions, Bonferroni over "
+                         "the columns, p < .05):\n\n" + "\n".join(tested))
     for suite, by_measure in table.expected.items():
         for measure, rows in by_measure.items():
             parts.append(f"## The paper's numbers, {suite}: {measure}")

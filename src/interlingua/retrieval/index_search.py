@@ -25,7 +25,7 @@ from interlingua.text.languages import find_code
 Floats = NDArray[np.float32]
 DEPTH = 100
 """The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
-OWN, FOREIGN = 0.25, 2.0
+OWN, FOREIGN = 0.5, 2.0
 """Weights of the dense scores in a hybrid ranking, the lexical ones having 1, where all passages are in the question's
 language and where none is: docs/search.md says what was measured."""
 MODES = ("hybrid", "dense", "lexical")
