@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -25,11 +23,6 @@ class Metrics:
         self.waiting = Gauge("interlingua_waiting_requests", "Requests in the queue.", registry=self.registry)
         self.passages = Gauge("interlingua_passages", "Passages in the index.", registry=self.registry)
         ProcessCollector(registry=self.registry)
-
-    def watch(self, waiting: Callable[[], float], passages: Callable[[], float]) -> None:
-        """Read these two whenever Prometheus asks."""
-        self.waiting.set_function(waiting)
-        self.passages.set_function(passages)
 
     def answered(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request. `path` is that of a route, not what a client wrote."""
