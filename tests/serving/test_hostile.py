@@ -206,5 +206,6 @@ def test_ten_thousand_hostile_requests_leave_no_trace(
     seen = attack(client, 1_000, seed=5, token=True)
     assert files(place) == before
     assert seen[200] > 100
-    assert len(capfd.readouterr().err.splitlines()) == 7_000
+    # other libraries may say something of their own
+    assert sum(line.startswith('{"time"') for line in capfd.readouterr().err.splitlines()) == 7_000
     assert memory() - held < 64 << 20
