@@ -9,8 +9,7 @@ import pytest
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval import Hit, Index, index_writer
-from interlingua.retrieval import index as index_module
+from interlingua.retrieval import Hit, Index, index_questions, index_writer
 
 
 class LetterEncoder:
@@ -80,7 +79,7 @@ def test_lexical_search_needs_no_model(index, tmp_path):
 
 def test_the_language_of_a_question_is_detected(index, monkeypatch):
     asked = []
-    monkeypatch.setattr(index_module, "detect_language", lambda text: asked.append(text) or "de")
+    monkeypatch.setattr(index_questions, "detect_language", lambda text: asked.append(text) or "de")
     found = index.search_many(["katzen", "katzen", "katzen"], mode="lexical", lang=[None, "de", ""])
     assert asked == ["katzen", "katzen"]
     assert found[0] == found[1] == found[2] != []

@@ -255,6 +255,7 @@ def test_rerank_where_the_server_can(visit: Visit) -> None:
 
     about = {"passages": 1, "languages": {"en": 1}, "modes": ["hybrid", "dense"], "rerank": True, "model": "m"}
     page = visit("#q=a", routes={"search": answer, "info": lambda route: route.fulfill(json=about)})
+    expect(page.locator("#results article")).to_have_count(1)  # what was asked first has been answered
     with page.expect_response("**/search"):
         page.get_by_label("Rerank").check()
     assert [one.get("rerank", False) for one in asked] == [False, True]

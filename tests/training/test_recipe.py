@@ -120,7 +120,7 @@ def test_an_entry_may_be_an_objective_of_another_name_on_data_of_another_name():
 
 def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
     tree = {"model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied"},
-            "training": {"steps": 1, "tensorboard": False}, "tokenizer_data": "sentences",
+            "training": {"steps": 1, "tensorboard": False}, "tokenizer_data": ["sentences"],
             "data": {"questions": {"path": "encyclopedia:train"},
                      "sentences": {"path": "encyclopedia:train", "langs": ["fi"]}},
             "objectives": {"retrieval": {}}}
@@ -130,7 +130,7 @@ def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
     assert unknown not in fi
     assert unknown in te
     with pytest.raises(InterlinguaError, match=r"tokenizer_data: .* Did you mean"):
-        train(resolve({**tree, "tokenizer_data": "sentence"}), tmp_path / "other")
+        train(resolve({**tree, "tokenizer_data": ["sentence"]}), tmp_path / "other")
 
 
 def test_lengths_are_evened_out_in_the_saved_model_only(tmp_path):

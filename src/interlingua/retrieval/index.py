@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
 from interlingua.files import existing
 from interlingua.progress import say
 from interlingua.retrieval.bm25 import K1, B, check_parameters
@@ -21,12 +21,12 @@ from interlingua.retrieval.index_build import build_folder
 from interlingua.retrieval.index_cache import analyzers_of, remove_other_caches, write_cache
 from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_lexical import Lexical
-from interlingua.retrieval.index_search import MODES, Hit, Search
+from interlingua.retrieval.index_questions import questions
+from interlingua.retrieval.index_search import Hit, Search
 from interlingua.retrieval.index_snapshot import Snapshot
 from interlingua.retrieval.index_writer import chunks, encoded, spooled
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
-from interlingua.text.detect import detect_language
 
 __all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
 
@@ -80,7 +80,7 @@ class Index:
         """
         index = cls(existing(path, "index folder"), encoder)
         if encoder is not None:
-            check_encoder(encoder, index.about, index.path)
+            check_encoder(encoder, index.about.fingerprint, index.about.similarity, index.path)
         return index
 
     @property
@@ -113,27 +113,16 @@ class Index:
                     where: Mapping[str, str] | None = None, lang: str | Sequence[str | None] | None = None,
                     reranker: Any = None) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each."""
-        if mode not in MODES:
-            raise InterlinguaError(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
         if k < 1:
             raise InterlinguaError(f"k={k}: must be at least 1.")
-        given = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
-        if len(given) != len(texts):
-            raise InterlinguaError(f"{len(given)} languages for {len(texts)} questions: give one for each.")
         snapshot, lexical = self.refresh(), self._lexical
         if lexical.snapshot is not snapshot:  # another thread was quicker
             lexical = Lexical(snapshot, self.about.k1, self.about.b)
-        for name in langs or ():
-            if name not in snapshot.languages:
-                raise InterlinguaError(f"{self.path}: has no passage in language '{name}'."
-                                       f"{suggestion(name, snapshot.languages)}")
-        queries = [Query(f"question {number}", text, known or detect_language(text))
-                   for number, (text, known) in enumerate(zip(texts, given, strict=True), 1)]
+        queries, searched = questions(texts, lang, mode, langs, snapshot.languages, self.path)
         if not queries:
             return []
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
-        searched = {name: count for name, count in snapshot.languages.items() if langs is None or name in langs}
         return Search(snapshot, chosen, lexical, mode, k, searched).hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
@@ -191,7 +180,8 @@ class Index:
         """The encoder of the questions, loaded by the name in index.json when none was given."""
         with self._loading:
             if self._encoder is None:
-                self._encoder = load_encoder(self.about, self.path)
+                about = self.about
+                self._encoder = load_encoder(about.model, about.fingerprint, about.similarity, self.path)
             return self._encoder
 
     def refresh(self) -> Snapshot:
@@ -206,7 +196,7 @@ class Index:
     def _load(self, encoder: TextEncoder | None = None) -> None:
         signature, about = _signature(self.path), read_about(self.path)
         if encoder is not None:
-            check_encoder(encoder, about, self.path)
+            check_encoder(encoder, about.fingerprint, about.similarity, self.path)
         self.about, self._store = about, PassageStore.open(self.path)
         self._take(None)
         self._signature = signature  # last, so that the next search finds what is wrong here again

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.index_about import About
 from interlingua.retrieval.vectors import TextEncoder
 
 
-def load_encoder(about: About, path: Path) -> TextEncoder:
-    """The encoder that the index at `path` names. Raises InterlinguaError where it names none, where it is not there
-    any more, and where it has changed."""
-    model = about.model
+def load_encoder(model: str, fingerprint: Mapping[str, Any], similarity: str, place: object) -> TextEncoder:
+    """The encoder `model` that the index at `place` names, with the `fingerprint` and `similarity` it was made with.
+
+    Raises InterlinguaError where none is named, where it is not there any more, and where it has changed.
+    """
     if not model:
-        raise InterlinguaError(f"{path}: does not say which model made it. Give the model with --model "
-                               "(in Python: pass encoder= to Index.open).")
+        raise InterlinguaError(f"{place}: does not say which model made it. Give the model with --model "
+                               "(in Python: pass encoder= when you open it).")
     if Path(model).is_absolute() and not Path(model).exists():
-        raise InterlinguaError(f"{path}: was made with the model {model}, which is not there any more. "
-                               "Say where it is with --model (in Python: pass encoder= to Index.open).")
+        raise InterlinguaError(f"{place}: was made with the model {model}, which is not there any more. "
+                               "Say where it is with --model (in Python: pass encoder= when you open it).")
     from interlingua.models.dual import DualEncoder
 
     encoder = DualEncoder.load(model)
-    check_encoder(encoder, about, path)
+    check_encoder(encoder, fingerprint, similarity, place)
     return encoder
 
 
-def check_encoder(encoder: TextEncoder, about: About, path: Path) -> None:
-    """Raise InterlinguaError unless `encoder` is the one that the index at `path` was made with."""
+def check_encoder(encoder: TextEncoder, fingerprint: Mapping[str, Any], similarity: str, place: object) -> None:
+    """Raise InterlinguaError unless `encoder` is the one that the index at `place` was made with."""
     from interlingua.models.fingerprint import check
 
-    check(encoder, about.fingerprint, str(path))
-    if encoder.similarity != about.similarity:
-        raise InterlinguaError(f"{path}: was made for similarity '{about.similarity}', the model says "
+    check(encoder, fingerprint, str(place))
+    if encoder.similarity != similarity:
+        raise InterlinguaError(f"{place}: was made for similarity '{similarity}', the model says "
                                f"'{encoder.similarity}'. Make the index again with this model.")

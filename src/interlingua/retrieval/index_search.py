@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.retrieval.dense_retriever import DenseRetriever
 from interlingua.retrieval.fusion import normalised
 from interlingua.retrieval.index_dense import nearest, products
 from interlingua.retrieval.index_lexical import Lexical, question_terms
 from interlingua.retrieval.index_segment import Mask
 from interlingua.retrieval.index_snapshot import Place, Snapshot
-from interlingua.retrieval.late_interaction import LateInteractionRetriever
+from interlingua.retrieval.model_retriever import model_retriever
 from interlingua.retrieval.rerank import rerank
-from interlingua.retrieval.retriever import Scorer
 from interlingua.retrieval.run import Run
 from interlingua.text.languages import find_code
 
@@ -28,7 +26,6 @@ DEPTH = 100
 OWN, FOREIGN = 0.5, 2.0
 """Weights of the dense scores in a hybrid ranking, the lexical ones having 1, where all passages are in the question's
 language and where none is: docs/search.md says what was measured."""
-MODES = ("hybrid", "dense", "lexical")
 
 
 class Hit(NamedTuple):
@@ -80,12 +77,18 @@ class Search:
             places, parts = self._parts(query, None if vectors is None else vectors[number], near[number], depth)
             found.append((places, parts))
             ranking = self._fused(parts, query.lang).truncate(depth)["q"]
-            run.add(str(number), [name for name, _ in ranking], [score for _, score in ranking])
+            run.add(query.id, [name for name, _ in ranking], [score for _, score in ranking])
         if reranker is not None:
-            run = self._reranked(run, queries, reranker, found)
+            places = {name: place for held, _ in found for name, place in held.items()}
+            needed = dict.fromkeys(name for query in run for name in run.ids(query))
+            passages = [self.snapshot.passage(places[name]) for name in needed]
+            run = rerank(run, queries, model_retriever(reranker, passages), depth)
+            for query, (_, parts) in zip(queries, found, strict=True):
+                parts["reranker"] = dict(run[query.id])
         return [[Hit(self.snapshot.passage(places[name]), score,
                      {part: scores[name] for part, scores in parts.items()})
-                 for name, score in run[str(number)][: self.k]] for number, (places, parts) in enumerate(found)]
+                 for name, score in run[query.id][: self.k]]
+                for query, (places, parts) in zip(queries, found, strict=True)]
 
     def _parts(self, query: Query, vector: Floats | None, near: dict[Place, float], depth: int
                ) -> tuple[dict[str, Place], dict[str, dict[str, float]]]:
@@ -132,17 +135,3 @@ class Search:
         if self.mode != "hybrid":
             return Run.from_scores({"q": parts[self.mode]})
         return fuse(parts["lexical"], parts["dense"], dense_weight(lang, self.languages))
-
-    def _reranked(self, run: Run, queries: Sequence[Query], reranker: Any,
-                  found: Sequence[tuple[dict[str, Place], dict[str, dict[str, float]]]]) -> Run:
-        """`run` in the order of a model, whose scores join `found`."""
-        places = {name: place for held, _ in found for name, place in held.items()}
-        needed = dict.fromkeys(name for number in run for name in run.ids(number))
-        passages = [self.snapshot.passage(places[name]) for name in needed]
-        numbered = [Query(str(number), query.text, query.lang) for number, query in enumerate(queries)]
-        scorer: Scorer = (LateInteractionRetriever if reranker.similarity == "maxsim" else DenseRetriever)(
-            reranker, passages)
-        run = rerank(run, numbered, scorer, max(self.k, DEPTH))
-        for number, (_, parts) in enumerate(found):
-            parts["reranker"] = dict(run[str(number)])
-        return run

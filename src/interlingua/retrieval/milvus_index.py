@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
 from interlingua.progress import say
 from interlingua.retrieval.bm25 import K1, B
 from interlingua.retrieval.index_about import IndexInfo
 from interlingua.retrieval.index_cache import analyzers_of
-from interlingua.retrieval.index_search import MODES, Hit
+from interlingua.retrieval.index_encoder import check_encoder, load_encoder
+from interlingua.retrieval.index_questions import questions
+from interlingua.retrieval.index_search import Hit
 from interlingua.retrieval.milvus_address import Address, connect
 from interlingua.retrieval.milvus_rows import PASSAGE, condition, passage_of
 from interlingua.retrieval.milvus_search import SPARE, MilvusSearch
 from interlingua.retrieval.milvus_store import About, MilvusStore, alias_of
 from interlingua.retrieval.milvus_writer import FORMAT, compact, delete_passages, write_index, write_passages
 from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_queries
-from interlingua.text.detect import detect_language
 
 MOST = 16_384 - SPARE
 """The most results that Milvus gives to one question, but for those that are asked for to order ties."""
@@ -88,7 +89,7 @@ class MilvusIndex:
             say(f"{place}: its passages were cut into terms by other versions of the analyzers than those here. "
                 "Lexical search finds less until `compact` cuts them again.")
         if encoder is not None:
-            index._check(encoder)
+            check_encoder(encoder, index.about["fingerprint"], index.about["similarity"], place)
         return index
 
     @property
@@ -116,25 +117,14 @@ class MilvusIndex:
                     where: Mapping[str, str] | None = None, lang: str | Sequence[str | None] | None = None,
                     reranker: Any = None) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each."""
-        if mode not in MODES:
-            raise InterlinguaError(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
         if not 1 <= k <= MOST:
             raise InterlinguaError(f"k={k}: must be from 1 to {MOST:,}, the most that Milvus gives.")
-        given = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
-        if len(given) != len(texts):
-            raise InterlinguaError(f"{len(given)} languages for {len(texts)} questions: give one for each.")
         self.refresh()
-        for name in langs or ():
-            if name not in self.languages:
-                raise InterlinguaError(f"{self.path}: has no passage in language '{name}'."
-                                       f"{suggestion(name, self.languages)}")
-        queries = [Query(f"question {number}", text, known or detect_language(text))
-                   for number, (text, known) in enumerate(zip(texts, given, strict=True), 1)]
+        queries, searched = questions(texts, lang, mode, langs, self.languages, self.path)
         if not queries or (langs is not None and not langs):
             return [[] for _ in queries]
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         where_ = condition(langs, where or {})
-        searched = {name: count for name, count in self.languages.items() if langs is None or name in langs}
         return MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched).hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
@@ -183,7 +173,8 @@ class MilvusIndex:
         """The encoder of the questions, loaded by the name that the index remembers when none was given."""
         with self._loading:
             if self._encoder is None:
-                self._encoder = self._named_encoder()
+                about = self.about
+                self._encoder = load_encoder(about["model"], about["fingerprint"], about["similarity"], self.path)
             return self._encoder
 
     def refresh(self) -> None:
@@ -206,25 +197,3 @@ class MilvusIndex:
             count = write_passages(self._store, encoder, passages, replace=replace)
             self.refresh()
         return count
-
-    def _named_encoder(self) -> TextEncoder:
-        model = self.about["model"]
-        if not model:
-            raise InterlinguaError(f"{self.path}: does not say which model made it. Give the model with --model "
-                                   "(in Python: pass encoder= to MilvusIndex.open).")
-        if Path(model).is_absolute() and not Path(model).exists():
-            raise InterlinguaError(f"{self.path}: was made with the model {model}, which is not here. Say where it is "
-                                   "with --model (in Python: pass encoder= to MilvusIndex.open).")
-        from interlingua.models.dual import DualEncoder
-
-        encoder = DualEncoder.load(model)
-        self._check(encoder)
-        return encoder
-
-    def _check(self, encoder: TextEncoder) -> None:
-        from interlingua.models.fingerprint import check
-
-        check(encoder, self.about["fingerprint"], str(self.path))
-        if encoder.similarity != self.about["similarity"]:
-            raise InterlinguaError(f"{self.path}: was made for similarity '{self.about['similarity']}', the model says "
-                                   f"'{encoder.similarity}'. Make the index again with this model.")

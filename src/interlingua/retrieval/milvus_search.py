@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.retrieval.dense_retriever import DenseRetriever
 from interlingua.retrieval.index_lexical import question_terms
 from interlingua.retrieval.index_search import DEPTH, Hit, dense_weight, fuse
-from interlingua.retrieval.late_interaction import LateInteractionRetriever
 from interlingua.retrieval.milvus_rows import PASSAGE, passage_of
 from interlingua.retrieval.milvus_store import MilvusStore
+from interlingua.retrieval.model_retriever import model_retriever
 from interlingua.retrieval.rerank import rerank
-from interlingua.retrieval.retriever import Scorer
 from interlingua.retrieval.run import Run
 from interlingua.retrieval.sparse_bm25 import query_vector, term_number
 
@@ -61,7 +59,7 @@ class MilvusSearch:
 
     def _found(self, vectors: Floats | None, sparse: Sequence[dict[int, float]], depth: int, weights: Sequence[float]
                ) -> list[list[Hit]]:
-        asked = [number for number, weights in enumerate(sparse) if weights]  # the others have no term that is known
+        asked = [number for number, terms in enumerate(sparse) if terms]  # the others have no term that is known
         if self.mode == "hybrid" and self.fusion == "rrf" and vectors is not None:
             return self._fused_there(vectors, sparse, asked, depth)
         limit = depth + SPARE
@@ -115,14 +113,11 @@ class MilvusSearch:
         hits = [{hit.passage.id: hit for hit in part} for part in found]
         passages: dict[str, Passage] = {name: hit.passage for part in hits for name, hit in part.items()}
         run = Run()
-        for number, part in enumerate(found):
-            run.add(str(number), [hit.passage.id for hit in part], [hit.score for hit in part])
-        numbered = [Query(str(number), query.text, query.lang) for number, query in enumerate(queries)]
-        scorer: Scorer = (LateInteractionRetriever if reranker.similarity == "maxsim" else DenseRetriever)(
-            reranker, list(passages.values()))
-        run = rerank(run, numbered, scorer, max(self.k, DEPTH))
-        return [[Hit(passages[name], score, {**hits[number][name].parts, "reranker": score})
-                 for name, score in run[str(number)]] for number in range(len(queries))]
+        for query, part in zip(queries, found, strict=True):
+            run.add(query.id, [hit.passage.id for hit in part], [hit.score for hit in part])
+        run = rerank(run, queries, model_retriever(reranker, list(passages.values())), max(self.k, DEPTH))
+        return [[Hit(passages[name], score, {**held[name].parts, "reranker": score}) for name, score in run[query.id]]
+                for query, held in zip(queries, hits, strict=True)]
 
 
 def _run(scores: Mapping[str, float]) -> Run:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.progress import say
-from interlingua.retrieval.dense_retriever import DenseRetriever
 from interlingua.retrieval.fusion import rrf, weighted_sum
 from interlingua.retrieval.long_documents import MaxP, subword_windows
+from interlingua.retrieval.model_retriever import model_retriever
 from interlingua.retrieval.on_demand import OnDemand
 from interlingua.retrieval.pipeline_notation import parse_pipeline
 from interlingua.retrieval.pipeline_tree import (
@@ -111,17 +111,10 @@ class Stages:
     def _model(self, stage: Model) -> Retriever:
         encoder = self.load(stage.name)
 
-        def over(passages: Sequence[Passage]) -> Retriever:
-            if encoder.similarity == "maxsim":
-                from interlingua.retrieval.late_interaction import LateInteractionRetriever
-
-                return LateInteractionRetriever(encoder, passages)
-            return DenseRetriever(encoder, passages)
-
         if stage.maxp is not None:
-            split = subword_windows(encoder, *stage.maxp)
+            split, over = subword_windows(encoder, *stage.maxp), partial(model_retriever, encoder)
             return OnDemand(lambda passages: MaxP(over, passages, split), self.passages)
-        return over(self.passages)
+        return model_retriever(encoder, self.passages)
 
 
 class Asked:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
+from interlingua.retrieval.model_retriever import model_retriever
 from interlingua.serving.searches import finite
 from interlingua.text.detect import detect_language
 
@@ -83,17 +84,11 @@ class Reranks:
     encoder: Any
 
     def __call__(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[list[float | None]]:
-        from interlingua.models.late_interaction import LateInteractionEncoder
-        from interlingua.retrieval.dense_retriever import DenseRetriever
-        from interlingua.retrieval.late_interaction import LateInteractionRetriever
-
         queries = [Query(str(number), query) for number, (query, _) in enumerate(items)]
         names = {str(number): [f"{number}:{place}" for place in range(len(documents))]
                  for number, (_, documents) in enumerate(items)}
         passages = [Passage(name, text) for number, (_, documents) in enumerate(items)
                     for name, text in zip(names[str(number)], documents, strict=True)]
-        late = isinstance(self.encoder, LateInteractionEncoder)
-        scorer = (LateInteractionRetriever if late else DenseRetriever)(self.encoder, passages)
-        run = scorer.score(queries, names)
+        run = model_retriever(self.encoder, passages).score(queries, names)
         found = {query: dict(run[query]) for query in names}
         return [[finite(found[query][name]) for name in ids] for query, ids in names.items()]

@@ -159,10 +159,11 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
 
 
 def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
-    if (name := recipe.tokenizer_data) is not None:
-        return texts_of(stores[name], recipe.tokenizer_sentences, recipe.seed, recipe.data[name].alpha)
-    share = recipe.tokenizer_sentences // max(1, len(stores))
-    return chain.from_iterable(texts_of(store, share, recipe.seed) for store in stores.values())
+    names = recipe.tokenizer_data or list(stores)
+    share = recipe.tokenizer_sentences // max(1, len(names))
+    alphas = [recipe.data[name].alpha if recipe.tokenizer_data else 0.0 for name in names]
+    return chain.from_iterable(texts_of(stores[name], share, recipe.seed, alpha)
+                               for name, alpha in zip(names, alphas, strict=True))
 
 
 def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]],

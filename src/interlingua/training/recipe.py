@@ -116,8 +116,9 @@ class Recipe(Strict):
     training: TrainingSpec
     validation: ValidationSpec | None = None
     tokenizer_sentences: int = Field(300_000, gt=0, description="texts that a new tokenizer is trained on")
-    tokenizer_data: str | None = Field(
-        None, description="the entry of data it is trained on, languages by its alpha; None: all, languages alike")
+    tokenizer_data: list[str] | None = Field(
+        None, min_length=1, description="the entries of data it is trained on, each a like share, languages by its "
+                                        "alpha; None: all, languages alike")
     warm_up: dict[str, Any] | None = Field(None, description="a recipe (its model defaults to this one's) run first")
 
 

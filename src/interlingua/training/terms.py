@@ -67,9 +67,9 @@ def check(recipe: Recipe) -> None:
     if recipe.training.keep == "best" and recipe.validation is None:
         raise InterlinguaError("training.keep is 'best', but there is no validation to choose by. "
                                "Add validation.questions, or keep: last.")
-    if recipe.tokenizer_data is not None and recipe.tokenizer_data not in recipe.data:
-        raise InterlinguaError(f"tokenizer_data: '{recipe.tokenizer_data}' is no entry of data."
-                               f"{suggestion(recipe.tokenizer_data, recipe.data)}")
+    for name in recipe.tokenizer_data or ():
+        if name not in recipe.data:
+            raise InterlinguaError(f"tokenizer_data: '{name}' is no entry of data.{suggestion(name, recipe.data)}")
     named = [name for name, spec in recipe.objectives.items() if spec is not None]
     if not named:
         raise InterlinguaError("the recipe has no objectives.")

@@ -1,0 +1,20 @@
+"""Which retriever goes with a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlingua.data.records import Passage
+from interlingua.retrieval.dense_retriever import DenseRetriever
+from interlingua.retrieval.retriever import Retriever
+
+
+def model_retriever(encoder: Any, passages: Sequence[Passage]) -> Retriever:
+    """The retriever of `passages` by `encoder`, one of `interlingua.models.loading.load_any` or the like: MaxSim of its
+    token vectors where its similarity is "maxsim", else the similarity of one vector a text."""
+    if encoder.similarity == "maxsim":
+        from interlingua.retrieval.late_interaction import LateInteractionRetriever
+
+        return LateInteractionRetriever(encoder, passages)
+    return DenseRetriever(encoder, passages)
