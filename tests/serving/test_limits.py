@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from interlingua.errors import InterlinguaError
 from interlingua.serving import schemas
+from interlingua.serving.host_names import LOCAL
 from interlingua.serving.settings import ServeSettings
 
 Serving = Callable[..., Any]
@@ -61,6 +62,19 @@ def test_what_is_not_json(client: TestClient) -> None:
     form = client.post("/search", content=json.dumps(SEARCH), headers={"Content-Type": "text/plain"})
     assert refusal(form) == (422, "invalid_request")  # so that no form of another site can ask
     assert "application/json" in form.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost:8080", "127.0.0.1:8080", "[::1]", "[::1]:8080", "ours.test"])
+def test_answers_under_its_names(serving: Serving, host: str) -> None:
+    with serving(names=("ours.test", *LOCAL)) as client:
+        assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.test", "evil.test:8080", "localhost.evil.test", "ours.test.", "", "[::1", ":80"])
+def test_and_under_no_other(serving: Serving, host: str) -> None:
+    with serving(names=("ours.test", *LOCAL)) as client:
+        for path in ("/", "/health", "/info"):
+            assert refusal(client.get(path, headers={"Host": host})) == (400, "unknown_host")
 
 
 def test_unknown_places_and_methods(client: TestClient) -> None:

@@ -139,6 +139,7 @@ def test_the_verb_serves_an_index_and_sees_what_others_write(folder: Path) -> No
         assert {hit["id"] for hit in ask(port, "POST", "/search", search)[1]["hits"]} == {"p/1", "p/2"}
         assert ask(port, "GET", "/info")[1]["passages"] == 2
         assert ask(port, "GET", "/info")[1]["model"] == "model"
+        assert ask(port, "GET", "/info", Host="another.site")[0] == 400
         process.terminate()
         end(process)
 

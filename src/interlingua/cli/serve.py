@@ -15,6 +15,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("index", help="an index folder, or milvus://…")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8080, help="8080; 0 for any that is free")
+    parser.add_argument("--name", action="append", default=[],
+                        help="a host name under which it may be reached, of a proxy before it say; may be repeated "
+                             "(on a loopback address localhost always is, and without this no other)")
     parser.add_argument("--model", metavar="PATH",
                         help="the model that made the index, where it is not at the place the index remembers")
     parser.add_argument("--rerank", metavar="MODEL",
@@ -35,15 +38,18 @@ def serve(arguments: argparse.Namespace) -> None:
     """Serve until it is stopped."""
     from interlingua.progress import say
     from interlingua.serving.app import create_app
+    from interlingua.serving.host_names import LOCAL
     from interlingua.serving.server import bind, is_loopback, run
     from interlingua.serving.settings import ServeSettings
 
     token, read_token = (_token(*pair) for pair in ((arguments.token_file, TOKEN),
                                                      (arguments.read_token_file, READ_TOKEN)))
     name = arguments.rerank.rstrip("/").rpartition("/")[2] if arguments.rerank else ""
-    settings = ServeSettings(max_batch=arguments.max_batch, queue=arguments.queue, timeout=arguments.timeout,
-                             token=token, read_token=read_token, log_queries=arguments.log_queries, rerank_model=name)
     with bind(arguments.host, arguments.port) as listener:
+        names = (*arguments.name, *LOCAL) if arguments.name or is_loopback(listener) else ()
+        settings = ServeSettings(max_batch=arguments.max_batch, queue=arguments.queue, timeout=arguments.timeout,
+                                 token=token, read_token=read_token, log_queries=arguments.log_queries,
+                                 rerank_model=name, names=names)
         if not is_loopback(listener) and not read_token:
             say(f"warning: everybody who reaches {arguments.host} may search. --read-token-file asks for a token; the "
                 "connection itself is not encrypted.")

@@ -10,6 +10,7 @@ from interlingua import __version__
 from interlingua.serving import schemas
 from interlingua.serving.embedding_routes import embedding_routes
 from interlingua.serving.errors import tell_errors
+from interlingua.serving.host_names import HostNames
 from interlingua.serving.page_files import page_routes
 from interlingua.serving.passage_routes import passage_routes
 from interlingua.serving.request_log import RequestLog
@@ -49,5 +50,6 @@ def create_app(index: Any, settings: ServeSettings | None = None, reranker: Any 
     app.router.routes.extend(page_routes())
     app.add_middleware(WholeBody, max_body=service.settings.max_body, timeout=service.settings.timeout)
     app.add_middleware(Tokens, settings=service.settings)
+    app.add_middleware(HostNames, names=service.settings.names)
     app.add_middleware(RequestLog, metrics=service.metrics)  # the last is the outermost
     return app

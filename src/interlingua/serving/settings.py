@@ -13,7 +13,8 @@ class ServeSettings:
     """`max_batch` texts go through the model at once, gathered for at most `delay` seconds; `queue` requests may wait
     (more get 503); a request that is not answered after `timeout` seconds gets 504; a body holds at most `max_body`
     bytes. `token` allows writing (without one, nobody may), and with `read_token` reading needs that or `token`.
-    `log_queries` puts the text of questions into the log; `rerank_model` is what answers call the reranker.
+    `log_queries` puts the text of questions into the log; `rerank_model` is what answers call the reranker. With
+    `names`, only requests to one of these hosts are answered.
 
     Raises InterlinguaError for numbers out of range, and for tokens that a header cannot carry.
     """
@@ -27,6 +28,7 @@ class ServeSettings:
     read_token: str = field(default="", repr=False)
     log_queries: bool = False
     rerank_model: str = ""
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_batch", "queue", "max_body"):
