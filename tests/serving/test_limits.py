@@ -70,7 +70,8 @@ def test_answers_under_its_names(serving: Serving, host: str) -> None:
         assert client.get("/health", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.test", "evil.test:8080", "localhost.evil.test", "ours.test.", "", "[::1", ":80"])
+@pytest.mark.parametrize("host", ["evil.test", "evil.test:8080", "localhost.evil.test", "ours.test.", "", "[::1",
+                                  ":80"])
 def test_and_under_no_other(serving: Serving, host: str) -> None:
     with serving(names=("ours.test", *LOCAL)) as client:
         for path in ("/", "/health", "/info"):

@@ -24,7 +24,7 @@ from interlingua.retrieval.index_lexical import Lexical
 from interlingua.retrieval.index_questions import questions
 from interlingua.retrieval.index_search import Hit, Search
 from interlingua.retrieval.index_snapshot import Snapshot
-from interlingua.retrieval.index_writer import chunks, encoded, spooled
+from interlingua.retrieval.index_writer import chunks, distinct, encoded, spooled
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
 
@@ -228,7 +228,7 @@ class Index:
 
             def batches() -> Iterator[Any]:
                 count = 0
-                for chunk in chunks(passages):
+                for chunk in chunks(distinct(passages, set())):
                     chosen = choose(chunk)
                     if chosen:
                         yield store.batch(first + count, *encoded(encoder, chosen))

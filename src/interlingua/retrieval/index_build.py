@@ -19,7 +19,7 @@ from interlingua.files import check_replaceable, move_into_place
 from interlingua.progress import say, track
 from interlingua.retrieval.index_about import MARKER, About
 from interlingua.retrieval.index_cache import write_cache
-from interlingua.retrieval.index_writer import chunks, encoded
+from interlingua.retrieval.index_writer import chunks, distinct, encoded
 from interlingua.retrieval.passage_rows import BATCH, TEXTS, passage_of
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.vectors import TextEncoder
@@ -84,10 +84,7 @@ def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, sto
     fresh = 0
 
     def new() -> Iterator[Passage]:
-        for passage in track(passages, "index passages"):
-            if passage.id in given:  # also one that was there already, which `chunks` does not see
-                raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
-            given.add(passage.id)
+        for passage in distinct(track(passages, "index passages"), given):
             known = written.get(passage.id)
             if known is None or known[0] != _digest(passage):
                 yield passage

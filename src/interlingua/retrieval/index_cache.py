@@ -21,6 +21,7 @@ from interlingua.retrieval.int8_search import Int8Matrix
 from interlingua.retrieval.passage_rows import BATCH, TEXTS, PassageRows, arrow, passage_of, text_schema
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
 from interlingua.retrieval.postings import Postings
+from interlingua.retrieval.postings_writer import write_postings
 from interlingua.text.analyzers import analyzer
 from interlingua.text.languages import find_code
 
@@ -108,14 +109,12 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
                 for row in batch.select(TEXTS).to_pylist():
                     yield [terms[term] for term in terms_of(passage_of(row))]
 
-        postings = Postings.of(track(numbered(), "analyse passages", shape[0]))
+        write_postings(track(numbered(), "analyse passages", shape[0]), folder)
     languages = sorted(set(langs))
     places = {lang: place for place, lang in enumerate(languages)}
     _save(folder, "numbers", np.concatenate([np.empty(0, np.int64), *numbers]))
     _save(folder, "langs", np.array([places[lang] for lang in langs], dtype=np.int32))
     _save(folder, "ties", PassageRows.open(folder / "passages.arrow").ties())
-    for name, array in vars(postings).items():
-        _save(folder, name, array)
     (folder / "terms.json").write_text(json.dumps(list(terms), ensure_ascii=False), encoding="utf-8")
     return languages
 

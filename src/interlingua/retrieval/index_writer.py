@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,20 @@ from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_passages
 CHUNK = 4096  # passages encoded at a time
 
 
-def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    """`passages`, `CHUNK` at a time. Raises InterlinguaError for an id that comes twice."""
-    seen: set[str] = set()
-    held: list[Passage] = []
+def distinct(passages: Iterable[Passage], ids: set[str]) -> Iterator[Passage]:
+    """`passages`, whose ids join `ids`. Raises InterlinguaError for one that is there already."""
     for passage in passages:
-        if passage.id in seen:
+        if passage.id in ids:
             raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
-        seen.add(passage.id)
-        held.append(passage)
-        if len(held) == CHUNK:
-            yield held
-            held = []
-    if held:
-        yield held
+        ids.add(passage.id)
+        yield passage
+
+
+def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
+    """`passages`, `CHUNK` at a time."""
+    stream = iter(passages)
+    while chunk := list(islice(stream, CHUNK)):
+        yield chunk
 
 
 def encoded(encoder: TextEncoder, passages: Sequence[Passage], **options: Any) -> tuple[Any, Vectors]:

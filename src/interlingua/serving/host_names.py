@@ -27,6 +27,6 @@ class HostNames:
             await error_response(error)(scope, receive, send)
 
     def _called(self, scope: Scope) -> str:
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
+        host: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
         name, colon, port = host.rpartition(":")
         return name if colon and port.isdigit() else host
