@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -63,18 +64,24 @@ class StaticEmbedding(nn.Module):
         """Subword ids of each text → float32 `[texts, dim]`, with gradient."""
         device = self.embedding.weight.device
         counts = torch.tensor([len(text) for text in ids], dtype=torch.long)
-        flat = torch.tensor(list(chain.from_iterable(ids)), dtype=torch.long)
+        # six times as fast as torch.tensor, which is most of the time that encoding takes
+        flat = torch.from_numpy(np.fromiter(chain.from_iterable(ids), np.int64, int(counts.sum())))
         if self.training and self.token_dropout:
             flat, counts = _drop(flat, counts, self.token_dropout)
+        flat, starts = flat.to(device), (counts.cumsum(0) - counts).to(device)
+        if not torch.is_grad_enabled():
+            weights = None if self.log_weights is None else self.log_weights[flat].exp()
+            total = embedding_bag(flat, self.embedding.weight, starts, mode="sum", per_sample_weights=weights)
+            return total / counts.to(device).clamp(min=1).unsqueeze(1)
         # Each subword of the batch once: the backward pass then adds up one gradient row for a distinct subword, not
         # for every occurrence, which is several times faster than EmbeddingBag's own sparse gradient.
-        distinct, places = torch.unique(flat.to(device), return_inverse=True)
+        distinct, places = torch.unique(flat, return_inverse=True)
         rows = embedding(distinct, self.embedding.weight, sparse=True)
         if self.log_weights is not None:
             rows = rows * self.log_weights[distinct].exp().unsqueeze(1)
         if not len(distinct):
             return rows.new_zeros(len(ids), self.hidden_size) + rows.sum()
-        mean: Tensor = embedding_bag(places, rows, (counts.cumsum(0) - counts).to(device), mode="mean")
+        mean: Tensor = embedding_bag(places, rows, starts, mode="mean")
         return mean
 
     def folded(self) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 
 from interlingua.errors import InterlinguaError
+from interlingua.models.word_cache import WordCache
 
 Text = str | tuple[str, str]
 """A plain text, or a passage as `(title, text)`."""
@@ -52,6 +53,7 @@ class Subwords:
         mask = tokenizer.encode("a", add_special_tokens=special).special_tokens_mask
         self._closing = next((count for count, flag in enumerate(reversed(mask)) if not flag), 0)
         self._overhead = sum(mask)
+        self._words = WordCache(tokenizer) if not special and WordCache.fits(tokenizer) else None
 
     def __call__(
         self, texts: Sequence[Text], *, prompt: str = "", template: str = DEFAULT_TEMPLATE,
@@ -66,11 +68,17 @@ class Subwords:
         self._reset()
         inputs = [self._input(number, text, prompt, template) for number, text in enumerate(texts)]
         try:
-            encodings = self.tokenizer.encode_batch_fast(inputs, add_special_tokens=self.special)
+            ids = self._ids(inputs)
         except TypeError as error:  # strings they are all
             raise InterlinguaError("a text holds half a surrogate pair, so it is not valid Unicode. Was it read as "
                                    "UTF-8?") from error
-        return [self._cut(encoding.ids, max_length) for encoding in encodings]
+        return [self._cut(found, max_length) for found in ids]
+
+    def _ids(self, inputs: Sequence[str | tuple[str, str]]) -> list[list[int]]:
+        if self._words is not None:  # not special, so all of them are strings
+            return self._words([text for text in inputs if isinstance(text, str)])
+        encodings = self.tokenizer.encode_batch_fast(inputs, add_special_tokens=self.special)
+        return [encoding.ids for encoding in encodings]
 
     def _reset(self) -> None:
         # A call of the transformers tokenizer that wraps this one leaves its truncation and padding behind.

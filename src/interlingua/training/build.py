@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from itertools import chain
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +159,16 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
 
 
 def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
+    """What a vocabulary is learned from, each text once: parallel text repeats its English side for every language."""
     names = recipe.tokenizer_data or list(stores)
     share = recipe.tokenizer_sentences // max(1, len(names))
     alphas = [recipe.data[name].alpha if recipe.tokenizer_data else 0.0 for name in names]
-    return chain.from_iterable(texts_of(stores[name], share, recipe.seed, alpha)
-                               for name, alpha in zip(names, alphas, strict=True))
+    seen: set[bytes] = set()
+    for name, alpha in zip(names, alphas, strict=True):
+        for text in texts_of(stores[name], share, recipe.seed, alpha):
+            if (digest := blake2b(text.encode(), digest_size=8).digest()) not in seen:
+                seen.add(digest)
+                yield text
 
 
 def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]],
