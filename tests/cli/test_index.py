@@ -52,7 +52,8 @@ def test_an_index_is_changed_in_place(place, capsys):
         capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
     assert "0 passages added or changed" in said(capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
     assert "idx: 1 of 2 passages deleted; 5 passages" in said(capsys, "index", "--delete", "idx", "q1", "nobody").err
-    assert "is compact; 5 passages: fi 3, en 2" in said(capsys, "index", "--compact", "idx").err
+    for option in ([], ["--approximate"], ["--exact"]):
+        assert "is compact; 5 passages: fi 3, en 2" in said(capsys, "index", "--compact", "idx", *option).err
     info = json.loads(said(capsys, "index", "--info", "idx", "--json").out)
     assert (info["passages"], info["newer"], info["deleted"]) == (5, 0, 0)
     shown = said(capsys, "index", "--info", "idx").out
@@ -130,6 +131,8 @@ def test_printable_keeps_every_place():
     ("index --out new", "--out: needs files"),
     ("index --delete idx", "--delete: needs ids"),
     ("index --compact idx books", "--compact: takes nothing but the index"),
+    ("index --info idx --approximate", "--approximate, --exact: go with --compact"),
+    ("index --compact milvus:a.db/b --exact", "--approximate, --exact: go with --compact"),
     ("index --info nowhere", "no such index folder"),
     ("index model faq.csv --out new --columns answer", "write text=COLUMN"),
     ("index model faq.csv --out new --columns txet=answer", "txet"),

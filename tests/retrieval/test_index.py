@@ -9,7 +9,8 @@ import pytest
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval import Hit, Index, index_questions, index_writer
+from interlingua.retrieval import Hit, Index, approximate, index_questions, index_writer
+from interlingua.retrieval.passage_store import PassageStore
 
 
 class LetterEncoder:
@@ -237,3 +238,53 @@ def test_modes_and_numbers_are_checked(index):
         with pytest.raises(InterlinguaError, match=message):
             index.search_many(["cat"], **options)
     assert index.search_many([]) == []
+
+
+@pytest.fixture(params=["abcdefgh", "abcdefghi"], ids=["bits", "floats"])
+def many(request, tmp_path):
+    random = np.random.default_rng(0)
+    texts = {"".join(random.choice(list(request.param), size=random.integers(3, 30))) for _ in range(600)}
+    return Index.build(LetterEncoder(request.param),
+                       [Passage(text, text, lang="en" if "a" in text else "de", metadata={"end": text[-1]})
+                        for text in sorted(texts)], tmp_path / "many")
+
+
+def test_approximate_search_finds_most_with_exact_scores(many):
+    questions = ["abc", "ddddddde", "ffffffggggghab"]
+    exact = [many.search(text, 10, mode="dense", lang="en") for text in questions]
+    filtered = many.search("abc", 10, ["de"], mode="dense", lang="en", where={"end": "c"})
+    many.compact(approximate=True)
+    opened = Index.open(many.path, many.encoder)
+    for text, best in zip(questions, exact, strict=True):
+        for index in (many, opened):
+            found = index.search(text, 10, mode="dense", lang="en")
+            assert len({hit.passage.id for hit in found} & {hit.passage.id for hit in best}) >= 8
+            scores = {hit.passage.id: hit.score for hit in best}
+            assert all(hit.score == scores.get(hit.passage.id, hit.score) for hit in found)
+            assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert many.search("abc", 10, ["de"], mode="dense", lang="en", where={"end": "c"}) == filtered  # always exact
+    many.compact(approximate=False)
+    assert [many.search(text, 10, mode="dense", lang="en") for text in questions] == exact
+
+
+def test_approximate_search_sees_what_is_written(many):
+    many.compact(approximate=True)
+    gone = many.search("abcabc", 1, mode="dense", lang="en")[0].passage.id
+    many.delete([gone])
+    many.add([Passage("new", "abcabc" * 5, lang="en")])
+    found = [hit.passage.id for hit in many.search("abcabc", 20, mode="dense", lang="en")]
+    assert found[0] == "new"
+    assert gone not in found
+    many.compact()
+    assert many.search("abcabc", 1, mode="dense", lang="en")[0].passage.id == "new"
+
+
+def test_many_passages_get_an_approximate_index_by_themselves(tmp_path, monkeypatch):
+    monkeypatch.setattr(approximate, "APPROXIMATE_FROM", 3)
+    index = Index.build(LetterEncoder(), PASSAGES[:2], tmp_path / "idx")
+    assert not PassageStore.open(index.path).approximate
+    index.add(PASSAGES[2:])
+    index.compact()
+    assert PassageStore.open(index.path).approximate
+    assert PassageStore.open(Index.build(LetterEncoder(), PASSAGES, tmp_path / "other").path).approximate
+    assert [hit.passage.id for hit in index.search("die katze saß", 1, mode="dense", lang="de")] == ["2"]

@@ -51,6 +51,11 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                         help="stop at a row that cannot be read, or count and list it")
     parser.add_argument("--model", metavar="PATH",
                         help="with --add and --replace: the model, where it is not at the place the index remembers")
+    dense = parser.add_mutually_exclusive_group()
+    dense.add_argument("--approximate", action="store_true", default=None,
+                       help="with --compact: index the vectors for approximate search (done by itself for millions)")
+    dense.add_argument("--exact", dest="approximate", action="store_false",
+                       help="with --compact: go back to exact search")
     parser.add_argument("--json", action="store_true", help="with --info: one JSON object")
     parser.set_defaults(run=run)
 
@@ -65,6 +70,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise InterlinguaError(f"--{verb}: needs {takes}. See `interlingua index --help`.")
     if arguments.ray is not None and verb != "out":
         raise InterlinguaError(f"--ray: encodes a new index, so it goes with --out and not with --{verb}.")
+    if arguments.approximate is not None and (verb != "compact" or arguments.compact.startswith("milvus:")):
+        raise InterlinguaError("--approximate, --exact: go with --compact and the folder of an index.")
     if not takes and arguments.inputs:
         raise InterlinguaError(f"--{verb}: takes nothing but the index, and '{arguments.inputs[0]}' was given too.")
     if verb == "out":
@@ -103,7 +110,7 @@ def change(arguments: argparse.Namespace, verb: str) -> None:
     if verb == "info":
         show(index.info(), arguments.json)
     elif verb == "compact":
-        index.compact()
+        index.compact(*[] if arguments.approximate is None else [arguments.approximate])
         say(f"{place}: is compact; {counted(index)}")
     elif verb == "delete":
         gone = index.delete(arguments.inputs)

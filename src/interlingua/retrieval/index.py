@@ -15,10 +15,12 @@ from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import existing
 from interlingua.progress import say
+from interlingua.retrieval.approximate import approximately, index_vectors
 from interlingua.retrieval.bm25 import K1, B, check_parameters
 from interlingua.retrieval.index_about import MARKER, IndexInfo, read_about
 from interlingua.retrieval.index_build import build_folder
 from interlingua.retrieval.index_cache import analyzers_of, remove_other_caches, write_cache
+from interlingua.retrieval.index_dense import exactly
 from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_lexical import Lexical
 from interlingua.retrieval.index_questions import questions
@@ -56,7 +58,8 @@ class Index:
 
         What a build that was stopped has encoded is not encoded again. `model_path` is the name or folder from which
         `open` may load the encoder; `k1` and `b` are BM25's. Raises InterlinguaError when the folder exists and
-        `overwrite` is not set, for duplicate ids, and when there is no passage.
+        `overwrite` is not set, for duplicate ids, and when there is no passage. From
+        `interlingua.retrieval.approximate.APPROXIMATE_FROM` passages on dense search is approximate, see `compact`.
         """
         from interlingua.models.hub import lasting_name
 
@@ -123,7 +126,8 @@ class Index:
             return []
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
-        return Search(snapshot, chosen, lexical, mode, k, searched).hits(queries, vectors, reranker)
+        near = self._near if langs is None and not where else exactly
+        return Search(snapshot, chosen, lexical, mode, k, searched, near).hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
         """Add passages; how many. They are there for good when this returns, and all of them or none.
@@ -159,11 +163,17 @@ class Index:
                 self._written(store)
         return len(found)
 
-    def compact(self) -> None:
+    def compact(self, approximate: bool | None = None) -> None:
         """Make the cache again, join the files of the table, and remove what only older versions need. Searches go on;
-        one that reads a version just removed begins again by itself."""
+        one that reads a version just removed begins again by itself.
+
+        With `approximate` dense search among all passages goes by Lance's index of the vectors, which misses some of
+        the best and is quicker where there are millions; without it, it is exact again. None leaves that as it is, but
+        for an index that has grown to `APPROXIMATE_FROM` passages.
+        """
         with self._writing() as store:
             store.compact()
+            index_vectors(store, approximate)
             self._cache(store)
 
     def info(self) -> IndexInfo:
@@ -213,6 +223,7 @@ class Index:
                 self._store = newest  # a writer has removed the version that was being read
         if taken is not before:
             self._snapshot, self._lexical = taken, Lexical(taken, self.about.k1, self.about.b)
+            self._near = approximately(self._store) if self._store.approximate else exactly
 
     @contextmanager
     def _writing(self) -> Iterator[PassageStore]:

@@ -17,6 +17,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import check_replaceable, move_into_place
 from interlingua.progress import say, track
+from interlingua.retrieval.approximate import index_vectors
 from interlingua.retrieval.index_about import MARKER, About
 from interlingua.retrieval.index_cache import write_cache
 from interlingua.retrieval.index_writer import chunks, distinct, encoded
@@ -50,6 +51,7 @@ def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, 
         try:
             store = _write(encoder, passages, partial, store, options)
             store.compact()
+            index_vectors(store)
             write_cache(store, partial)
             About(model, print_of, encoder.similarity, store.dim, k1, b).write(partial)
             move_into_place(partial, path, MARKER)

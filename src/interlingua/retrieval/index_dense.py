@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,15 @@ Floats = NDArray[np.float32]
 SPARE = 16  # candidates beyond the cut, of which rounding may decide
 
 
-def nearest(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]) -> list[dict[Place, float]]:
+class Near(Protocol):
+    """For each of `vectors` [queries, dim] the scores of the `depth` best passages, or about these, among the `chosen`
+    rows, and of a few more."""
+
+    def __call__(self, snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
+                 ) -> list[dict[Place, float]]: ...
+
+
+def exactly(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]) -> list[dict[Place, float]]:
     """For each of `vectors` [queries, dim] the scores of the `depth` best passages among the `chosen` rows, and of a
     few more.
 
@@ -42,6 +51,16 @@ def nearest(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Ma
                 for query, most in zip(left, unseen.tolist(), strict=True)]
         left = [query for query, done, most in zip(left, sure, unseen, strict=True) if not done and most > -np.inf]
         asked *= 4
+    return found
+
+
+def scored(snapshot: Snapshot, places: Sequence[Place], vector: Floats) -> dict[Place, float]:
+    """The dot products of passages with `vector` [dim]."""
+    found: dict[Place, float] = {}
+    for number, segment in enumerate(snapshot.segments):
+        rows = np.array([row for part, row in places if part == number], dtype=np.int64)
+        scores = products(segment, rows, vector).tolist()
+        found.update(zip([(number, row) for row in rows.tolist()], scores, strict=True))
     return found
 
 

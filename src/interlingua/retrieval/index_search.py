@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
 from interlingua.retrieval.fusion import normalised
-from interlingua.retrieval.index_dense import nearest, products
+from interlingua.retrieval.index_dense import Near, exactly, scored
 from interlingua.retrieval.index_lexical import Lexical, question_terms
 from interlingua.retrieval.index_segment import Mask
 from interlingua.retrieval.index_snapshot import Place, Snapshot
@@ -59,7 +59,7 @@ def fuse(lexical: Mapping[str, float], dense: Mapping[str, float], weight: float
 @dataclass(frozen=True)
 class Search:
     """Searches of `mode` for `k` passages among the `chosen` rows (a mask for each segment of `snapshot`), which are in
-    `languages`."""
+    `languages`; `near` finds vectors."""
 
     snapshot: Snapshot
     chosen: Sequence[Mask | None]
@@ -67,11 +67,12 @@ class Search:
     mode: str
     k: int
     languages: Mapping[str, int]
+    near: Near = exactly
 
     def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
         """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
         depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
-        near = [{} for _ in queries] if vectors is None else nearest(self.snapshot, vectors, depth, self.chosen)
+        near = [{} for _ in queries] if vectors is None else self.near(self.snapshot, vectors, depth, self.chosen)
         run, found = Run(), []
         for number, query in enumerate(queries):
             places, parts = self._parts(query, None if vectors is None else vectors[number], near[number], depth)
@@ -104,7 +105,7 @@ class Search:
             # both scores of each candidate, whichever search found it
             every = {**self._first(parts["lexical"], depth), **self._first(near, depth)}
             parts["lexical"] = {place: float(scores[place[0]][place[1]]) for place in every}
-            parts["dense"] = self._products(every, vector)
+            parts["dense"] = scored(self.snapshot, list(every), vector)
         names = self._names({place for part in parts.values() for place in part})
         return ({name: place for place, name in names.items()},
                 {part: {names[place]: score for place, score in held.items()} for part, held in parts.items()})
@@ -122,14 +123,6 @@ class Search:
             rows = [row for part, row in places if part == number]
             named.update(zip([(number, row) for row in rows], segment.passages.ids(rows), strict=True))
         return named
-
-    def _products(self, places: Any, vector: Floats) -> dict[Place, float]:
-        found: dict[Place, float] = {}
-        for number, segment in enumerate(self.snapshot.segments):
-            rows = np.array([row for part, row in places if part == number], dtype=np.int64)
-            scores = products(segment, rows, vector).tolist()
-            found.update(zip([(number, row) for row in rows.tolist()], scores, strict=True))
-        return found
 
     def _fused(self, parts: dict[str, dict[str, float]], lang: str) -> Run:
         if self.mode != "hybrid":

@@ -59,6 +59,19 @@ class Segment:
         """The highest number, −1 without rows."""
         return int(self.numbers.max(initial=-1))
 
+    def rows(self, numbers: Rows) -> Rows:
+        """The rows with these numbers, without those that are not here."""
+        if not len(self):
+            return np.empty(0, dtype=np.int64)
+        places = np.searchsorted(self.numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
+        rows: Rows = self._order[places]
+        here: Rows = rows[self.numbers[rows] == numbers]
+        return here
+
+    @cached_property
+    def _order(self) -> Rows:
+        return np.argsort(self.numbers, kind="stable")
+
     def in_languages(self, langs: Sequence[str]) -> Mask:
         """[rows]: whether each is in one of these languages."""
         return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])

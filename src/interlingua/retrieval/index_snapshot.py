@@ -110,6 +110,14 @@ class Snapshot:
         return {name: (number, row) for number, (segment, live) in enumerate(zip(self.segments, self.live, strict=True))
                 for name, rows in segment.passages.find(ids).items() for row in rows if live is None or live[row]}
 
+    def places(self, numbers: Rows) -> list[Place]:
+        """Where the rows with these numbers are; one that is not here, or not any more, is left out."""
+        found: list[Place] = []
+        for part, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
+            rows = segment.rows(numbers)
+            found += [(part, row) for row in rows.tolist() if live is None or live[row]]
+        return found
+
     def passage(self, place: Place) -> Passage:
         """The passage at a place."""
         return self.segments[place[0]].passages[place[1]]

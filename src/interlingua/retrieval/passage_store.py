@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from interlingua.retrieval.passage_rows import TEXTS, arrow, text_schema
 TABLE = "passages"
 LOCK = "writer.lock"
 NUMBERS_OF_A_VERSION = 1 << 32
+PROBES = 20  # parts of the index of vectors that are looked into at least
 
 
 class PassageStore:
@@ -59,6 +61,9 @@ class PassageStore:
     def version(self) -> int:
         """The version that is read."""
         return int(self._table.version)
+
+    def __len__(self) -> int:
+        return int(self._table.count_rows())
 
     def refresh(self) -> int:
         """Go to the newest version; its number."""
@@ -113,6 +118,33 @@ class PassageStore:
         """Remove the rows with these numbers."""
         with _plain_errors(self.folder):  # only whole numbers of ours ever become part of a condition
             self._table.delete(f"number IN ({', '.join(map(str, numbers.tolist()))})")
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the vectors have an index of Lance, in which `near` searches."""
+        with _plain_errors(self.folder):
+            return any(index.columns == ["vector"] for index in self._table.list_indices())
+
+    def index_vectors(self, wanted: bool) -> None:
+        """Make Lance's index of the vectors, or remove it."""
+        from lancedb.index import IvfFlat, IvfRq
+
+        kind = IvfFlat if self.dim % 8 else IvfRq  # a bit for each dimension, if they fill bytes
+        with _plain_errors(self.folder):
+            if wanted:
+                parts = max(1, isqrt(len(self)))
+                self._table.create_index("vector", config=kind(distance_type="dot", num_partitions=parts))
+            for index in [] if wanted else self._table.list_indices():
+                self._table.drop_index(index.name)
+
+    def near(self, vector: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """The numbers of `k` rows whose vectors are likely to have the greatest dot products with `vector`, by Lance's
+        index. Rows that are newer than it are compared one by one."""
+        probes = max(PROBES, isqrt(len(self)) // 8)
+        with _plain_errors(self.folder):
+            search = self._table.search(vector).distance_type("dot").nprobes(probes).limit(k)
+            found = search.select(["number", "_distance"]).to_arrow().column("number")
+        return np.asarray(found.to_numpy(), dtype=np.int64)
 
     def compact(self) -> None:
         """Join small files, drop deleted rows, and remove all versions but the newest."""
