@@ -34,12 +34,13 @@ def test_a_folder_appears_whole_and_replaces_the_older_one(tmp_path):
     for text in ("one", "two"):
         with atomic_folder(path, "marker") as folder:
             (folder / "marker").write_text(text)
-            (folder / text).touch()
+            (folder / text).touch(mode=0o600)
             assert folder.parent == path.parent
             assert not (path / text).exists()
         assert names(path) == ["marker", text]
         assert (path / "marker").read_text() == text
         assert path.stat().st_mode & 0o777 == 0o755
+        assert (path / text).stat().st_mode & 0o777 == 0o644
     assert names(path.parent) == ["model"]
 
 

@@ -108,6 +108,7 @@ def move_into_place(new: Path, path: Path, marker: str) -> None:
     new.chmod(0o755)
     for folder, _, names in os.walk(new):
         for name in names:
+            Path(folder, name).chmod(0o644)  # safetensors makes files for their owner alone
             _sync_path(Path(folder, name))
         _sync_path(Path(folder))
     try:
