@@ -105,8 +105,8 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
 def move_into_place(new: Path, path: Path, marker: str) -> None:
     """The end of `atomic_folder`, for a folder that was filled elsewhere: `new`, which must lie beside `path` and be
     called `.{name of path}.{8 characters}.part`, takes its place. Where that fails, both are as they were."""
-    new.chmod(0o755)
     for folder, _, names in os.walk(new):
+        Path(folder).chmod(0o755)
         for name in names:
             Path(folder, name).chmod(0o644)  # safetensors makes files for their owner alone
             _sync_path(Path(folder, name))

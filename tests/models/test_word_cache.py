@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
 
 from interlingua.models import word_cache
 from interlingua.models.subwords import Subwords
@@ -65,6 +65,15 @@ def test_other_tokenizers_are_left_alone(tokenizer: Tokenizer, change: Any) -> N
     assert WordCache.fits(tokenizer)
     text = "Ein  Text mit Wörtern"
     assert Subwords(other, special=False)([text]) == whole(other, [text])
+
+
+@pytest.mark.parametrize("token", [AddedToken("of the", normalized=False), AddedToken("the", normalized=True),
+                                   AddedToken("the", single_word=True, normalized=False)],
+                         ids=["two words", "normalized", "single word"])
+def test_tokens_that_are_found_across_words_too(tokenizer: Tokenizer, token: AddedToken) -> None:
+    other = Tokenizer.from_str(tokenizer.to_str())
+    other.add_tokens([token])
+    assert not WordCache.fits(other)
 
 
 def test_a_normalizer_that_looks_across_words_is_noticed(tokenizer: Tokenizer) -> None:

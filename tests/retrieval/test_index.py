@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
@@ -249,7 +250,15 @@ def many(request, tmp_path):
                         for text in sorted(texts)], tmp_path / "many")
 
 
-def test_approximate_search_finds_most_with_exact_scores(many):
+@pytest.fixture
+def asked(monkeypatch):
+    """How often Lance's index is asked."""
+    calls, real = [], PassageStore.near
+    monkeypatch.setattr(PassageStore, "near", lambda self, *args: calls.append(args) or real(self, *args))
+    return calls
+
+
+def test_approximate_search_finds_most_with_exact_scores(many, asked):
     questions = ["abc", "ddddddde", "ffffffggggghab"]
     exact = [many.search(text, 10, mode="dense", lang="en") for text in questions]
     filtered = many.search("abc", 10, ["de"], mode="dense", lang="en", where={"end": "c"})
@@ -262,12 +271,14 @@ def test_approximate_search_finds_most_with_exact_scores(many):
             scores = {hit.passage.id: hit.score for hit in best}
             assert all(hit.score == scores.get(hit.passage.id, hit.score) for hit in found)
             assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert len(asked) == 6
     assert many.search("abc", 10, ["de"], mode="dense", lang="en", where={"end": "c"}) == filtered  # always exact
     many.compact(approximate=False)
     assert [many.search(text, 10, mode="dense", lang="en") for text in questions] == exact
+    assert len(asked) == 6
 
 
-def test_approximate_search_sees_what_is_written(many):
+def test_approximate_search_sees_what_is_written(many, asked):
     many.compact(approximate=True)
     gone = many.search("abcabc", 1, mode="dense", lang="en")[0].passage.id
     many.delete([gone])
@@ -277,6 +288,36 @@ def test_approximate_search_sees_what_is_written(many):
     assert gone not in found
     many.compact()
     assert many.search("abcabc", 1, mode="dense", lang="en")[0].passage.id == "new"
+    assert len(asked) == 3
+
+
+def test_approximate_search_for_more_than_it_looks_into(many):
+    many.compact(approximate=True)
+    assert len(many.search("abcabc", len(many), mode="dense", lang="en")) == len(many)
+
+
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+def test_a_writer_during_an_approximate_search_takes_nothing_away(many, mode, monkeypatch):
+    many.compact(approximate=True)
+    writer = Index.open(many.path, LetterEncoder(many.encoder.letters))
+    passages = [many.passage(hit.passage.id) for hit in many.search("abc", 600, mode="dense", lang="en")]
+    wanted = [hit.passage.id for hit in many.search("abcabc", 10, mode="dense", lang="en")]
+    real = LetterEncoder.encode_query
+
+    def slowly(self, sentences, **options):
+        if self is many.encoder and passages:
+            changed = [dataclasses.replace(passage, title="b") for passage in passages]
+            passages.clear()
+            writer.replace(changed)
+            writer.compact()
+            many.refresh()  # as another thread may
+        return real(self, sentences, **options)
+
+    monkeypatch.setattr(LetterEncoder, "encode_query", slowly)
+    found = many.search("abcabc", 10, mode=mode, lang="en")
+    assert len(found) == 10
+    if mode == "dense":
+        assert len(set(wanted) & {hit.passage.id for hit in found}) >= 8
 
 
 def test_many_passages_get_an_approximate_index_by_themselves(tmp_path, monkeypatch):

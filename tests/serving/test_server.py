@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from interlingua.cli import main
 from interlingua.data.records import Passage
 from interlingua.models.dual import DualEncoder
 from interlingua.retrieval.index import Index
+from interlingua.serving import server
 
 HELD = [sys.executable, str(Path(__file__).with_name("held_server.py"))]
 
@@ -162,6 +164,19 @@ def test_what_is_wrong_is_said_before_serving(
         arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(tmp_path / "no-index"), "--port", "0", *arguments]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost"])
+def test_the_server_answers_under_the_address_it_prints(
+        host: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(server, "run", lambda app, listener, timeout: started.extend((app, server.address(listener))))
+    assert main(["serve", str(folder / "index"), "--host", host, "--port", "0"]) == 0
+    app, printed = started
+    with TestClient(app, base_url=printed) as client:
+        assert client.get("/health").status_code == 200
+        assert client.get("/health", headers={"Host": host.upper()}).status_code == 200
+        assert client.get("/health", headers={"Host": "another.site"}).status_code == 400
 
 
 def test_everybody_may_search_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     dense.add_argument("--approximate", action="store_true", default=None,
                        help="with --compact: index the vectors for approximate search (done by itself for millions)")
     dense.add_argument("--exact", dest="approximate", action="store_false",
-                       help="with --compact: go back to exact search")
+                       help="with --compact: search exactly; to be said each time where there are millions")
     parser.add_argument("--json", action="store_true", help="with --info: one JSON object")
     parser.set_defaults(run=run)
 

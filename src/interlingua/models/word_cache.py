@@ -37,6 +37,9 @@ class WordCache:
         first = tokenizer.pre_tokenizer
         if not (isinstance(first, Metaspace) and first.split and first.prepend_scheme == "always"):
             return False
+        added = tokenizer.get_added_tokens_decoder().values()
+        if any(token.normalized or token.single_word or " " in token.content for token in added):
+            return False
         whole = [encoding.ids for encoding in tokenizer.encode_batch(list(PROBES), add_special_tokens=False)]
         return cls(tokenizer)(PROBES) == whole
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interlingua.errors import InterlinguaError
 from interlingua.progress import say
-from interlingua.retrieval.index_dense import Floats, Near, scored
+from interlingua.retrieval.index_dense import Floats, Near, exactly, scored
 from interlingua.retrieval.index_segment import Mask
 from interlingua.retrieval.index_snapshot import Place, Snapshot
 from interlingua.retrieval.passage_store import PassageStore
@@ -27,12 +28,24 @@ def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
     store.index_vectors(wanted)
 
 
+def near_of(store: PassageStore, snapshot: Snapshot) -> Near:
+    """How to find vectors in `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
+    return approximately(PassageStore.open(store.folder, snapshot.version)) if store.approximate else exactly
+
+
 def approximately(store: PassageStore) -> Near:
-    """A search by the index in `store`, whose answers are scored again. It is for all rows: `chosen` is
-    what is left of the deleted ones, which Lance leaves out too."""
+    """A search by the index in `store`, which is at the version of the snapshots that are searched. What it finds is
+    scored again. It is for all rows: `chosen` is what is left of the deleted ones, which Lance leaves out too. Where a
+    writer has removed the version meanwhile, and where too little is found, search is exact."""
 
     def near(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
              ) -> list[dict[Place, float]]:
-        return [scored(snapshot, snapshot.places(store.near(vector, SPARE * depth)), vector) for vector in vectors]
+        try:
+            places = [snapshot.places(store.near(vector, SPARE * depth)) for vector in vectors]
+        except InterlinguaError:
+            return exactly(snapshot, vectors, depth, chosen)
+        if any(len(found) < min(depth, len(snapshot)) for found in places):
+            return exactly(snapshot, vectors, depth, chosen)
+        return [scored(snapshot, found, vector) for found, vector in zip(places, vectors, strict=True)]
 
     return near

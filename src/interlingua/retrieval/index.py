@@ -7,7 +7,7 @@ from collections.abc import Collection as Names
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import existing
 from interlingua.progress import say
-from interlingua.retrieval.approximate import approximately, index_vectors
+from interlingua.retrieval.approximate import index_vectors, near_of
 from interlingua.retrieval.bm25 import K1, B, check_parameters
 from interlingua.retrieval.index_about import MARKER, IndexInfo, read_about
 from interlingua.retrieval.index_build import build_folder
 from interlingua.retrieval.index_cache import analyzers_of, remove_other_caches, write_cache
-from interlingua.retrieval.index_dense import exactly
+from interlingua.retrieval.index_dense import Near, exactly
 from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_lexical import Lexical
 from interlingua.retrieval.index_questions import questions
@@ -35,6 +35,14 @@ __all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
 STALE = 0.1
 """Share of new and deleted rows in the cache from which a writer makes it again."""
 FEW = 2_000  # new and deleted rows that are always left to the next time
+
+
+class View(NamedTuple):
+    """What one search reads: all of one version."""
+
+    snapshot: Snapshot
+    lexical: Lexical
+    near: Near
 
 
 class Index:
@@ -118,15 +126,13 @@ class Index:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each."""
         if k < 1:
             raise InterlinguaError(f"k={k}: must be at least 1.")
-        snapshot, lexical = self.refresh(), self._lexical
-        if lexical.snapshot is not snapshot:  # another thread was quicker
-            lexical = Lexical(snapshot, self.about.k1, self.about.b)
+        snapshot, lexical, near = self._newest()
         queries, searched = questions(texts, lang, mode, langs, snapshot.languages, self.path)
         if not queries:
             return []
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
-        near = self._near if langs is None and not where else exactly
+        near = near if langs is None and not where else exactly
         return Search(snapshot, chosen, lexical, mode, k, searched, near).hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
@@ -168,8 +174,8 @@ class Index:
         one that reads a version just removed begins again by itself.
 
         With `approximate` dense search among all passages goes by Lance's index of the vectors, which misses some of
-        the best and is quicker where there are millions; without it, it is exact again. None leaves that as it is, but
-        for an index that has grown to `APPROXIMATE_FROM` passages.
+        the best and is quicker where there are millions; with False it is exact again. None leaves that as it is, but
+        from `APPROXIMATE_FROM` passages on makes the index of vectors.
         """
         with self._writing() as store:
             store.compact()
@@ -196,12 +202,19 @@ class Index:
 
     def refresh(self) -> Snapshot:
         """Go to the newest version, whoever wrote it; searches do it by themselves."""
+        return self._newest().snapshot
+
+    def _newest(self) -> View:
         with self._reader:
             if _signature(self.path) != self._signature:  # somebody built the index anew
                 self._load(self._encoder)
             else:
                 self._take(self._snapshot)
-            return self._snapshot
+            return self._view
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._view.snapshot
 
     def _load(self, encoder: TextEncoder | None = None) -> None:
         signature, about = _signature(self.path), read_about(self.path)
@@ -215,15 +228,15 @@ class Index:
         while True:
             try:
                 taken = Snapshot.take(self._store, self.path, before)
+                near = None if taken is before else near_of(self._store, taken)
                 break
             except InterlinguaError:
                 newest = PassageStore.open(self.path)
                 if newest.version == self._store.version:
                     raise
                 self._store = newest  # a writer has removed the version that was being read
-        if taken is not before:
-            self._snapshot, self._lexical = taken, Lexical(taken, self.about.k1, self.about.b)
-            self._near = approximately(self._store) if self._store.approximate else exactly
+        if near is not None:
+            self._view = View(taken, Lexical(taken, self.about.k1, self.about.b), near)
 
     @contextmanager
     def _writing(self) -> Iterator[PassageStore]:

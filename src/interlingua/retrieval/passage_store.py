@@ -42,10 +42,14 @@ class PassageStore:
             return cls(folder, _connect(folder).create_table(TABLE, schema=pa.schema(columns)))
 
     @classmethod
-    def open(cls, folder: Path) -> PassageStore:
-        """The table in `folder`. Raises InterlinguaError where there is none, or none that can be read."""
+    def open(cls, folder: Path, version: int | None = None) -> PassageStore:
+        """The table in `folder`, held at `version` if given. Raises InterlinguaError where there is none, or none that
+        can be read."""
         with _plain_errors(folder):
-            return cls(folder, _connect(folder).open_table(TABLE))
+            table = _connect(folder).open_table(TABLE)
+            if version is not None:
+                table.checkout(version)
+            return cls(folder, table)
 
     @property
     def schema(self) -> Any:
