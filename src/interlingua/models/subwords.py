@@ -53,7 +53,7 @@ class Subwords:
         mask = tokenizer.encode("a", add_special_tokens=special).special_tokens_mask
         self._closing = next((count for count, flag in enumerate(reversed(mask)) if not flag), 0)
         self._overhead = sum(mask)
-        self._words = WordCache(tokenizer) if not special and WordCache.fits(tokenizer) else None
+        self._words = None if special else WordCache.of(tokenizer)
 
     def __call__(
         self, texts: Sequence[Text], *, prompt: str = "", template: str = DEFAULT_TEMPLATE,

@@ -23,25 +23,28 @@ PROBES = ("Ärger a  B\tc\n d\u00a0e\u3000f ", " \u0301x ´y ﷺ ½ a\u0301 ΣΑ
 
 
 class WordCache:
-    """The ids of a text are those of its words, one after another. Exactly those of the tokenizer: see `fits`."""
+    """The ids of a text are those of its words, one after another. Exactly those of the tokenizer: see `of`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._mark: str = tokenizer.pre_tokenizer.replacement
         self._known: dict[str, list[int]] = {}
+        # whether a subword is the beginning of a word, −1 until it is first met
+        self._begins = np.full(tokenizer.get_vocab_size(), -1, dtype=np.int8)
 
     @classmethod
-    def fits(cls, tokenizer: Tokenizer) -> bool:
-        """Whether `tokenizer` cuts at spaces before all else, treats each word alike wherever it stands, and shows so
-        with texts where others would not."""
+    def of(cls, tokenizer: Tokenizer) -> WordCache | None:
+        """A cache for `tokenizer` if it cuts at spaces before all else, treats each word alike wherever it stands, and
+        shows so with texts where others would not; else None."""
         first = tokenizer.pre_tokenizer
         if not (isinstance(first, Metaspace) and first.split and first.prepend_scheme == "always"):
-            return False
+            return None
         added = tokenizer.get_added_tokens_decoder().values()
         if any(token.normalized or token.single_word or " " in token.content for token in added):
-            return False
+            return None
         whole = [encoding.ids for encoding in tokenizer.encode_batch(list(PROBES), add_special_tokens=False)]
-        return cls(tokenizer)(PROBES) == whole
+        made = cls(tokenizer)
+        return made if made(PROBES) == whole else None
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens around it."""
@@ -63,7 +66,7 @@ class WordCache:
         parts = [simple[start : start + TOGETHER] for start in range(0, len(simple), TOGETHER)]
         alone = set(words).difference(simple)
         for part, ids in zip(parts, self._ids([" ".join(part) for part in parts]), strict=True):
-            starts = np.flatnonzero(self._begins[ids]).tolist()
+            starts = self._starts(np.array(ids)).tolist()
             if len(starts) == len(part):
                 yield from zip(part, (ids[a:b] for a, b in zip(starts, [*starts[1:], len(ids)], strict=True)),
                                strict=True)
@@ -85,10 +88,8 @@ class WordCache:
         return re.compile("|".join(re.escape(t.content) for t in self._tokenizer.get_added_tokens_decoder().values())
                           or "(?!)")
 
-    @cached_property
-    def _begins(self) -> NDArray[np.bool_]:
-        """[vocabulary]: whether a subword is the beginning of a word."""
-        begins = np.zeros(self._tokenizer.get_vocab_size(), dtype=np.bool_)
-        for piece, number in self._tokenizer.get_vocab().items():
-            begins[number] = piece.startswith(self._mark)
-        return begins
+    def _starts(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in `ids` words begin."""
+        for new in np.unique(ids[self._begins[ids] < 0]).tolist():
+            self._begins[new] = (self._tokenizer.id_to_token(new) or "").startswith(self._mark)
+        return np.flatnonzero(self._begins[ids])

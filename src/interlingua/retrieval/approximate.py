@@ -13,7 +13,7 @@ from interlingua.retrieval.passage_store import PassageStore
 
 APPROXIMATE_FROM = 3_000_000
 """Passages from which it is worth it: docs/benchmarks.md says what was measured."""
-SPARE = 4  # times as many candidates as are wanted, which are then scored exactly
+SPARE, LEAST = 4, 400  # times as many candidates as are wanted, and the least, which are then scored exactly
 
 
 def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
@@ -41,7 +41,7 @@ def approximately(store: PassageStore) -> Near:
     def near(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
              ) -> list[dict[Place, float]]:
         try:
-            places = [snapshot.places(store.near(vector, SPARE * depth)) for vector in vectors]
+            places = [snapshot.places(store.near(vector, max(LEAST, SPARE * depth))) for vector in vectors]
         except InterlinguaError:
             return exactly(snapshot, vectors, depth, chosen)
         if any(len(found) < min(depth, len(snapshot)) for found in places):

@@ -7,7 +7,7 @@ from collections.abc import Collection as Names
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from interlingua.files import existing
 from interlingua.progress import say
 from interlingua.retrieval.approximate import index_vectors, near_of
 from interlingua.retrieval.bm25 import K1, B, check_parameters
-from interlingua.retrieval.index_about import MARKER, IndexInfo, read_about
+from interlingua.retrieval.index_about import MARKER, IndexInfo, read_about, signature
 from interlingua.retrieval.index_build import build_folder
 from interlingua.retrieval.index_cache import analyzers_of, remove_other_caches, write_cache
-from interlingua.retrieval.index_dense import Near, exactly
+from interlingua.retrieval.index_dense import exactly
 from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_lexical import Lexical
 from interlingua.retrieval.index_questions import questions
-from interlingua.retrieval.index_search import Hit, Search
+from interlingua.retrieval.index_search import Hit, Search, View
 from interlingua.retrieval.index_snapshot import Snapshot
 from interlingua.retrieval.index_writer import chunks, distinct, encoded, spooled
 from interlingua.retrieval.passage_store import PassageStore, lock
@@ -35,14 +35,6 @@ __all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
 STALE = 0.1
 """Share of new and deleted rows in the cache from which a writer makes it again."""
 FEW = 2_000  # new and deleted rows that are always left to the next time
-
-
-class View(NamedTuple):
-    """What one search reads: all of one version."""
-
-    snapshot: Snapshot
-    lexical: Lexical
-    near: Near
 
 
 class Index:
@@ -132,8 +124,8 @@ class Index:
             return []
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
-        near = near if langs is None and not where else exactly
-        return Search(snapshot, chosen, lexical, mode, k, searched, near).hits(queries, vectors, reranker)
+        search = Search(snapshot, chosen, lexical, mode, k, searched, exactly if where or langs is not None else near)
+        return search.hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
         """Add passages; how many. They are there for good when this returns, and all of them or none.
@@ -206,7 +198,7 @@ class Index:
 
     def _newest(self) -> View:
         with self._reader:
-            if _signature(self.path) != self._signature:  # somebody built the index anew
+            if signature(self.path) != self._signature:  # somebody built the index anew
                 self._load(self._encoder)
             else:
                 self._take(self._snapshot)
@@ -217,12 +209,12 @@ class Index:
         return self._view.snapshot
 
     def _load(self, encoder: TextEncoder | None = None) -> None:
-        signature, about = _signature(self.path), read_about(self.path)
+        found, about = signature(self.path), read_about(self.path)
         if encoder is not None:
             check_encoder(encoder, about.fingerprint, about.similarity, self.path)
         self.about, self._store = about, PassageStore.open(self.path)
         self._take(None)
-        self._signature = signature  # last, so that the next search finds what is wrong here again
+        self._signature = found  # last, so that the next search finds what is wrong here again
 
     def _take(self, before: Snapshot | None) -> None:
         while True:
@@ -298,12 +290,3 @@ def _kind(path_or_uri: str | Path) -> Any:
 
         return MilvusIndex
     return Index
-
-
-def _signature(path: Path) -> tuple[int, int]:
-    """Of index.json, which is another file for each index that is built."""
-    try:
-        found = (path / MARKER).stat()
-    except OSError:
-        return (0, 0)  # an index that is just being replaced, or gone
-    return found.st_ino, found.st_mtime_ns

@@ -73,6 +73,15 @@ def read_about(folder: Path) -> About:
     return About(**{key: about[key] for key in kinds})
 
 
+def signature(folder: Path) -> tuple[int, int]:
+    """Of index.json, which is another file for each index that is built."""
+    try:
+        found = (folder / MARKER).stat()
+    except OSError:
+        return (0, 0)  # an index that is just being replaced, or gone
+    return found.st_ino, found.st_mtime_ns
+
+
 def damaged(path: Path, reason: object) -> InterlinguaError:
     """The error for a part of an index that cannot be what was written."""
     return InterlinguaError(f"{path}: is damaged ({reason}). Build it again with --overwrite.")

@@ -28,6 +28,14 @@ OWN, FOREIGN = 0.5, 2.0
 language and where none is: docs/search.md says what was measured."""
 
 
+class View(NamedTuple):
+    """What one search reads: all of one version."""
+
+    snapshot: Snapshot
+    lexical: Lexical
+    near: Near
+
+
 class Hit(NamedTuple):
     """A passage found and its score. `parts` are the scores that it came from: "dense" (cosine or dot product, as the
     encoder's similarity says), "lexical" (BM25) and "reranker", those of them that were computed."""
