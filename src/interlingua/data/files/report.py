@@ -52,7 +52,8 @@ class Report:
         where = f"{path}, line {place}" if place else str(path)
         if self.on_bad_row == "error":
             raise InterlinguaError(f"{where}: {reason}{'' if reason.endswith('?') else '.'} Mend it, or leave out what "
-                                   "cannot be used with on_bad_row='skip': it is counted and listed.")
+                                   "cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is "
+                                   "counted and listed.")
         self.bad += 1
         if len(self.listed) < LISTED:
             self.listed.append(f"{where}: {reason}")

@@ -56,7 +56,7 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str]) -> dict[str
     chosen = {role: name for role, name in usual.items() if name not in columns.values()} | dict(columns)
     if "text" not in chosen:
         raise BadFile(f"no column of text; the columns are {listed}. Call one of them 'text', or say which it is with "
-                      "columns={'text': …}")
+                      "--columns text=COLUMN (in Python: columns={'text': …})")
     return chosen
 
 
