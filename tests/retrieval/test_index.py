@@ -140,7 +140,7 @@ def test_a_cache_that_was_cut_or_changed_is_made_again(index, tmp_path, capsys):
     expected = index.search("cat sat", lang="en")
     [cache] = (tmp_path / "idx/caches").iterdir()
     names = every_file(cache)
-    assert {"complete.json", "vectors.npy", "passages.arrow", "terms.json", "int8/packed.npy"} <= set(names)
+    assert {"complete.json", "vectors.npy", "passages.arrow", "terms.npy", "int8/packed.npy"} <= set(names)
     for name in names:
         for kept in (None, 0, -2):
             [cache] = (tmp_path / "idx/caches").iterdir()

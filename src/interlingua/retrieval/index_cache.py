@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +20,15 @@ from interlingua.retrieval.passage_rows import BATCH, TEXTS, PassageRows, arrow,
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
 from interlingua.retrieval.postings import Postings
 from interlingua.retrieval.postings_writer import write_postings
+from interlingua.retrieval.term_table import TermTable
 from interlingua.text.analyzers import analyzer
 from interlingua.text.languages import find_code
 
 FOLDER = "caches"
 MARKER = "complete.json"
-FORMAT = 1
-ARRAYS = {"numbers": np.int64, "langs": np.int32, "vectors": np.float32, "ties": np.int64, "passages": np.int32,
-          "counts": np.int32, "starts": np.int64, "lengths": np.int32}
+FORMAT = 2
+ARRAYS = {"numbers": np.int64, "langs": np.int32, "vectors": np.float32, "ties": np.int64, "terms": np.uint64,
+          "passages": np.int32, "counts": np.int32, "starts": np.int64, "lengths": np.int32}
 
 
 def write_cache(store: PassageStore, index: Path) -> Path:
@@ -92,30 +91,27 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
     pa = arrow()
     numbers: list[NDArray[np.int64]] = []
     langs: list[str] = []
-    terms: defaultdict[str, int] = defaultdict()
-    terms.default_factory = terms.__len__  # a new term gets the next number
     shape = (len(store.numbers()), store.dim)
 
     with (open(folder / "vectors.npy", "wb") as stream,
           pa.OSFile(str(folder / "passages.arrow"), "wb") as sink, pa.ipc.new_file(sink, text_schema()) as file):
         np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
-        def numbered() -> Iterator[list[int]]:
+        def terms() -> Iterator[list[str]]:
             for batch in _whole_batches(store):
                 numbers.append(batch.column("number").to_numpy())
                 langs.extend(batch.column("lang").to_pylist())
                 stream.write(vectors_of(batch, store.dim).tobytes())
                 file.write_batch(batch.select(TEXTS))
                 for row in batch.select(TEXTS).to_pylist():
-                    yield [terms[term] for term in terms_of(passage_of(row))]
+                    yield terms_of(passage_of(row))
 
-        write_postings(track(numbered(), "analyse passages", shape[0]), folder)
+        write_postings(track(terms(), "analyse passages", shape[0]), folder)
     languages = sorted(set(langs))
     places = {lang: place for place, lang in enumerate(languages)}
     _save(folder, "numbers", np.concatenate([np.empty(0, np.int64), *numbers]))
     _save(folder, "langs", np.array([places[lang] for lang in langs], dtype=np.int32))
     _save(folder, "ties", PassageRows.open(folder / "passages.arrow").ties())
-    (folder / "terms.json").write_text(json.dumps(list(terms), ensure_ascii=False), encoding="utf-8")
     return languages
 
 
@@ -150,29 +146,8 @@ def _open(path: Path) -> Segment:
     held = {name: _load(path / f"{name}.npy", dtype) for name, dtype in ARRAYS.items()}
     postings = Postings(held["passages"], held["counts"], held["starts"], held["lengths"])
     return Segment(held["numbers"], PassageRows.open(path / "passages.arrow"), tuple(languages), held["langs"],
-                   held["vectors"], Terms(path / "terms.json"), postings, held["ties"], float(about["reach"]),
+                   held["vectors"], TermTable(held["terms"]), postings, held["ties"], float(about["reach"]),
                    int(path.name), Int8Matrix.load(path / "int8"))
-
-
-class Terms(Mapping[str, int]):
-    """The terms of a cache and their numbers, read when the first one is asked for; also when a writer has removed the
-    cache meanwhile."""
-
-    def __init__(self, file: Path) -> None:
-        self._content = np.memmap(file, dtype=np.uint8, mode="r")
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {term: number for number, term in enumerate(json.loads(self._content.tobytes()))}
-
-    def __getitem__(self, term: str) -> int:
-        return self._numbers[term]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._numbers)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
 
 
 def _reach(vectors: NDArray[np.float32]) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,12 @@ Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 
+class TermNumbers(Protocol):
+    """What knows the numbers of terms: a dict, or a `TermTable`."""
+
+    def get(self, key: str, /) -> int | None: ...
+
+
 @dataclass(frozen=True)
 class Segment:
     """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
@@ -32,7 +39,7 @@ class Segment:
     languages: tuple[str, ...]
     langs: NDArray[np.int32]
     vectors: Vectors
-    terms: Mapping[str, int]
+    terms: TermNumbers
     postings: Postings
     ties: Rows
     reach: float

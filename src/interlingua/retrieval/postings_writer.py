@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,80 +11,114 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.retrieval.postings import Postings
+from interlingua.retrieval.term_table import Keys, keys_of
 
 BLOCK = 1 << 22
 """Terms of passages sorted at a time, and postings joined at a time."""
 ENTRY = 4  # bytes of an int32
 
+Ints = NDArray[np.int32]
+Places = NDArray[np.int64]
 
-def write_postings(passages: Iterable[Sequence[int]], folder: Path) -> None:
-    """Write `passages.npy`, `counts.npy`, `starts.npy` and `lengths.npy` to `folder`: `Postings.of(passages)`, the same
-    to the last bit. Beside the vocabulary, what is held in memory does not grow with the passages, but for 8 bytes
-    each. The disk has to hold the postings twice meanwhile."""
+
+def write_postings(passages: Iterable[Sequence[str]], folder: Path) -> None:
+    """Write the postings of `passages`, each given as its terms, to `folder`: `terms.npy`, the sorted keys of all terms
+    (see `TermTable`), and `passages.npy`, `counts.npy`, `starts.npy` and `lengths.npy`, which are `Postings`.
+
+    What is held in memory does not grow with the passages, but for 8 bytes a passage and 16 a term. The disk has to
+    hold the postings twice meanwhile.
+    """
     with TemporaryDirectory(dir=folder, prefix="blocks") as name:
         blocks = [_Block.write(Path(name) / str(number), first, terms)
                   for number, (first, terms) in enumerate(_blocks(passages, folder))]
-        found = np.zeros(max((block.terms for block in blocks), default=0), dtype=np.int64)
+        terms = np.empty(0, dtype=np.uint64)
         for block in blocks:
-            found[: block.terms] += np.diff(block.starts(0, block.terms))
+            terms = np.union1d(terms, block.keys)
+        found = np.zeros(len(terms), dtype=np.int64)
+        for block in blocks:
+            found[np.searchsorted(terms, block.keys)] += np.diff(block.starts)
         starts = np.concatenate([[0], np.cumsum(found)])
+        np.save(folder / "terms.npy", terms)
         np.save(folder / "starts.npy", starts)
         with (open(folder / "passages.npy", "wb") as rows, open(folder / "counts.npy", "wb") as counts):
             for stream in (rows, counts):
                 np.lib.format.write_array_header_1_0(
                     stream, {"descr": "<i4", "fortran_order": False, "shape": (int(starts[-1]),)})
             for first, last in _ranges(starts):
-                for stream, joined in zip((rows, counts), _joined(blocks, first, last, found[first:last]), strict=True):
-                    stream.write(joined.tobytes())
+                joined = _joined(blocks, terms[first:last], found[first:last])
+                for stream, array in zip((rows, counts), joined, strict=True):
+                    stream.write(array.tobytes())
 
 
-def _blocks(passages: Iterable[Sequence[int]], folder: Path) -> Iterator[tuple[int, list[Sequence[int]]]]:
+def _blocks(passages: Iterable[Sequence[str]], folder: Path) -> Iterator[tuple[int, _Numbered]]:
     """Runs of passages with about `BLOCK` terms, and the number of the first of each; the length of every passage is
-    written meanwhile."""
-    lengths: list[NDArray[np.int32]] = []
-    held: list[Sequence[int]] = []
-    first = size = 0
+    written in the end."""
+    lengths: list[Ints] = []
+    held, first = _Numbered(), 0
     for passage in passages:
-        held.append(passage)
-        size += len(passage)
-        if size >= BLOCK or len(held) >= BLOCK:
-            lengths.append(np.array([len(one) for one in held], dtype=np.int32))
+        held.add(passage)
+        if held.size >= BLOCK or len(held.passages) >= BLOCK:
+            lengths.append(held.lengths())
             yield first, held
-            first, held, size = first + len(held), [], 0
-    lengths.append(np.array([len(one) for one in held], dtype=np.int32))
-    if held:
+            held, first = _Numbered(), first + len(held.passages)
+    lengths.append(held.lengths())
+    if held.passages:
         yield first, held
     np.save(folder / "lengths.npy", np.concatenate(lengths))
 
 
-class _Block:
-    """Sorted postings of some passages on disk; passages count from the first of all."""
+class _Numbered:
+    """Some passages, with numbers for their terms that count for these passages alone."""
 
-    def __init__(self, path: Path, terms: int) -> None:
-        self.path, self.terms = path, terms
+    def __init__(self) -> None:
+        self.passages: list[Ints] = []
+        self.size = 0
+        self.numbers: defaultdict[str, int] = defaultdict()
+        self.numbers.default_factory = self.numbers.__len__  # a new term gets the next number
+
+    def add(self, terms: Sequence[str]) -> None:
+        self.passages.append(np.array([self.numbers[term] for term in terms], dtype=np.int32))
+        self.size += len(terms)
+
+    def lengths(self) -> Ints:
+        return np.array([len(passage) for passage in self.passages], dtype=np.int32)
+
+
+class _Block:
+    """Postings of some passages on disk, sorted by the key of the term; passages count from the first of all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     @classmethod
-    def write(cls, path: Path, first: int, passages: Sequence[Sequence[int]]) -> _Block:
-        made = Postings.of(passages)
+    def write(cls, path: Path, first: int, held: _Numbered) -> _Block:
+        keys = keys_of(held.numbers)
+        order = np.argsort(keys)
+        places = np.empty(len(keys), dtype=np.int32)
+        places[order] = np.arange(len(keys), dtype=np.int32)
+        made = Postings.of(places[passage].tolist() for passage in held.passages)
         path.mkdir()
-        made.starts.tofile(path / "starts")
+        np.save(path / "keys.npy", keys[order])
+        np.save(path / "starts.npy", made.starts)
         (made.passages + np.int32(first)).tofile(path / "passages")
         made.counts.astype(np.int32).tofile(path / "counts")
-        return cls(path, len(made.starts) - 1)
+        return cls(path)
 
-    def starts(self, first: int, last: int) -> NDArray[np.int64]:
-        """The starts of the terms from `first` to `last`, that one included; terms it does not know have nothing."""
-        known = min(last, self.terms)
-        if known < first:
-            return np.zeros(last - first + 1, dtype=np.int64)
-        read = np.fromfile(self.path / "starts", dtype=np.int64, count=known - first + 1, offset=8 * first)
-        return np.concatenate([read, np.full(last - known, read[-1])])
+    @property
+    def keys(self) -> Keys:
+        keys: Keys = np.load(self.path / "keys.npy", mmap_mode="r")
+        return keys
 
-    def part(self, name: str, first: int, last: int) -> NDArray[np.int32]:
+    @property
+    def starts(self) -> Places:
+        starts: Places = np.load(self.path / "starts.npy", mmap_mode="r")
+        return starts
+
+    def part(self, name: str, first: int, last: int) -> Ints:
         return np.fromfile(self.path / name, dtype=np.int32, count=last - first, offset=ENTRY * first)
 
 
-def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _ranges(starts: Places) -> Iterator[tuple[int, int]]:
     """Runs of terms with about `BLOCK` postings, one term at least."""
     first, terms = 0, len(starts) - 1
     while first < terms:
@@ -93,17 +128,18 @@ def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _joined(blocks: Sequence[_Block], first: int, last: int, found: NDArray[np.int64]
-            ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The postings of the terms from `first` to before `last`, in the order of the blocks for each; `found` are their
-    numbers."""
+def _joined(blocks: Sequence[_Block], terms: Keys, found: Places) -> tuple[Ints, Ints]:
+    """The postings of some consecutive `terms`, in the order of the blocks for each; `found` are their numbers."""
     free = np.concatenate([[0], np.cumsum(found)])[:-1]  # where the next posting of each term goes
     rows, counts = (np.empty(int(found.sum()), dtype=np.int32) for _ in range(2))
     for block in blocks:
-        starts = block.starts(first, last)
+        keys = block.keys
+        first, last = int(np.searchsorted(keys, terms[0])), int(np.searchsorted(keys, terms[-1], side="right"))
+        here = np.searchsorted(terms, keys[first:last])
+        starts = np.array(block.starts[first : last + 1])
         sizes = np.diff(starts)
-        places = np.arange(starts[0], starts[-1]) + np.repeat(free - starts[:-1], sizes)
+        places = np.arange(starts[0], starts[-1]) + np.repeat(free[here] - starts[:-1], sizes)
         rows[places] = block.part("passages", int(starts[0]), int(starts[-1]))
         counts[places] = block.part("counts", int(starts[0]), int(starts[-1]))
-        free += sizes
+        free[here] += sizes
     return rows, counts

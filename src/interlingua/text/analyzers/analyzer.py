@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import ClassVar
+from weakref import WeakSet
 
 Cut = Callable[[str], list[str]]
-HELD = 1 << 18  # pieces of text whose terms are remembered
+HELD = 1 << 16  # pieces of text whose terms are remembered, by all analyzers together
 LONGEST = 40  # characters of a piece that is worth remembering
 
 
@@ -16,11 +18,15 @@ class Analyzer:
     at it first and what stands between is analysed once, however often it comes again.
     """
 
+    _all: ClassVar[WeakSet[Analyzer]] = WeakSet()
+    _held: ClassVar[int] = 0
+
     def __init__(self, name: str, version: str, steps: tuple[str, ...], cut: Cut, *, by_space: bool = True) -> None:
         self.name, self.version, self.steps = name, version, steps
         self._cut, self._by_space = cut, by_space
         self._known: dict[str, list[str]] = {}
         self._once: dict[str, str] = {}
+        Analyzer._all.add(self)
 
     def __call__(self, text: str) -> list[str]:
         """The terms of `text`, in order; none for a text without a letter or digit."""
@@ -32,9 +38,9 @@ class Analyzer:
             if terms is None:
                 terms = self._cut(piece)
                 if len(piece) <= LONGEST:
-                    if len(known) >= HELD:
-                        known.clear()
-                        self._once.clear()
+                    if Analyzer._held >= HELD:
+                        _forget()
+                    Analyzer._held += 1
                     # equal terms of different pieces are kept once
                     known[piece] = terms = [self._once.setdefault(term, term) for term in terms]
             found += terms
@@ -46,3 +52,11 @@ class Analyzer:
 
     def __repr__(self) -> str:
         return f"<Analyzer {self.name} ({self.version}): {', '.join(self.steps)}>"
+
+
+def _forget() -> None:
+    """Make room: what all analyzers remember goes."""
+    Analyzer._held = 0
+    for one in list(Analyzer._all):
+        one._known.clear()
+        one._once.clear()
