@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from statistics import fmean
 
 import pytest
 import torch
@@ -223,10 +224,10 @@ def losses(folder):
 
 
 def test_a_run_learns_resumes_bit_for_bit_and_saves_no_head(tmp_path, monkeypatch, capsys):
-    recipe = resolve(tree(tmp_path), ["training.steps=30", "training.checkpoint_every=9"])
+    recipe = resolve(tree(tmp_path), ["training.steps=30", "training.checkpoint_every=9", "optimizer.lr=0.01"])
     train(recipe, tmp_path / "whole")
     log = losses(tmp_path / "whole")
-    assert log[-1]["comparable/loss"] < log[0]["comparable/loss"]
+    assert fmean(line["comparable/loss"] for line in log[-8:]) < log[0]["comparable/ln_candidates"]
     assert log[-1]["comparable.mlm/loss"] < log[0]["comparable.mlm/loss"]
     assert log[0]["comparable/ln_candidates"] == pytest.approx(2.197, abs=1e-3)
     assert {key for key in log[0] if "/lang/" in key} <= {"comparable/lang/de", "comparable/lang/fi"}
