@@ -39,15 +39,15 @@ def serve(arguments: argparse.Namespace) -> None:
     from interlingua.progress import say
     from interlingua.serving.app import create_app
     from interlingua.serving.host_names import LOCAL
-    from interlingua.serving.server import address, bind, is_loopback, run
+    from interlingua.serving.server import bind, is_loopback, own_name, run
     from interlingua.serving.settings import ServeSettings
 
     token, read_token = (_token(*pair) for pair in ((arguments.token_file, TOKEN),
                                                      (arguments.read_token_file, READ_TOKEN)))
     name = arguments.rerank.rstrip("/").rpartition("/")[2] if arguments.rerank else ""
     with bind(arguments.host, arguments.port) as listener:
-        own = (arguments.host, address(listener).removeprefix("http://").rpartition(":")[0])
-        names = (*arguments.name, *own, *LOCAL) if arguments.name or is_loopback(listener) else ()
+        own = (*arguments.name, arguments.host, own_name(listener), *LOCAL)
+        names = own if arguments.name or is_loopback(listener) else ()
         settings = ServeSettings(max_batch=arguments.max_batch, queue=arguments.queue, timeout=arguments.timeout,
                                  token=token, read_token=read_token, log_queries=arguments.log_queries,
                                  rerank_model=name, names=names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isqrt
 
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say
@@ -14,6 +15,7 @@ from interlingua.retrieval.passage_store import PassageStore
 APPROXIMATE_FROM = 3_000_000
 """Passages from which it is worth it: docs/benchmarks.md says what was measured."""
 SPARE, LEAST = 4, 400  # times as many candidates as are wanted, and the least, which are then scored exactly
+PROBES = 20  # parts of the index that are looked into at least; else an eighth of √n
 
 
 def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
@@ -37,11 +39,12 @@ def approximately(store: PassageStore) -> Near:
     """A search by the index in `store`, which is at the version of the snapshots that are searched. What it finds is
     scored again. It is for all rows: `chosen` is what is left of the deleted ones, which Lance leaves out too. Where a
     writer has removed the version meanwhile, and where too little is found, search is exact."""
+    probes = max(PROBES, isqrt(len(store)) // 8)
 
     def near(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
              ) -> list[dict[Place, float]]:
         try:
-            places = [snapshot.places(store.near(vector, max(LEAST, SPARE * depth))) for vector in vectors]
+            places = [snapshot.places(store.near(vector, max(LEAST, SPARE * depth), probes)) for vector in vectors]
         except InterlinguaError:
             return exactly(snapshot, vectors, depth, chosen)
         if any(len(found) < min(depth, len(snapshot)) for found in places):

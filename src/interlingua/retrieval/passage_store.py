@@ -19,7 +19,6 @@ from interlingua.retrieval.passage_rows import TEXTS, arrow, text_schema
 TABLE = "passages"
 LOCK = "writer.lock"
 NUMBERS_OF_A_VERSION = 1 << 32
-PROBES = 20  # parts of the index of vectors that are looked into at least
 
 
 class PassageStore:
@@ -67,7 +66,8 @@ class PassageStore:
         return int(self._table.version)
 
     def __len__(self) -> int:
-        return int(self._table.count_rows())
+        with _plain_errors(self.folder):
+            return int(self._table.count_rows())
 
     def refresh(self) -> int:
         """Go to the newest version; its number."""
@@ -141,10 +141,9 @@ class PassageStore:
             for index in [] if wanted else self._table.list_indices():
                 self._table.drop_index(index.name)
 
-    def near(self, vector: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    def near(self, vector: NDArray[np.float32], k: int, probes: int) -> NDArray[np.int64]:
         """The numbers of `k` rows whose vectors are likely to have the greatest dot products with `vector`, by Lance's
-        index. Rows that are newer than it are compared one by one."""
-        probes = max(PROBES, isqrt(len(self)) // 8)
+        index, of which it looks into `probes` parts. Rows that are newer than it are compared one by one."""
         with _plain_errors(self.folder):
             search = self._table.search(vector).distance_type("dot").nprobes(probes).limit(k)
             found = search.select(["number", "_distance"]).to_arrow().column("number")

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
 from math import log
+
+from interlingua.retrieval.term_table import digest
 
 LARGEST = 2**32 - 2
 """The highest dimension of a sparse vector in Milvus."""
@@ -23,8 +24,7 @@ NONE = 0
 def term_number(term: str) -> int:
     """The dimension of a term, from 1 to `LARGEST`, the same everywhere: a hash, so that many writers need no common
     list. Of a million terms about 230 share theirs with another one (n / 2³² of n)."""
-    digest = blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return 1 + int.from_bytes(digest, "big") % LARGEST
+    return 1 + int.from_bytes(digest(term), "big") % LARGEST
 
 
 def document_vector(terms: Sequence[str], mean_length: float, k1: float, b: float) -> dict[int, float]:

@@ -39,10 +39,15 @@ def is_loopback(listener: socket.socket) -> bool:
     return ipaddress.ip_address(str(listener.getsockname()[0]).partition("%")[0]).is_loopback
 
 
+def own_name(listener: socket.socket) -> str:
+    """The host in its address."""
+    host = str(listener.getsockname()[0])
+    return f"[{host}]" if ":" in host else host
+
+
 def address(listener: socket.socket) -> str:
     """What to type into a browser."""
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"http://{own_name(listener)}:{listener.getsockname()[1]}"
 
 
 class _Server(uvicorn.Server):
