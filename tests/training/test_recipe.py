@@ -1,4 +1,5 @@
 import pytest
+import torch
 import yaml
 
 from interlingua.errors import InterlinguaError
@@ -131,6 +132,18 @@ def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
     assert unknown in te
     with pytest.raises(InterlinguaError, match=r"tokenizer_data: .* Did you mean"):
         train(resolve({**tree, "tokenizer_data": ["sentence"]}), tmp_path / "other")
+
+
+def test_a_vocabulary_is_learned_from_each_text_once(tmp_path):
+    entry = {"path": "encyclopedia:train", "langs": ["fi"]}
+    tree = {"model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied"},
+            "training": {"steps": 1, "tensorboard": False}, "tokenizer_data": ["sentences", "repeated"],
+            "data": {"questions": {"path": "encyclopedia:train"}, "sentences": entry,
+                     "repeated": {**entry, "kind": "sentences"}},
+            "objectives": {"retrieval": {}}}
+    once, twice = (train(resolve({**tree, "tokenizer_data": names}), tmp_path / str(len(names)))
+                   for names in (["sentences"], ["sentences", "repeated"]))
+    assert torch.equal(once.query.backbone.folded(), twice.query.backbone.folded())  # also begun from the same counts
 
 
 def test_lengths_are_evened_out_in_the_saved_model_only(tmp_path):
