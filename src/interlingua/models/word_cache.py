@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from unicodedata import normalize
 
 import numpy as np
@@ -28,7 +27,7 @@ class WordCache:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._mark: str = tokenizer.pre_tokenizer.replacement
-        self._known: dict[str, list[int]] = {}
+        self._known: dict[str, bytes] = {}  # int32 numbers, which join quickly
         # whether a subword is the beginning of a word, −1 until it is first met
         self._begins = np.full(tokenizer.get_vocab_size(), -1, dtype=np.int8)
 
@@ -48,17 +47,32 @@ class WordCache:
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens around it."""
-        known = self._known  # the same one until the end, whatever another thread does
         # a space mark in the text itself is no beginning of a word: such a text is taken whole
         words = [[text] if self._mark in text else text.split(" ") for text in texts]
-        distinct = set(chain.from_iterable(words))
-        found = {word: known[word] for word in distinct if word in known}
-        fresh = dict(self._encoded(list(distinct - found.keys())))
-        found |= fresh
+        joined = [self._joined(held, self._known) for held in words]
+        missed = [number for number, ids in enumerate(joined) if ids is None]
+        if missed:
+            found = self._found({word for number in missed for word in words[number]})
+            for number in missed:
+                joined[number] = self._joined(words[number], found)
+        return [np.frombuffer(ids or b"", np.int32).tolist() for ids in joined]
+
+    @staticmethod
+    def _joined(words: list[str], known: dict[str, bytes]) -> bytes | None:
+        try:
+            return b"".join(map(known.__getitem__, words))
+        except KeyError:
+            return None
+
+    def _found(self, words: set[str]) -> dict[str, bytes]:
+        """The ids of each word, which are remembered from now on."""
+        known = self._known  # the same one until the end, whatever another thread does
+        found = {word: known[word] for word in words if word in known}
+        fresh = {word: np.array(ids, np.int32).tobytes() for word, ids in self._encoded(list(words - found.keys()))}
         if len(known) + len(fresh) > MOST:
             self._known = known = {}
         known.update((word, ids) for word, ids in fresh.items() if len(word) <= LONGEST)
-        return [list(chain.from_iterable(map(found.__getitem__, held))) for held in words]
+        return found | fresh
 
     def _encoded(self, words: list[str]) -> Iterator[tuple[str, list[int]]]:
         """Each word with its ids. Words that surely are one word to the tokenizer too are encoded together."""
