@@ -90,7 +90,8 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
     """All files but the int8 vectors; the languages."""
     pa = arrow()
     numbers: list[NDArray[np.int64]] = []
-    langs: list[str] = []
+    met: dict[str, int] = {}  # languages, in the order in which they are met
+    langs: list[NDArray[np.int32]] = []
     shape = (len(store.numbers()), store.dim)
 
     with (open(folder / "vectors.npy", "wb") as stream,
@@ -100,17 +101,18 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
         def terms() -> Iterator[list[str]]:
             for batch in _whole_batches(store):
                 numbers.append(batch.column("number").to_numpy())
-                langs.extend(batch.column("lang").to_pylist())
+                langs.append(np.array([met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()],
+                                      dtype=np.int32))
                 stream.write(vectors_of(batch, store.dim).tobytes())
                 file.write_batch(batch.select(TEXTS))
                 for row in batch.select(TEXTS).to_pylist():
                     yield terms_of(passage_of(row))
 
         write_postings(track(terms(), "analyse passages", shape[0]), folder)
-    languages = sorted(set(langs))
-    places = {lang: place for place, lang in enumerate(languages)}
+    languages = sorted(met)
+    places = np.array([languages.index(lang) for lang in met], dtype=np.int32)
     _save(folder, "numbers", np.concatenate([np.empty(0, np.int64), *numbers]))
-    _save(folder, "langs", np.array([places[lang] for lang in langs], dtype=np.int32))
+    _save(folder, "langs", np.concatenate([np.empty(0, np.int32), *(places[batch] for batch in langs)]))
     _save(folder, "ties", PassageRows.open(folder / "passages.arrow").ties())
     return languages
 

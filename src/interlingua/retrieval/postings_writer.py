@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from interlingua.retrieval.postings import Postings
 from interlingua.retrieval.term_table import Keys, keys_of
 
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """Terms of passages sorted at a time, and postings joined at a time."""
 ENTRY = 4  # bytes of an int32
 
