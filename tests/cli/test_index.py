@@ -10,6 +10,7 @@ import pytest
 
 from interlingua.cli import main, search
 from interlingua.models.dual import DualEncoder
+from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.retrieval.index import Index
 
 
@@ -93,6 +94,21 @@ def test_results_are_narrowed(place, capsys):
         ("books/keeper.md#1", {"lexical"}, "books/keeper.md")]
     assert set(found(capsys, question, "--rerank", "model")[0]["parts"]) == {"dense", "lexical", "reranker"}
     assert said(capsys, "search", "idx", "zzzz", "--mode", "lexical").out == "nothing found.\n"
+
+
+def test_token_vectors_are_kept_for_a_reranker(place, capsys, tiny_encoder):
+    LateInteractionEncoder.start(tiny_encoder(), dim=8, query_length=12, document_length=24).save("late")
+    before = found(capsys, "lighthouse", "--rerank", "late")
+    assert "4 passages encoded by late" in said(capsys, *"index --tokens idx late".split()).err
+    assert "0 passages encoded by late" in said(capsys, *"index --tokens idx late".split()).err
+    after = found(capsys, "lighthouse", "--rerank", "late")
+    assert [hit["score"] for hit in after] == pytest.approx([hit["score"] for hit in before], abs=0.05)
+    assert main("index --tokens idx model".split()) == 2
+    assert "one vector a text" in capsys.readouterr().err
+    assert main("index --tokens idx".split()) == 2
+    assert "needs a model" in capsys.readouterr().err
+    assert main("index --tokens milvus:file.db/name late".split()) == 2
+    assert "keeps none" in capsys.readouterr().err
 
 
 class Terminal(io.StringIO):

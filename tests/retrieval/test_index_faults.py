@@ -346,3 +346,27 @@ def test_an_id_that_comes_twice_is_an_error_also_when_the_build_goes_on(tmp_path
     for _ in range(3):
         with pytest.raises(InterlinguaError, match="'a' occurs twice"):
             Index.build(Encoder(), twice, tmp_path / "idx")
+
+
+LATE = """
+import torch
+from interlingua.models.token_vectors import TokenVectors
+from interlingua.retrieval import index_tokens
+
+class Late:
+    similarity = "maxsim"
+    def encode_query(self, sentences, **options):
+        return TokenVectors(torch.eye(4)[[len(text) % 4 for text in sentences]], [1] * len(sentences))
+    encode_document = encode_query
+
+index_tokens.PART = 20
+"""
+
+
+def test_keeping_token_vectors_goes_on_after_a_kill(built, run):
+    keep = f"{LATE}\n{{}}\nprint('encoded', Index.open(place, Encoder()).keep_tokens(Late()))"
+    within = "from interlingua.retrieval import token_store\nat(token_store, '_write')"
+    assert run(keep.format("at(index_tokens.TokenStore, 'build', times=2)"), built)[0] == KILLED
+    assert run(keep.format(within), built)[0] == KILLED
+    assert "encoded 60\n" in run(keep.format(""), built)[1]
+    assert "encoded 0\n" in run(keep.format(""), built)[1]

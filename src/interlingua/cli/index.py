@@ -18,6 +18,7 @@ Make passages searchable, and keep them so.
   interlingua index --add idx more.jsonl                 new passages
   interlingua index --replace idx handbook/              new passages, and other ones in place of those with their ids
   interlingua index --delete idx guide.md#3 guide.md#4   passages by their ids
+  interlingua index --tokens idx RERANKER                keep its token vectors: --rerank RERANKER is quick then
   interlingua index --compact idx                        tidy up after many changes
   interlingua index --info idx                           what is in it
 
@@ -31,13 +32,14 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                               formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("inputs", nargs="*", metavar="[MODEL] FILE",
                         help="a model folder or name, then files, folders and collections of passages; ids after "
-                             "--delete")
+                             "--delete; models after --tokens")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", "--store", metavar="DIR", help="make an index: its folder, milvus://host:port/name, or "
                                                               "milvus:file.db/name for Milvus Lite")
     for option, explained in (("add", "add passages to an index"), ("replace", "add or replace passages by their ids"),
-                              ("delete", "delete passages by their ids"), ("compact", "make its caches again, remove "
-                              "old versions"), ("info", "say what is in an index")):
+                              ("delete", "delete passages by their ids"), ("tokens", "keep the token vectors of a "
+                              "late-interaction model that reranks"), ("compact", "make its caches again, remove old "
+                              "versions"), ("info", "say what is in an index")):
         what.add_argument(f"--{option}", metavar="IDX", help=explained)
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there")
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
@@ -64,14 +66,17 @@ def run(arguments: argparse.Namespace) -> None:
     """Build an index, or do to one what was asked."""
     from interlingua.errors import InterlinguaError
 
-    verb = next(name for name in ("out", "add", "replace", "delete", "compact", "info") if getattr(arguments, name))
-    takes = {"out": "files", "add": "files", "replace": "files", "delete": "ids"}.get(verb)
+    verb = next(name for name in ("out", "add", "replace", "delete", "tokens", "compact", "info")
+                if getattr(arguments, name))
+    takes = {"out": "files", "add": "files", "replace": "files", "delete": "ids", "tokens": "a model"}.get(verb)
     if takes and not arguments.inputs:
         raise InterlinguaError(f"--{verb}: needs {takes}. See `interlingua index --help`.")
     if arguments.ray is not None and verb != "out":
         raise InterlinguaError(f"--ray: encodes a new index, so it goes with --out and not with --{verb}.")
     if arguments.approximate is not None and (verb != "compact" or arguments.compact.startswith("milvus:")):
         raise InterlinguaError("--approximate, --exact: go with --compact and the folder of an index.")
+    if verb == "tokens" and arguments.tokens.startswith("milvus:"):
+        raise InterlinguaError("--tokens: a store in Milvus keeps none. Its reranker encodes what it reranks.")
     if not takes and arguments.inputs:
         raise InterlinguaError(f"--{verb}: takes nothing but the index, and '{arguments.inputs[0]}' was given too.")
     if verb == "out":
@@ -112,12 +117,24 @@ def change(arguments: argparse.Namespace, verb: str) -> None:
     elif verb == "compact":
         index.compact(*[] if arguments.approximate is None else [arguments.approximate])
         say(f"{place}: is compact; {counted(index)}")
+    elif verb == "tokens":
+        keep_tokens(index, place, arguments.inputs)
     elif verb == "delete":
         gone = index.delete(arguments.inputs)
         say(f"{place}: {gone:,} of {len(arguments.inputs):,} passages deleted; {counted(index)}")
     else:
         written = getattr(index, verb)(passages(arguments, arguments.inputs))
         say(f"{place}: {written:,} passages {'added' if verb == 'add' else 'added or changed'}; {counted(index)}")
+
+
+def keep_tokens(index: Any, place: str, models: list[str]) -> None:
+    """Token vectors for rerankers."""
+    from interlingua.models.loading import load_any
+    from interlingua.progress import say
+
+    for model in models:
+        say(f"{place}: {index.keep_tokens(load_any(model)):,} passages encoded by {model}. "
+            f"Try: interlingua search {place} --rerank {model} \"your question\"")
 
 
 def passages(arguments: argparse.Namespace, sources: list[str]) -> Any:

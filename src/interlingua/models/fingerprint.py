@@ -40,9 +40,12 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
     """
     # told apart by what they have: their modules read fingerprints themselves
     one, two = hasattr(encoder, "pooling"), hasattr(encoder, "own_passage")
+    if hasattr(encoder, "projection"):
+        return _late_interaction(encoder)
     if not one and not two:
         vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]
-        return {"vectors": _hash(repr([[round(float(x), 3) for x in row] for rows in vectors for row in rows]))}
+        rows = [row for found in vectors for row in getattr(found, "vectors", found)]  # late interaction: of each token
+        return {"vectors": _hash(repr([[round(float(x), 3) for x in row] for row in rows]))}
     pair = dict.fromkeys(("query", "passage"), encoder) if one else {"query": encoder.query, "passage": encoder.passage}
     return {
         "dim": encoder.dim,
@@ -53,6 +56,15 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
         **_calibration(pair),
         "weights": _hash("".join(_weights(part) for part in dict.fromkeys(pair.values()))),
     }
+
+
+def _late_interaction(encoder: Any) -> dict[str, Any]:
+    settings = [(encoder.settings.template, encoder.settings.length(role), encoder.settings.prompt(role))
+                for role in ("query", "passage")]
+    return {"similarity": encoder.similarity,
+            "tokens": _hash(repr([encoder.tokenize(PROBE, role) for role in ("query", "passage")])),
+            "settings": _hash(repr((settings, encoder.query_expansion, encoder.skipped))),
+            "weights": _hash(_weights(encoder))}
 
 
 def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
@@ -74,7 +86,9 @@ def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
 
 def _weights(encoder: Any) -> str:
     backbone = encoder.backbone
-    tensors = {f"dense.{name}": value for name, value in encoder.dense.named_parameters()}
+    layers = ("dense", "projection")
+    tensors = {f"{layer}.{name}": value for layer in layers if hasattr(encoder, layer)
+               for name, value in getattr(encoder, layer).named_parameters()}
     if isinstance(backbone, StaticEmbedding):
         tensors["rows"] = nn.Parameter(backbone.folded(), requires_grad=False)
     else:

@@ -26,6 +26,7 @@ from interlingua.retrieval.index_lexical import Lexical
 from interlingua.retrieval.index_questions import questions
 from interlingua.retrieval.index_search import Hit, Search, View
 from interlingua.retrieval.index_snapshot import Snapshot
+from interlingua.retrieval.index_tokens import IndexTokens, keep_tokens
 from interlingua.retrieval.index_writer import chunks, distinct, encoded, spooled
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
@@ -41,13 +42,13 @@ class Index:
     """Passages searchable by one encoder and by BM25. Make one with `build`, reopen it with `open`.
 
     The folder holds `index.json`, the table `passages.lance` (LanceDB: the store of record), `caches/` (which can be
-    made again from the table) and `writer.lock`. Searches see the newest version of the table; `add`, `replace` and
-    `delete` each make one version, whole or not at all. One writer at a time, any number of readers. Safe to use from
-    several threads.
+    made again from the table), `tokens/` (see `keep_tokens`) and `writer.lock`. Searches see the newest version of the
+    table; `add`, `replace` and `delete` each make one version, whole or not at all. One writer at a time, any number of
+    readers. Safe to use from several threads.
     """
 
     def __init__(self, path: Path, encoder: TextEncoder | None) -> None:
-        self.path, self._encoder = path, encoder
+        self.path, self._encoder, self._tokens = path, encoder, IndexTokens(())
         self._writer, self._reader, self._loading = RLock(), RLock(), Lock()
         self._load()
 
@@ -108,7 +109,8 @@ class Index:
 
         Only those in `langs`, and only those whose metadata have every value of `where`, if given. `mode` is "dense",
         "lexical" (BM25) or "hybrid" (both). `lang` is the language of the question, which is detected if not given.
-        `reranker`, an encoder from `interlingua.models.loading.load_any`, brings the first 100 into its own order.
+        `reranker`, an encoder from `interlingua.models.loading.load_any`, brings the first 100 into its own order (see
+        `keep_tokens`).
         """
         return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
 
@@ -125,7 +127,8 @@ class Index:
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
         search = Search(snapshot, chosen, lexical, mode, k, searched, exactly if where or langs is not None else near)
-        return search.hits(queries, vectors, reranker)
+        self._tokens = IndexTokens.open(self.path, reranker, self._tokens)
+        return search.hits(queries, vectors, reranker, self._tokens)
 
     def add(self, passages: Iterable[Passage]) -> int:
         """Add passages; how many. They are there for good when this returns, and all of them or none.
@@ -173,6 +176,11 @@ class Index:
             store.compact()
             index_vectors(store, approximate)
             self._cache(store)
+
+    def keep_tokens(self, reranker: Any) -> int:
+        """Keep token vectors (int8) of all passages by `reranker`, a model of late interaction, so that searches need
+        not encode what they rerank; of how many there were none yet. What was done when this is stopped stays."""
+        return keep_tokens(self.path, reranker)
 
     def info(self) -> IndexInfo:
         """What is in the index and how it was made."""

@@ -15,9 +15,11 @@ from interlingua.retrieval.index_dense import Near, exactly, scored
 from interlingua.retrieval.index_lexical import Lexical, question_terms
 from interlingua.retrieval.index_segment import Mask
 from interlingua.retrieval.index_snapshot import Place, Snapshot
+from interlingua.retrieval.index_tokens import IndexTokens
 from interlingua.retrieval.model_retriever import model_retriever
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.run import Run
+from interlingua.retrieval.token_store import TokenStore
 from interlingua.text.languages import find_code
 
 Floats = NDArray[np.float32]
@@ -77,8 +79,10 @@ class Search:
     languages: Mapping[str, int]
     near: Near = exactly
 
-    def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
-        """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
+    def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None,
+             tokens: IndexTokens | None = None) -> list[list[Hit]]:
+        """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search. `tokens` are
+        those that are kept for the reranker."""
         depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
         near = [{} for _ in queries] if vectors is None else self.near(self.snapshot, vectors, depth, self.chosen)
         run, found = Run(), []
@@ -91,13 +95,20 @@ class Search:
             places = {name: place for held, _ in found for name, place in held.items()}
             needed = dict.fromkeys(name for query in run for name in run.ids(query))
             passages = [self.snapshot.passage(places[name]) for name in needed]
-            run = rerank(run, queries, model_retriever(reranker, passages), depth)
+            kept = self._kept(tokens, {name: places[name] for name in needed}) if tokens else None
+            run = rerank(run, queries, model_retriever(reranker, passages, kept), depth)
             for query, (_, parts) in zip(queries, found, strict=True):
                 parts["reranker"] = dict(run[query.id])
         return [[Hit(self.snapshot.passage(places[name]), score,
                      {part: scores[name] for part, scores in parts.items()})
                  for name, score in run[query.id][: self.k]]
                 for query, (places, parts) in zip(queries, found, strict=True)]
+
+    def _kept(self, tokens: IndexTokens, places: Mapping[str, Place]) -> dict[str, tuple[TokenStore, int]]:
+        """Which of the passages have token vectors, and where."""
+        numbers = {name: int(self.snapshot.segments[part].numbers[row]) for name, (part, row) in places.items()}
+        found = tokens.find(list(numbers.values()))
+        return {name: found[number] for name, number in numbers.items() if number in found}
 
     def _parts(self, query: Query, vector: Floats | None, near: dict[Place, float], depth: int
                ) -> tuple[dict[str, Place], dict[str, dict[str, float]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,14 +51,15 @@ class LateInteractionRetriever:
     A passage is encoded when it is first needed, and once: `search` needs all of them, `score` only the candidates, so
     that as a reranker this encodes (and holds) what some first stage found, whatever the size of the collection.
     `store`, built from `passage_tokens` of the same encoder, holds passages that need no encoding any more: with a
-    folder of all of them nothing but queries is encoded, and vectors stay on disk. `dtype` is how those encoded here
+    folder of all of them nothing but queries is encoded, and vectors stay on disk. `kept` does the same for passages
+    whose vectors are in other stores under other ids: store and row by passage id. `dtype` is how those encoded here
     are held (int8: a quarter of float32, and faster, but rounded); `device` where vectors are kept and compared, the
     CPU without it. `encode_options` go to the encoder.
     """
 
     def __init__(self, encoder: TokenEncoder, passages: Sequence[Passage], *, dtype: str = "float32",
-                 store: TokenStore | None = None, device: str | torch.device | None = None,
-                 **encode_options: Any) -> None:
+                 store: TokenStore | None = None, kept: Mapping[str, tuple[TokenStore, int]] | None = None,
+                 device: str | torch.device | None = None, **encode_options: Any) -> None:
         self.encoder, self.passages, self.dtype = encoder, passages, dtype
         self.device, self.encode_options = device, encode_options
         self._stores: list[TokenStore] = []
@@ -69,6 +70,12 @@ class LateInteractionRetriever:
                 raise InterlinguaError(f"{len(unknown):,} of {len(store):,} passages with token vectors are not among "
                                        f"the passages, '{min(unknown)}' for one. Both must be of one collection.")
             self._hold(store)
+        numbers: dict[int, int] = {}
+        for name, (held, row) in (kept or {}).items():
+            if id(held) not in numbers:
+                numbers[id(held)] = len(self._stores)
+                self._stores.append(held)
+            self._places[name] = numbers[id(held)], row
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` passages with the highest scores for each query, exactly: what sorting all scores gives. Fewer

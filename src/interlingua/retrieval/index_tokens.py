@@ -1,0 +1,137 @@
+"""Token vectors of an index's passages, kept for a model of late interaction: reranking then encodes questions only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.models.fingerprint import fingerprint
+from interlingua.progress import say
+from interlingua.retrieval.late_interaction import passage_tokens
+from interlingua.retrieval.passage_rows import BATCH, TEXTS, Rows, passage_of
+from interlingua.retrieval.passage_store import PassageStore, lock
+from interlingua.retrieval.token_store import ABOUT, TokenStore
+
+FOLDER = "tokens"
+PART = 8192
+"""Passages of a part: what has to be encoded again after a stop."""
+DTYPE = "int8"
+
+
+class Part(NamedTuple):
+    """A part, and what tells it from an older one in the same place."""
+
+    path: Path
+    written: int
+    inode: int
+
+
+class IndexTokens:
+    """The parts in a folder, each a `TokenStore` whose ids are numbers of passages. A number means one content for
+    ever, so nothing here is ever out of date; what is new is not here, and what is gone is not asked for."""
+
+    def __init__(self, parts: tuple[Part, ...]) -> None:
+        self.parts = parts
+        self.stores = [TokenStore.open(part.path) for part in parts]
+        numbers = [np.array(store.ids, dtype=np.int64) for store in self.stores]
+        self._numbers = np.concatenate([np.empty(0, dtype=np.int64), *numbers])
+        self._order = np.argsort(self._numbers)
+        self._starts = np.cumsum([0, *map(len, numbers)])
+
+    @classmethod
+    def open(cls, index: Path, encoder: Any, before: IndexTokens) -> IndexTokens:
+        """What the index in a folder has for this encoder (None: no encoder), perhaps nothing. `before` is given back
+        where it still is all there is. Raises InterlinguaError for a damaged part."""
+        if not (index / FOLDER).exists() or getattr(encoder, "similarity", "") != "maxsim":
+            return cls(())
+        parts = complete(folder_of(index, encoder))
+        return before if before.parts == parts else cls(parts)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def holds(self, numbers: Rows) -> Any:
+        """[numbers] bool: whether there are token vectors of each."""
+        return np.isin(numbers, self._numbers)
+
+    def find(self, numbers: Sequence[int]) -> dict[int, tuple[TokenStore, int]]:
+        """The store and the row of each of these numbers that is here."""
+        found: dict[int, tuple[TokenStore, int]] = {}
+        places = np.searchsorted(self._numbers, numbers, sorter=self._order)
+        for number, place in zip(numbers, places.tolist(), strict=True):
+            if place < len(self) and self._numbers[row := self._order[place]] == number:
+                part = int(np.searchsorted(self._starts, row, side="right")) - 1
+                found[number] = self.stores[part], int(row - self._starts[part])
+        return found
+
+
+def keep_tokens(index: Path, encoder: Any) -> int:
+    """Encode the passages of an index that have no token vectors by `encoder` yet, part by part; how many.
+
+    A part of which most passages are gone is removed first. The index may be searched and changed meanwhile. Raises
+    InterlinguaError for an encoder without token vectors, and where another process does the same.
+    """
+    if getattr(encoder, "similarity", "") != "maxsim":
+        raise InterlinguaError("this model gives one vector a text, and reranks without token vectors. Give a model of "
+                               "late interaction.")
+    folder = folder_of(index, encoder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder):
+        _tidy(folder, PassageStore.open(index).numbers())
+        count = 0
+        while True:
+            store = PassageStore.open(index)
+            try:
+                for passages in _missing(store, IndexTokens(complete(folder))):
+                    TokenStore.build(passage_tokens(encoder, passages), dtype=DTYPE, path=folder / passages[0].id)
+                    count += len(passages)
+                return count
+            except InterlinguaError:
+                if PassageStore.open(index).version == store.version:
+                    raise  # else a writer has removed the version that was being read
+
+
+def _tidy(folder: Path, live: Rows) -> None:
+    """Remove parts of which most passages are gone, and what a process that was killed was writing."""
+    for part in complete(folder):
+        numbers = np.array(TokenStore.open(part.path).ids, dtype=np.int64)
+        if 2 * np.isin(numbers, live).sum() < len(numbers):
+            shutil.rmtree(part.path)
+    for stopped in folder.glob(".*.part"):
+        shutil.rmtree(stopped)
+
+
+def folder_of(index: Path, encoder: Any) -> Path:
+    """Where the token vectors by an encoder are: named by its fingerprint, so that another model finds none."""
+    return index / FOLDER / hashlib.sha256(json.dumps(fingerprint(encoder), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def complete(folder: Path) -> tuple[Part, ...]:
+    """The parts in a folder; one that is being written has another name."""
+    return tuple(Part(path, (path / ABOUT).stat().st_mtime_ns, (path / ABOUT).stat().st_ino)
+                 for path in sorted(folder.glob("*")) if path.name.isdecimal())
+
+
+def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:
+    """The passages that are not in `kept`, a part at a time, with their numbers as ids."""
+    held: list[Passage] = []
+    live = store.numbers()
+    say(f"{int((~kept.holds(live)).sum()):,} of {len(live):,} passages have no token vectors yet")
+    for batch in store.batches(("number", *TEXTS), BATCH):
+        there = kept.holds(batch.column("number").to_numpy())
+        held += [replace(passage_of(row), id=str(row["number"]))
+                 for row, known in zip(batch.to_pylist(), there, strict=True) if not known]
+        while len(held) >= PART:
+            yield held[:PART]
+            held = held[PART:]
+    if held:
+        yield held
