@@ -100,7 +100,7 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
 
         def terms() -> Iterator[list[str]]:
             for batch in _whole_batches(store):
-                numbers.append(batch.column("number").to_numpy())
+                numbers.append(batch.column("number").to_numpy().copy())  # a view would keep the whole batch
                 langs.append(np.array([met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()],
                                       dtype=np.int32))
                 stream.write(vectors_of(batch, store.dim).tobytes())
