@@ -68,8 +68,9 @@ def run(app: FastAPI, listener: socket.socket, timeout: float) -> None:
 
     Raises InterlinguaError when the application does not start.
     """
+    # h11 also where httptools is installed: it limits how long the head of a request may be
     config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, proxy_headers=False,
-                            timeout_graceful_shutdown=max(1, round(timeout)), lifespan="on", ws="none")
+                            timeout_graceful_shutdown=max(1, round(timeout)), lifespan="on", ws="none", http="h11")
     server = _Server(config, lambda: say(f"{address(listener)}  (Ctrl-C ends it)"))
     # uvicorn raises the signal again when it is done: for SIGTERM that would be an end by signal, not a clean one
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
