@@ -126,3 +126,32 @@ def test_errors(index, reranker):
     (complete(folder)[0].path / "offsets.npy").write_bytes(b"")
     with pytest.raises(InterlinguaError, match="is damaged"):
         Index.open(index.path, LengthEncoder()).search("old", reranker=reranker)
+    assert index.keep_tokens(reranker) == 4
+    assert Index.open(index.path, LengthEncoder()).search("old", reranker=reranker)
+
+
+def test_an_index_built_anew_meanwhile_gets_no_vectors_of_the_old_one(index, reranker, tmp_path, monkeypatch):
+    encode, calls = reranker.encode_document, []
+
+    def rebuilding(texts, **options):
+        calls.append(texts)
+        if len(calls) == 2:
+            Index.build(LengthEncoder(), PASSAGES[::-1], tmp_path / "idx", overwrite=True)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(reranker, "encode_document", rebuilding)
+    with pytest.raises(InterlinguaError, match="built anew meanwhile"):
+        index.keep_tokens(reranker)
+    assert complete(folder_of(index.path, reranker)) == ()
+    assert index.keep_tokens(reranker) == 11
+
+
+def test_many_small_parts_become_one(index, reranker, monkeypatch):
+    monkeypatch.setattr(index_tokens, "SMALL", 2)
+    index.keep_tokens(reranker)
+    for number in range(3):
+        index.add([Passage(f"new{number}", "one more", lang="en")])
+        index.keep_tokens(reranker)
+    index.add([Passage("last", "one more", lang="en")])
+    assert index.keep_tokens(reranker) == 4
+    assert sorted(map(len, IndexTokens(complete(folder_of(index.path, reranker))).stores)) == [3, 4, 4, 4]

@@ -40,7 +40,7 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
     """
     # told apart by what they have: their modules read fingerprints themselves
     one, two = hasattr(encoder, "pooling"), hasattr(encoder, "own_passage")
-    if hasattr(encoder, "projection"):
+    if hasattr(encoder, "projection") and hasattr(encoder, "query_expansion"):
         return _late_interaction(encoder)
     if not one and not two:
         vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]

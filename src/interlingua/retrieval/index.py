@@ -127,8 +127,9 @@ class Index:
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
         search = Search(snapshot, chosen, lexical, mode, k, searched, exactly if where or langs is not None else near)
-        self._tokens = IndexTokens.open(self.path, reranker, self._tokens)
-        return search.hits(queries, vectors, reranker, self._tokens)
+        tokens = IndexTokens.open(self.path, reranker, self._tokens)
+        self._tokens = tokens or self._tokens  # stays open while others search without a reranker
+        return search.hits(queries, vectors, reranker, tokens)
 
     def add(self, passages: Iterable[Passage]) -> int:
         """Add passages; how many. They are there for good when this returns, and all of them or none.
@@ -185,19 +186,18 @@ class Index:
     def info(self) -> IndexInfo:
         """What is in the index and how it was made."""
         snapshot = self.refresh()
-        analyzers = analyzers_of(list(snapshot.languages))
         return IndexInfo(len(snapshot), dict(snapshot.languages), self.about.model, self.about.similarity,
                          self.about.dim, snapshot.version, snapshot.base.version, len(snapshot.arrivals.numbers),
                          snapshot.deleted, self.about.k1, self.about.b,
-                         {lang: f"{name} ({version})" for lang, (name, version) in analyzers.items()})
+                         {lang: f"{name} ({version})" for lang, (name, version) in
+                          analyzers_of(list(snapshot.languages)).items()})
 
     @property
     def encoder(self) -> TextEncoder:
         """The encoder of the questions, loaded by the name in index.json when none was given."""
         with self._loading:
             if self._encoder is None:
-                about = self.about
-                self._encoder = load_encoder(about.model, about.fingerprint, about.similarity, self.path)
+                self._encoder = load_encoder(self.about.model, self.about.fingerprint, self.about.similarity, self.path)
             return self._encoder
 
     def refresh(self) -> Snapshot:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.fingerprint import fingerprint
 from interlingua.progress import say
+from interlingua.retrieval.index_about import signature
 from interlingua.retrieval.late_interaction import passage_tokens
 from interlingua.retrieval.passage_rows import BATCH, TEXTS, Rows, passage_of
 from interlingua.retrieval.passage_store import PassageStore, lock
@@ -24,6 +26,8 @@ from interlingua.retrieval.token_store import ABOUT, TokenStore
 FOLDER = "tokens"
 PART = 8192
 """Passages of a part: what has to be encoded again after a stop."""
+SMALL = 20
+"""Parts of less than half of that, from many small changes: when there are more, they are made again together."""
 DTYPE = "int8"
 
 
@@ -36,8 +40,9 @@ class Part(NamedTuple):
 
 
 class IndexTokens:
-    """The parts in a folder, each a `TokenStore` whose ids are numbers of passages. A number means one content for
-    ever, so nothing here is ever out of date; what is new is not here, and what is gone is not asked for."""
+    """The parts in a folder, each a `TokenStore` whose ids are numbers of passages. A number means one content
+    until the index is built anew, so nothing here is out of date; what is new is not here, and what is gone is not
+    asked for."""
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
@@ -53,8 +58,14 @@ class IndexTokens:
         where it still is all there is. Raises InterlinguaError for a damaged part."""
         if not (index / FOLDER).exists() or getattr(encoder, "similarity", "") != "maxsim":
             return cls(())
-        parts = complete(folder_of(index, encoder))
-        return before if before.parts == parts else cls(parts)
+        folder = folder_of(index, encoder)
+        while (parts := complete(folder)) != before.parts:
+            try:
+                return cls(parts)
+            except InterlinguaError:
+                if complete(folder) == parts:
+                    raise  # else a part was removed just now
+        return before
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -83,7 +94,7 @@ def keep_tokens(index: Path, encoder: Any) -> int:
     if getattr(encoder, "similarity", "") != "maxsim":
         raise InterlinguaError("this model gives one vector a text, and reranks without token vectors. Give a model of "
                                "late interaction.")
-    folder = folder_of(index, encoder)
+    folder, made = folder_of(index, encoder), signature(index)
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder):
         _tidy(folder, PassageStore.open(index).numbers())
@@ -92,7 +103,7 @@ def keep_tokens(index: Path, encoder: Any) -> int:
             store = PassageStore.open(index)
             try:
                 for passages in _missing(store, IndexTokens(complete(folder))):
-                    TokenStore.build(passage_tokens(encoder, passages), dtype=DTYPE, path=folder / passages[0].id)
+                    _write(folder / passages[0].id, encoder, passages, lambda: signature(index) == made)
                     count += len(passages)
                 return count
             except InterlinguaError:
@@ -100,14 +111,41 @@ def keep_tokens(index: Path, encoder: Any) -> int:
                     raise  # else a writer has removed the version that was being read
 
 
+def _write(path: Path, encoder: Any, passages: Sequence[Passage], same: Callable[[], bool]) -> None:
+    """One part, unless the index is not the `same` any more: one that was built anew gives the numbers again."""
+    try:
+        TokenStore.build(passage_tokens(encoder, passages), dtype=DTYPE, path=path)
+    except OSError:
+        if same():
+            raise
+    if not same():
+        shutil.rmtree(path, ignore_errors=True)
+        raise InterlinguaError(f"{path.parent}: the index was built anew meanwhile. Give the command again.")
+
+
 def _tidy(folder: Path, live: Rows) -> None:
-    """Remove parts of which most passages are gone, and what a process that was killed was writing."""
+    """Remove parts of which most passages are gone or that are damaged, many small ones, and what a process that was
+    killed was writing."""
+    small = []
     for part in complete(folder):
-        numbers = np.array(TokenStore.open(part.path).ids, dtype=np.int64)
-        if 2 * np.isin(numbers, live).sum() < len(numbers):
-            shutil.rmtree(part.path)
+        try:
+            numbers = np.array(TokenStore.open(part.path).ids, dtype=np.int64)
+        except InterlinguaError:
+            numbers = np.empty(0, dtype=np.int64)
+        if not len(numbers) or 2 * np.isin(numbers, live).sum() < len(numbers):
+            _remove(part.path)
+        elif 2 * len(numbers) < PART:
+            small.append(part.path)
+    for path in small if len(small) > SMALL else []:
+        _remove(path)
     for stopped in folder.glob(".*.part"):
         shutil.rmtree(stopped)
+
+
+def _remove(path: Path) -> None:
+    """Whole or not at all: a part that is half removed would be a damaged one."""
+    path.rename(gone := path.with_name(f".{path.name}.gone.part"))
+    shutil.rmtree(gone)
 
 
 def folder_of(index: Path, encoder: Any) -> Path:
@@ -117,8 +155,13 @@ def folder_of(index: Path, encoder: Any) -> Path:
 
 def complete(folder: Path) -> tuple[Part, ...]:
     """The parts in a folder; one that is being written has another name."""
-    return tuple(Part(path, (path / ABOUT).stat().st_mtime_ns, (path / ABOUT).stat().st_ino)
-                 for path in sorted(folder.glob("*")) if path.name.isdecimal())
+    found = []
+    for path in sorted(folder.glob("*")):
+        with suppress(FileNotFoundError):  # it was removed just now
+            if path.name.isdecimal():
+                about = (path / ABOUT).stat()
+                found.append(Part(path, about.st_mtime_ns, about.st_ino))
+    return tuple(found)
 
 
 def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:

@@ -51,10 +51,10 @@ class LateInteractionRetriever:
     A passage is encoded when it is first needed, and once: `search` needs all of them, `score` only the candidates, so
     that as a reranker this encodes (and holds) what some first stage found, whatever the size of the collection.
     `store`, built from `passage_tokens` of the same encoder, holds passages that need no encoding any more: with a
-    folder of all of them nothing but queries is encoded, and vectors stay on disk. `kept` does the same for passages
-    whose vectors are in other stores under other ids: store and row by passage id. `dtype` is how those encoded here
-    are held (int8: a quarter of float32, and faster, but rounded); `device` where vectors are kept and compared, the
-    CPU without it. `encode_options` go to the encoder.
+    folder of all of them nothing but queries is encoded, and vectors stay on disk. `kept` is the same for `score`, of
+    passages whose vectors are in other stores under other ids: store and row by passage id. `dtype` is how those
+    encoded here are held (int8: a quarter of float32, and faster, but rounded); `device` where vectors are kept and
+    compared, the CPU without it. `encode_options` go to the encoder.
     """
 
     def __init__(self, encoder: TokenEncoder, passages: Sequence[Passage], *, dtype: str = "float32",
@@ -70,7 +70,7 @@ class LateInteractionRetriever:
                 raise InterlinguaError(f"{len(unknown):,} of {len(store):,} passages with token vectors are not among "
                                        f"the passages, '{min(unknown)}' for one. Both must be of one collection.")
             self._hold(store)
-        numbers: dict[int, int] = {}
+        self._kept, numbers = bool(kept), dict[int, int]()
         for name, (held, row) in (kept or {}).items():
             if id(held) not in numbers:
                 numbers[id(held)] = len(self._stores)
@@ -82,6 +82,8 @@ class LateInteractionRetriever:
         where there are fewer; a passage without tokens, which scores −inf, is the last of all."""
         if depth < 1:
             raise InterlinguaError(f"depth {depth}: must be at least 1.")
+        if self._kept:
+            raise InterlinguaError("`kept` token vectors are for `score` alone. To search, give a `store`.")
         self._encode(passage for passage in self.passages if passage.id not in self._places)
         asked = self._queries(queries)
         names = list(self._places)

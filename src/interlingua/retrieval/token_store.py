@@ -80,9 +80,11 @@ class TokenStore:
             if about["format"] != FORMAT:
                 raise InterlinguaError(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
             ids, dtype, count, dim = (about[key] for key in ("ids", "dtype", "tokens", "dim"))
-            offsets = _array(path / "offsets.npy", "int64", (len(ids) + 1,))
+            # mapped are the vectors alone: an open file each is the limit of how many parts an index may have
+            offsets = _array(path / "offsets.npy", "int64", (len(ids) + 1,), mapped=False)
             tokens = _array(path / "tokens.npy", dtype, (count, dim))
-            scales = _array(path / "scales.npy", "float32", (count,)) if dtype == "int8" else np.empty(0, np.float32)
+            scales = (_array(path / "scales.npy", "float32", (count,), mapped=False) if dtype == "int8"
+                      else np.empty(0, np.float32))
             if dtype not in DTYPES or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
                 raise ValueError("its files do not agree")
         except InterlinguaError:
@@ -199,8 +201,8 @@ def _append(stream: BinaryIO, part: NDArray[Any], rows: int) -> None:
     stream.write(np.ascontiguousarray(part).data)
 
 
-def _array(file: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(file, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
+def _array(file: Path, dtype: str, shape: tuple[int, ...], *, mapped: bool = True) -> NDArray[Any]:
+    array: NDArray[Any] = np.load(file, mmap_mode="r" if mapped and np.prod(shape) else None, allow_pickle=False)
     if array.dtype != dtype or array.shape != shape:
         raise ValueError(f"{file.name}: {dtype} {list(shape)} was expected")
     return array
