@@ -75,7 +75,7 @@ class Hashed:
 class Late(DenseRetriever):
     """Stands for the late-interaction retriever."""
 
-    def __init__(self, encoder, passages):
+    def __init__(self, encoder, passages, **options):
         super().__init__(encoder, passages)
         assert encoder.similarity == "maxsim"
         encoder.similarity = "dot"
