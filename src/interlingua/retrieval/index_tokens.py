@@ -47,7 +47,7 @@ class IndexTokens:
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
         self.stores = [TokenStore.open(part.path) for part in parts]
-        numbers = [np.array(store.ids, dtype=np.int64) for store in self.stores]
+        numbers = [_numbers(store) for store in self.stores]
         self._numbers = np.concatenate([np.empty(0, dtype=np.int64), *numbers])
         self._order = np.argsort(self._numbers)
         self._starts = np.cumsum([0, *map(len, numbers)])
@@ -70,16 +70,19 @@ class IndexTokens:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def holds(self, numbers: Rows) -> Any:
-        """[numbers] bool: whether there are token vectors of each."""
-        return np.isin(numbers, self._numbers)
+    def rows(self, numbers: Sequence[int] | Rows) -> Rows:
+        """The row of each of these numbers, counted over all parts; −1 for one that is not here."""
+        if not len(self):
+            return np.full(len(numbers), -1, dtype=np.int64)
+        places = np.searchsorted(self._numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
+        rows = self._order[places]
+        return np.where(self._numbers[rows] == numbers, rows, -1)
 
     def find(self, numbers: Sequence[int]) -> dict[int, tuple[TokenStore, int]]:
         """The store and the row of each of these numbers that is here."""
         found: dict[int, tuple[TokenStore, int]] = {}
-        places = np.searchsorted(self._numbers, numbers, sorter=self._order)
-        for number, place in zip(numbers, places.tolist(), strict=True):
-            if place < len(self) and self._numbers[row := self._order[place]] == number:
+        for number, row in zip(numbers, self.rows(numbers).tolist(), strict=True):
+            if row >= 0:
                 part = int(np.searchsorted(self._starts, row, side="right")) - 1
                 found[number] = self.stores[part], int(row - self._starts[part])
         return found
@@ -129,7 +132,7 @@ def _tidy(folder: Path, live: Rows) -> None:
     small = []
     for part in complete(folder):
         try:
-            numbers = np.array(TokenStore.open(part.path).ids, dtype=np.int64)
+            numbers = _numbers(TokenStore.open(part.path))
         except InterlinguaError:
             numbers = np.empty(0, dtype=np.int64)
         if not len(numbers) or 2 * np.isin(numbers, live).sum() < len(numbers):
@@ -140,6 +143,10 @@ def _tidy(folder: Path, live: Rows) -> None:
         _remove(path)
     for stopped in folder.glob(".*.part"):
         shutil.rmtree(stopped)
+
+
+def _numbers(store: TokenStore) -> Rows:
+    return np.array(store.ids, dtype=np.int64)
 
 
 def _remove(path: Path) -> None:
@@ -168,11 +175,11 @@ def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:
     """The passages that are not in `kept`, a part at a time, with their numbers as ids."""
     held: list[Passage] = []
     live = store.numbers()
-    say(f"{int((~kept.holds(live)).sum()):,} of {len(live):,} passages have no token vectors yet")
+    say(f"{int((kept.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
     for batch in store.batches(("number", *TEXTS), BATCH):
-        there = kept.holds(batch.column("number").to_numpy())
+        places = kept.rows(batch.column("number").to_numpy()).tolist()
         held += [replace(passage_of(row), id=str(row["number"]))
-                 for row, known in zip(batch.to_pylist(), there, strict=True) if not known]
+                 for row, place in zip(batch.to_pylist(), places, strict=True) if place < 0]
         while len(held) >= PART:
             yield held[:PART]
             held = held[PART:]
