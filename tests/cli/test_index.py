@@ -92,7 +92,7 @@ def test_results_are_narrowed(place, capsys):
     hits = found(capsys, "lighthouse", "--mode", "lexical", "--lang", "en")
     assert [(hit["id"], set(hit["parts"]), hit["metadata"]["source"]) for hit in hits] == [
         ("books/keeper.md#1", {"lexical"}, "books/keeper.md")]
-    assert set(found(capsys, question, "--rerank", "model")[0]["parts"]) == {"dense", "lexical", "reranker"}
+    assert set(found(capsys, question, "--rerank", "model")[0]["parts"]) == {"dense", "lexical", "tokens", "reranker"}
     assert said(capsys, "search", "idx", "zzzz", "--mode", "lexical").out == "nothing found.\n"
 
 

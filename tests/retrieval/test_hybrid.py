@@ -1,19 +1,80 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from interlingua.retrieval.index_search import dense_weight, fuse
+from interlingua.data.records import Passage
+from interlingua.retrieval import Index, hybrid
+from interlingua.retrieval.hybrid import fuse, meaning_weight
+from interlingua.retrieval.static_maxsim import StaticMaxSim
 
 
-def test_a_ranking_is_the_weighted_mean_of_both_scores_brought_to_0_to_1():
+def test_words_are_two_shares_and_meaning_is_brought_to_0_to_1():
     lexical, dense = {"a": 6.0, "b": 3.0, "c": 0.0}, {"a": -0.5, "b": 0.5, "c": 1.5}
-    assert dict(fuse(lexical, dense, 1.0)["q"]) == pytest.approx({"a": 0.5, "b": 0.5, "c": 0.5})
-    assert dict(fuse(lexical, dense, 3.0)["q"]) == pytest.approx({"a": 0.25, "b": 0.5, "c": 0.75})
-    assert dict(fuse(lexical, dict.fromkeys(lexical, 0.3), 1.0)["q"]) == pytest.approx({"a": 0.75, "b": 0.5, "c": 0.25})
+    shares = [36 / (6 * 12), 9 / (6 * 12), 0]  # of the best candidate's score · of the most there could be
+    assert dict(fuse(lexical, 12.0, [dense], 1.0)["q"]) == pytest.approx(
+        dict(zip("abc", [(shares[0] + 0) / 2, (shares[1] + 0.5) / 2, (shares[2] + 1) / 2], strict=True)))
+    assert dict(fuse(lexical, 12.0, [dict.fromkeys(lexical, 0.3)], 1.0)["q"]) == pytest.approx(
+        dict(zip("abc", [(share + 0.5) / 2 for share in shares], strict=True)))
+    assert dict(fuse(lexical, 6.0, [dense], 3.0)["q"]) == pytest.approx({"a": 0.25, "b": 0.4375, "c": 0.75})
+
+
+def test_the_fewer_of_the_words_occur_the_less_do_they_count():
+    lexical, dense = {"a": 2.0, "b": 0.0}, {"a": 0.1, "b": 0.9}
+    assert dict(fuse(lexical, 2.0, [dense], 1.0)["q"]) == pytest.approx({"a": 0.5, "b": 0.5})
+    assert fuse(lexical, 4.0, [dense], 1.0).ids("q") == ["b", "a"]  # as many words again that nobody has
+    assert fuse(dict.fromkeys(lexical, 0.0), 0.0, [dense], 1.0).ids("q") == ["b", "a"]  # a question without a term
+
+
+def test_a_candidate_that_was_not_matched_gets_the_lowest_score_of_those_that_were():
+    dense, tokens = {"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.2, "b": 0.6}
+    found = dict(fuse(dict.fromkeys(dense, 0.0), 1.0, [dense, tokens], 1.0)["q"])
+    assert found == pytest.approx({"a": 0.25, "b": 0.25, "c": 0.0})
 
 
 def test_meaning_weighs_more_the_fewer_passages_are_in_the_language_of_the_question():
-    assert dense_weight("fi", {"fi": 10}) == pytest.approx(0.5)
-    assert dense_weight("fi", {"en": 10}) == pytest.approx(2.0)
-    assert dense_weight("fi", {"fi": 5, "en": 5}) == dense_weight("", {"fi": 10}) == pytest.approx(1.0)
-    assert dense_weight("eng", {"en": 10}) == pytest.approx(0.5)
+    own, foreign = hybrid.OWN, hybrid.FOREIGN
+    assert own < foreign
+    assert meaning_weight("fi", {"fi": 10}) == meaning_weight("eng", {"en": 10}) == pytest.approx(own)
+    assert meaning_weight("fi", {"en": 10}) == pytest.approx(foreign)
+    between = (own * foreign) ** 0.5
+    assert meaning_weight("fi", {"fi": 5, "en": 5}) == meaning_weight("", {"fi": 10}) == pytest.approx(between)
+
+
+class Words:
+    """Scores that are given, in place of a static encoder's."""
+
+    def __init__(self, scores):
+        self.given = scores
+
+    def question(self, text):
+        return text
+
+    def scores(self, question, passages):
+        return np.array([self.given[name] for name in passages], dtype=np.float32)
+
+
+def test_a_match_counts_by_how_much_it_is_better_than_others_in_its_language():
+    langs = {"en1": "en", "en2": "en", "fi1": "fi", "fi2": "fi"}
+    parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
+    scores = {"en1": 0.9, "en2": 0.8, "fi1": 0.5, "fi2": 0.1}  # English asks: all English passages are near
+    run = hybrid.hybrid("q", parts, 1.0, 1.0, langs, Words(scores), str)
+    assert run.ids("q") == ["fi1", "en1", "en2", "fi2"]
+    assert parts["tokens"] == pytest.approx(scores)
+    one_language = hybrid.hybrid("q", parts, 1.0, 1.0, dict.fromkeys(langs, "en"), Words(scores), str)
+    assert one_language.ids("q") == ["en1", "en2", "fi1", "fi2"]
+
+
+def test_the_first_candidates_are_matched_subword_by_subword(tmp_path, monkeypatch, tiny_static, sentences):
+    encoder = tiny_static()
+    passages = [Passage(f"p{number}", text) for number, text in enumerate(sentences)]
+    index, words = Index.build(encoder, passages, tmp_path / "idx"), StaticMaxSim.of(encoder)
+    [question] = [words.question(text) for text in sentences[:1]]
+    whole = index.search(sentences[0], len(passages), lang="en")
+    assert [hit.parts["tokens"] for hit in whole] == words.scores(
+        question, words.subwords([hit.passage for hit in whole])).tolist()
+    monkeypatch.setattr(hybrid, "MATCHED", 3)
+    assert [set(hit.parts) for hit in index.search(sentences[0], len(passages), lang="en")].count(
+        {"dense", "lexical", "tokens"}) == 3
+    monkeypatch.setattr(hybrid, "MATCHED", 0)
+    assert all(set(hit.parts) == {"dense", "lexical"} for hit in index.search(sentences[0], lang="en"))

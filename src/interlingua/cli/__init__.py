@@ -20,6 +20,7 @@ from interlingua.cli import (
     index,
     inspect,
     mine,
+    report,
     reproduce,
     search,
     serve,
@@ -27,7 +28,7 @@ from interlingua.cli import (
 )
 from interlingua.errors import InterlinguaError, suggestion
 
-VERBS = (train, evaluate, encode, index, search, serve, reproduce, compare, calibrate, mine, inspect, demo)
+VERBS = (train, evaluate, encode, index, search, serve, reproduce, compare, report, calibrate, mine, inspect, demo)
 
 DESCRIPTION = """\
 Train, evaluate and search with encoders that read meaning, not language.

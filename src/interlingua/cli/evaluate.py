@@ -178,8 +178,8 @@ def print_tables(arguments: argparse.Namespace, models: dict[str, Any], collecti
     print_systems(arguments, systems, collections)
 
 
-def one_a_language(collections: list[Any]) -> dict[str, Any]:
-    """Language → collection. Raises InterlinguaError where two have one language: a matrix has one row for each."""
+def one_a_language(collections: list[Any], what: str = "--matrix") -> dict[str, Any]:
+    """Language → collection. Raises InterlinguaError where two have one language: `what` has one row for each."""
     from interlingua.errors import InterlinguaError
 
     found: dict[str, Any] = {}
@@ -187,6 +187,6 @@ def one_a_language(collections: list[Any]) -> dict[str, Any]:
         lang = ",".join(collection.query_langs)
         if lang in found:
             raise InterlinguaError(f"{found[lang].name} and {collection.name} both ask in '{lang}'. "
-                                   "--matrix needs one collection for each language.")
+                                   f"{what} needs one collection for each language.")
         found[lang] = collection
     return found

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from interlingua.evaluation.bias import LanguageBias, language_bias
     from interlingua.evaluation.bucc import BuccResult, bucc_f1, bucc_table
+    from interlingua.evaluation.fairness import peer
     from interlingua.evaluation.fusion_tuning import TunedAlpha, tune_alpha
     from interlingua.evaluation.intervals import Interval, bootstrap_interval, seed_interval, stratified_interval
     from interlingua.evaluation.languages import LanguageMatrix, language_matrix
     from interlingua.evaluation.measures import Scores, evaluate
+    from interlingua.evaluation.mirror import mirror_page
     from interlingua.evaluation.pipelines import evaluate_pipelines
     from interlingua.evaluation.pivot import pairs_between, pivot_pairs
     from interlingua.evaluation.planted import planted_f1
@@ -36,14 +39,16 @@ _HOME = {
     "compare_all": "significance", "Row": "table", "Table": "table", "TatoebaResult": "tatoeba",
     "tatoeba_accuracy": "tatoeba", "tatoeba_file": "tatoeba", "tatoeba_pairs": "tatoeba", "recall_at_tokens":
     "xor_retrieve", "xor_results": "xor_retrieve", "evaluate_pipelines": "pipelines", "TunedAlpha": "fusion_tuning",
-    "tune_alpha": "fusion_tuning",
+    "tune_alpha": "fusion_tuning", "LanguageBias": "bias", "language_bias": "bias", "mirror_page": "mirror",
+    "peer": "fairness",
 }
 __all__ = [
-    "BuccResult", "Comparison", "Interval", "LanguageMatrix", "Projection", "Result", "Row", "Scores", "Table",
-    "TatoebaResult", "TunedAlpha", "bootstrap_interval", "bucc_f1", "bucc_table", "compare", "compare_all", "evaluate",
-    "evaluate_on", "evaluate_pipelines", "language_matrix", "language_projection", "pairs_between", "pivot_pairs",
-    "planted_f1", "projection_table", "recall_at_tokens", "results_table", "seed_interval", "stratified_interval",
-    "tatoeba_accuracy", "tatoeba_file", "tatoeba_pairs", "tune_alpha", "xor_results",
+    "BuccResult", "Comparison", "Interval", "LanguageBias", "LanguageMatrix", "Projection", "Result", "Row", "Scores",
+    "Table", "TatoebaResult", "TunedAlpha", "bootstrap_interval", "bucc_f1", "bucc_table", "compare", "compare_all",
+    "evaluate", "evaluate_on", "evaluate_pipelines", "language_bias", "language_matrix", "language_projection",
+    "mirror_page", "pairs_between", "peer", "pivot_pairs", "planted_f1", "projection_table", "recall_at_tokens",
+    "results_table", "seed_interval", "stratified_interval", "tatoeba_accuracy", "tatoeba_file", "tatoeba_pairs",
+    "tune_alpha", "xor_results",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -29,6 +29,7 @@ from interlingua.retrieval.index_snapshot import Snapshot
 from interlingua.retrieval.index_tokens import IndexTokens, keep_tokens
 from interlingua.retrieval.index_writer import chunks, distinct, encoded, spooled
 from interlingua.retrieval.passage_store import PassageStore, lock
+from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
 
 __all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
@@ -48,7 +49,7 @@ class Index:
     """
 
     def __init__(self, path: Path, encoder: TextEncoder | None) -> None:
-        self.path, self._encoder, self._tokens = path, encoder, IndexTokens(())
+        self.path, self._encoder, self._tokens, self._words = path, encoder, IndexTokens(()), StaticMaxSim.of(encoder)
         self._writer, self._reader, self._loading = RLock(), RLock(), Lock()
         self._load()
 
@@ -97,8 +98,7 @@ class Index:
 
     def passage(self, id: str) -> Passage:
         """The passage with an id. Raises InterlinguaError where there is none."""
-        snapshot = self.refresh()
-        found = snapshot.find([id])
+        found = (snapshot := self.refresh()).find([id])
         if id not in found:
             raise InterlinguaError(f"{self.path}: has no passage '{id}'.")
         return snapshot.passage(found[id])
@@ -108,9 +108,8 @@ class Index:
         """The `k` best passages for a question in any language, best first.
 
         Only those in `langs`, and only those whose metadata have every value of `where`, if given. `mode` is "dense",
-        "lexical" (BM25) or "hybrid" (both). `lang` is the language of the question, which is detected if not given.
-        `reranker`, an encoder from `interlingua.models.loading.load_any`, brings the first 100 into its own order (see
-        `keep_tokens`).
+        "lexical" (BM25) or "hybrid". `lang` is the question's language, detected if not given. `reranker`, an encoder
+        from `interlingua.models.loading.load_any`, brings the first 100 into its own order (see `keep_tokens`).
         """
         return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
 
@@ -126,7 +125,9 @@ class Index:
             return []
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
-        search = Search(snapshot, chosen, lexical, mode, k, searched, exactly if where or langs is not None else near)
+        self._words = StaticMaxSim.of(self._encoder, self._words)
+        search = Search(snapshot, chosen, lexical, mode, k, searched,
+                        exactly if where or langs is not None else near, self._words)
         tokens = IndexTokens.open(self.path, reranker, self._tokens)
         self._tokens = tokens or self._tokens  # stays open while others search without a reranker
         return search.hits(queries, vectors, reranker, tokens)
@@ -166,8 +167,7 @@ class Index:
         return len(found)
 
     def compact(self, approximate: bool | None = None) -> None:
-        """Make the cache again, join the files of the table, and remove what only older versions need. Searches go on;
-        one that reads a version just removed begins again by itself.
+        """Make the cache again, join the table's files and remove what only older versions need, while searches go on.
 
         With `approximate` dense search among all passages goes by Lance's index of the vectors, which misses some of
         the best and is quicker where there are millions; with False it is exact again. None leaves that as it is, but

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from interlingua.errors import InterlinguaError
 
-FORMAT = 2
+FORMAT = 3
 MARKER = "index.json"
 
 

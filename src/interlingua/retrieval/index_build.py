@@ -23,6 +23,7 @@ from interlingua.retrieval.index_cache import write_cache
 from interlingua.retrieval.index_writer import chunks, distinct, encoded
 from interlingua.retrieval.passage_rows import BATCH, TEXTS, passage_of
 from interlingua.retrieval.passage_store import PassageStore, lock
+from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder
 
 STARTED = "building.json"
@@ -92,10 +93,11 @@ def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, sto
                 yield passage
 
     for chunk in chunks(new()):
-        rows, vectors = encoded(encoder, chunk, **options)
+        rows, vectors, subwords = encoded(encoder, chunk, **options)
         if store is None:
-            store = PassageStore.create(partial, vectors.shape[1])
-        batch = store.batch(store.next_number(), rows, vectors)
+            words = StaticMaxSim.of(encoder)
+            store = PassageStore.create(partial, vectors.shape[1], words.vocabulary if words else 0)
+        batch = store.batch(store.next_number(), rows, vectors, subwords)
         (store.replace if any(passage.id in written for passage in chunk) else store.add)(batch)
         fresh += len(chunk)
     if store is None or not given:

@@ -20,13 +20,15 @@ from interlingua.retrieval.passage_rows import BATCH, TEXTS, PassageRows, arrow,
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
 from interlingua.retrieval.postings import Postings
 from interlingua.retrieval.postings_writer import write_postings
+from interlingua.retrieval.subword_rows import COLUMN as SUBWORDS
+from interlingua.retrieval.subword_rows import SubwordRows
 from interlingua.retrieval.term_table import TermTable
 from interlingua.text.analyzers import analyzer
 from interlingua.text.languages import find_code
 
 FOLDER = "caches"
 MARKER = "complete.json"
-FORMAT = 2
+FORMAT = 3
 ARRAYS = {"numbers": np.int64, "langs": np.int32, "vectors": np.float32, "ties": np.int64, "terms": np.uint64,
           "passages": np.int32, "counts": np.int32, "starts": np.int64, "lengths": np.int32}
 
@@ -34,8 +36,8 @@ ARRAYS = {"numbers": np.int64, "langs": np.int32, "vectors": np.float32, "ties":
 def write_cache(store: PassageStore, index: Path) -> Path:
     """Write the cache of the version that `store` reads, whole or not at all; where it is.
 
-    It holds the rows in batches (`passages.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`), the same vectors
-    as int8, and the postings of BM25 with their terms.
+    It holds the rows in batches (`passages.arrow`, `subwords.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`),
+    the same vectors as int8, and the postings of BM25 with their terms.
     """
     target = index / FOLDER / str(store.version)
     if target.exists():
@@ -92,10 +94,11 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
     numbers: list[NDArray[np.int64]] = []
     met: dict[str, int] = {}  # languages, in the order in which they are met
     langs: list[NDArray[np.int32]] = []
-    shape = (len(store.numbers()), store.dim)
+    shape, words = (len(store.numbers()), store.dim), pa.schema([store.schema.field(SUBWORDS)])
 
     with (open(folder / "vectors.npy", "wb") as stream,
-          pa.OSFile(str(folder / "passages.arrow"), "wb") as sink, pa.ipc.new_file(sink, text_schema()) as file):
+          pa.OSFile(str(folder / "passages.arrow"), "wb") as sink, pa.ipc.new_file(sink, text_schema()) as file,
+          pa.OSFile(str(folder / "subwords.arrow"), "wb") as other, pa.ipc.new_file(other, words) as second):
         np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
         def terms() -> Iterator[list[str]]:
@@ -105,6 +108,7 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
                                       dtype=np.int32))
                 stream.write(vectors_of(batch, store.dim).tobytes())
                 file.write_batch(batch.select(TEXTS))
+                second.write_batch(batch.select([SUBWORDS]))
                 for row in batch.select(TEXTS).to_pylist():
                     yield terms_of(passage_of(row))
 
@@ -122,7 +126,7 @@ def _whole_batches(store: PassageStore) -> Iterator[Any]:
     pa = arrow()
     held: list[Any] = []
     count = 0
-    for batch in store.batches(("number", *TEXTS, "vector"), BATCH):
+    for batch in store.batches(("number", *TEXTS, "vector", SUBWORDS), BATCH):
         held.append(batch)
         count += batch.num_rows
         if count >= BATCH:
@@ -147,9 +151,10 @@ def _open(path: Path) -> Segment:
         raise ValueError("its passages were cut by other versions of the analyzers")
     held = {name: _load(path / f"{name}.npy", dtype) for name, dtype in ARRAYS.items()}
     postings = Postings(held["passages"], held["counts"], held["starts"], held["lengths"])
-    return Segment(held["numbers"], PassageRows.open(path / "passages.arrow"), tuple(languages), held["langs"],
-                   held["vectors"], TermTable(held["terms"]), postings, held["ties"], float(about["reach"]),
-                   int(path.name), Int8Matrix.load(path / "int8"))
+    rows, subwords = PassageRows.open(path / "passages.arrow"), SubwordRows.open(path / "subwords.arrow")
+    return Segment(held["numbers"], rows, subwords, tuple(languages), held["langs"], held["vectors"],
+                   TermTable(held["terms"]), postings, held["ties"], float(about["reach"]), int(path.name),
+                   Int8Matrix.load(path / "int8"))
 
 
 def _reach(vectors: NDArray[np.float32]) -> float:

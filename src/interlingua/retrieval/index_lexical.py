@@ -38,8 +38,10 @@ class Lexical:
         mean = max(snapshot.mean_length, np.finfo(float).tiny)
         self._norms = [k1 * (1 - b + b * segment.postings.lengths / mean) for segment in snapshot.segments]
 
-    def scores(self, terms: Counter[str]) -> list[Floats]:
-        """For each segment [rows]: the score of every live row; 0 for the others."""
+    def scores(self, terms: Counter[str]) -> tuple[list[Floats], float]:
+        """For each segment [rows]: the score of every live row; 0 for the others. And what a passage could score at the
+        most: all terms count there, also those that no passage has."""
+        most = 0.0
         totals: list[Floats] = [np.zeros(len(segment), dtype=np.float32) for segment in self.snapshot.segments]
         for term, times in terms.items():
             held = [_postings(segment, live, term)
@@ -49,7 +51,8 @@ class Lexical:
             for total, norms, (rows, counts) in zip(totals, self._norms, held, strict=True):
                 weights = idf * (counts / (counts + norms[rows])).astype(np.float32)
                 total[rows] += np.float32(times) * weights  # a row occurs once in the postings of a term
-        return totals
+            most += times * float(idf)
+        return totals, most
 
     def best(self, scores: Sequence[Floats], depth: int, chosen: Sequence[Mask | None]) -> dict[Place, float]:
         """The scores of the `depth` best of the `chosen` rows of each segment, those above 0 only."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.retrieval.fusion import normalised
+from interlingua.retrieval.hybrid import hybrid, meaning_weight
 from interlingua.retrieval.index_dense import Near, exactly, scored
 from interlingua.retrieval.index_lexical import Lexical, question_terms
 from interlingua.retrieval.index_segment import Mask
@@ -19,15 +19,12 @@ from interlingua.retrieval.index_tokens import IndexTokens
 from interlingua.retrieval.model_retriever import model_retriever
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.run import Run
+from interlingua.retrieval.static_maxsim import Ids, StaticMaxSim
 from interlingua.retrieval.token_store import TokenStore
-from interlingua.text.languages import find_code
 
 Floats = NDArray[np.float32]
 DEPTH = 100
 """The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
-OWN, FOREIGN = 0.5, 2.0
-"""Weights of the dense scores in a hybrid ranking, the lexical ones having 1, where all passages are in the question's
-language and where none is: docs/search.md says what was measured."""
 
 
 class View(NamedTuple):
@@ -40,36 +37,18 @@ class View(NamedTuple):
 
 class Hit(NamedTuple):
     """A passage found and its score. `parts` are the scores that it came from: "dense" (cosine or dot product, as the
-    encoder's similarity says), "lexical" (BM25) and "reranker", those of them that were computed."""
+    encoder's similarity says), "lexical" (BM25), "tokens" (`StaticMaxSim`) and "reranker", those of them that were
+    computed."""
 
     passage: Passage
     score: float
     parts: dict[str, float]
 
 
-def dense_weight(lang: str, languages: Mapping[str, int]) -> float:
-    """The weight of the dense scores for a question in `lang` among passages in `languages` (how many in each): words
-    say less, the fewer passages are in the question's language. An unknown language counts as half of them."""
-    code, total = find_code(lang) or "", sum(languages.values())
-    own = sum(count for name, count in languages.items() if (find_code(name) or "") == code)
-    share = own / total if code and total else 0.5
-    return float(FOREIGN ** (1 - share) * OWN**share)
-
-
-def fuse(lexical: Mapping[str, float], dense: Mapping[str, float], weight: float) -> Run:
-    """The hybrid ranking of the candidates of one question, "q". Both kinds of score are given for each of them,
-    whichever search found it, and brought to 0 to 1 among them (½ where all are equal); their mean counts, the dense
-    ones with `weight`."""
-    run = Run()
-    for query, ids, (one, other) in normalised([Run.from_scores({"q": lexical}), Run.from_scores({"q": dense})]):
-        run.add(query, ids, (one + weight * other) / (1 + weight) + 0.5)
-    return run
-
-
 @dataclass(frozen=True)
 class Search:
     """Searches of `mode` for `k` passages among the `chosen` rows (a mask for each segment of `snapshot`), which are in
-    `languages`; `near` finds vectors."""
+    `languages`; `near` finds vectors, `words` matches passages subword by subword."""
 
     snapshot: Snapshot
     chosen: Sequence[Mask | None]
@@ -78,6 +57,7 @@ class Search:
     k: int
     languages: Mapping[str, int]
     near: Near = exactly
+    words: StaticMaxSim | None = None
 
     def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None,
              tokens: IndexTokens | None = None) -> list[list[Hit]]:
@@ -87,9 +67,9 @@ class Search:
         near = [{} for _ in queries] if vectors is None else self.near(self.snapshot, vectors, depth, self.chosen)
         run, found = Run(), []
         for number, query in enumerate(queries):
-            places, parts = self._parts(query, None if vectors is None else vectors[number], near[number], depth)
+            places, parts, most = self._parts(query, None if vectors is None else vectors[number], near[number], depth)
             found.append((places, parts))
-            ranking = self._fused(parts, query.lang).truncate(depth)["q"]
+            ranking = self._ranked(query, places, parts, most).truncate(depth)["q"]
             run.add(query.id, [name for name, _ in ranking], [score for _, score in ranking])
         if reranker is not None:
             places = {name: place for held, _ in found for name, place in held.items()}
@@ -100,7 +80,7 @@ class Search:
             for query, (_, parts) in zip(queries, found, strict=True):
                 parts["reranker"] = dict(run[query.id])
         return [[Hit(self.snapshot.passage(places[name]), score,
-                     {part: scores[name] for part, scores in parts.items()})
+                     {part: scores[name] for part, scores in parts.items() if name in scores})
                  for name, score in run[query.id][: self.k]]
                 for query, (places, parts) in zip(queries, found, strict=True)]
 
@@ -111,12 +91,14 @@ class Search:
         return {name: found[number] for name, number in numbers.items() if number in found}
 
     def _parts(self, query: Query, vector: Floats | None, near: dict[Place, float], depth: int
-               ) -> tuple[dict[str, Place], dict[str, dict[str, float]]]:
-        """Where the candidates are, by id, and their scores, by "dense" and "lexical"."""
+               ) -> tuple[dict[str, Place], dict[str, dict[str, float]], float]:
+        """Where the candidates are, by id, their scores, by "dense" and "lexical", and the most that the latter could
+        be."""
         parts: dict[str, dict[Place, float]] = {}
         scores: list[Floats] = []
+        most = 0.0
         if self.mode != "dense":
-            scores = self.lexical.scores(question_terms(query.text, query.lang, self.snapshot.languages))
+            scores, most = self.lexical.scores(question_terms(query.text, query.lang, self.snapshot.languages))
             parts["lexical"] = self.lexical.best(scores, depth, self.chosen)
         if vector is not None:
             parts["dense"] = near
@@ -127,7 +109,7 @@ class Search:
             parts["dense"] = scored(self.snapshot, list(every), vector)
         names = self._names({place for part in parts.values() for place in part})
         return ({name: place for place, name in names.items()},
-                {part: {names[place]: score for place, score in held.items()} for part, held in parts.items()})
+                {part: {names[place]: score for place, score in held.items()} for part, held in parts.items()}, most)
 
     def _first(self, scores: dict[Place, float], depth: int) -> dict[Place, float]:
         """The `depth` best of some scores, ordered as all rankings are."""
@@ -143,7 +125,15 @@ class Search:
             named.update(zip([(number, row) for row in rows], segment.passages.ids(rows), strict=True))
         return named
 
-    def _fused(self, parts: dict[str, dict[str, float]], lang: str) -> Run:
+    def _ranked(self, query: Query, places: Mapping[str, Place], parts: dict[str, dict[str, float]], most: float
+                ) -> Run:
         if self.mode != "hybrid":
             return Run.from_scores({"q": parts[self.mode]})
-        return fuse(parts["lexical"], parts["dense"], dense_weight(lang, self.languages))
+
+        def subwords(name: str) -> Ids:
+            part, row = places[name]
+            return self.snapshot.segments[part].subwords[row]
+
+        langs = {name: self.snapshot.lang(place) for name, place in places.items()}
+        weight = meaning_weight(query.lang, self.languages)
+        return hybrid(query.text, parts, most, weight, langs, self.words, subwords)

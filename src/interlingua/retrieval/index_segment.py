@@ -15,6 +15,7 @@ from interlingua.data.records import Passage
 from interlingua.retrieval.int8_search import Int8Matrix
 from interlingua.retrieval.passage_rows import PassageRows, Rows
 from interlingua.retrieval.postings import Postings
+from interlingua.retrieval.subword_rows import SubwordRows
 from interlingua.text.analyzers import analyzer
 from interlingua.text.languages import find_code
 
@@ -36,6 +37,7 @@ class Segment:
 
     numbers: Rows
     passages: PassageRows
+    subwords: SubwordRows
     languages: tuple[str, ...]
     langs: NDArray[np.int32]
     vectors: Vectors
@@ -48,7 +50,8 @@ class Segment:
     _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, numbers: Rows, passages: Sequence[Passage], vectors: Vectors, terms: Sequence[list[str]]) -> Segment:
+    def of(cls, numbers: Rows, passages: Sequence[Passage], vectors: Vectors, terms: Sequence[list[str]],
+           subwords: Sequence[NDArray[np.int64]]) -> Segment:
         """In memory. `terms` are those of each passage, as `terms_of` gives them."""
         known: defaultdict[str, int] = defaultdict()
         known.default_factory = known.__len__
@@ -56,7 +59,8 @@ class Segment:
         languages = tuple(sorted({passage.lang for passage in passages}))
         langs = np.array([languages.index(passage.lang) for passage in passages], dtype=np.int32)
         rows = PassageRows.of(passages)
-        return cls(numbers, rows, languages, langs, vectors, dict(known), postings, rows.ties(), longest(vectors))
+        return cls(numbers, rows, SubwordRows.of(subwords), languages, langs, vectors, dict(known), postings,
+                   rows.ties(), longest(vectors))
 
     def __len__(self) -> int:
         return len(self.numbers)

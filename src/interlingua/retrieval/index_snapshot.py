@@ -18,6 +18,8 @@ from interlingua.retrieval.index_cache import cache_versions, newest_cache, writ
 from interlingua.retrieval.index_segment import Mask, Segment, terms_of
 from interlingua.retrieval.passage_rows import BATCH, TEXTS, Rows, passage_of
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
+from interlingua.retrieval.subword_rows import COLUMN as SUBWORDS
+from interlingua.retrieval.subword_rows import subwords_of
 
 Place = tuple[int, int]
 """A segment's number, and a row of it."""
@@ -31,27 +33,30 @@ class Arrivals:
     passages: list[Passage]
     vectors: NDArray[np.float32]
     terms: list[list[str]]
+    subwords: list[NDArray[np.int64]]
 
     @classmethod
     def none(cls, dim: int) -> Arrivals:
         """No passages."""
-        return cls(np.empty(0, dtype=np.int64), [], np.empty((0, dim), dtype=np.float32), [])
+        return cls(np.empty(0, dtype=np.int64), [], np.empty((0, dim), dtype=np.float32), [], [])
 
     def kept(self, live: Rows) -> Arrivals:
         """Those whose number is among `live`."""
         rows = np.flatnonzero(np.isin(self.numbers, live))
         return self if len(rows) == len(self.numbers) else Arrivals(
-            self.numbers[rows], [self.passages[row] for row in rows], self.vectors[rows], [self.terms[r] for r in rows])
+            self.numbers[rows], [self.passages[row] for row in rows], self.vectors[rows], [self.terms[r] for r in rows],
+            [self.subwords[row] for row in rows])
 
     def with_new(self, store: PassageStore, after: int) -> Arrivals:
         """These and the rows of the store with numbers above `after`."""
-        columns = ("number", *TEXTS, "vector")
+        columns = ("number", *TEXTS, "vector", SUBWORDS)
         batches = list(store.batches(columns, BATCH, after))
         passages = [passage_of(row) for batch in batches for row in batch.select(TEXTS).to_pylist()]
         return Arrivals(np.concatenate([self.numbers, *(batch.column("number").to_numpy() for batch in batches)]),
                         self.passages + passages,
                         np.concatenate([self.vectors, *(vectors_of(batch, store.dim) for batch in batches)]),
-                        self.terms + [terms_of(passage) for passage in passages])
+                        self.terms + [terms_of(passage) for passage in passages],
+                        self.subwords + [ids for batch in batches for ids in subwords_of(batch)])
 
 
 class Snapshot:
@@ -61,7 +66,7 @@ class Snapshot:
     def __init__(self, version: int, base: Segment, arrivals: Arrivals, live: Rows) -> None:
         self.version, self.base, self.arrivals = version, base, arrivals
         there = np.isin(base.numbers, live)
-        new = Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms)
+        new = Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms, arrivals.subwords)
         self.segments: tuple[Segment, ...] = (base, new) if len(new) else (base,)
         self.live: tuple[Mask | None, ...] = (None if there.all() else there, None)[: len(self.segments)]
         self.deleted = int(len(base) - there.sum())
@@ -121,6 +126,11 @@ class Snapshot:
     def passage(self, place: Place) -> Passage:
         """The passage at a place."""
         return self.segments[place[0]].passages[place[1]]
+
+    def lang(self, place: Place) -> str:
+        """The language of the passage at a place."""
+        segment = self.segments[place[0]]
+        return segment.languages[int(segment.langs[place[1]])]
 
     def chosen(self, langs: Sequence[str] | None, where: Mapping[str, str]) -> list[Mask | None]:
         """For each segment a mask of the live rows in one of `langs` with all of `where` in their metadata; None for

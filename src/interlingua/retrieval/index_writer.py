@@ -9,10 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.retrieval.passage_rows import arrow, to_rows
-from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_passages
+from interlingua.retrieval.static_maxsim import StaticMaxSim
+from interlingua.retrieval.vectors import PassageVectors, TextEncoder, Vectors, embed_passages
 
 CHUNK = 4096  # passages encoded at a time
 
@@ -33,9 +37,16 @@ def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
         yield chunk
 
 
-def encoded(encoder: TextEncoder, passages: Sequence[Passage], **options: Any) -> tuple[Any, Vectors]:
-    """What `PassageStore.batch` takes: the texts as rows, and their vectors."""
-    return to_rows(passages), embed_passages(encoder, passages, **options)
+def encoded(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+            ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
+    """What `PassageStore.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
+    rows, words = to_rows(passages), StaticMaxSim.of(encoder)
+    if words is None:
+        return rows, embed_passages(encoder, passages, **options), None
+    if options or isinstance(encoder, PassageVectors):  # the vectors are others, or at hand
+        return rows, embed_passages(encoder, passages, **options), words.subwords(passages)
+    subwords, vectors = words.encode(passages)
+    return rows, vectors, subwords
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from interlingua.retrieval.milvus_rows import PASSAGE, condition, passage_of
 from interlingua.retrieval.milvus_search import SPARE, MilvusSearch
 from interlingua.retrieval.milvus_store import About, MilvusStore, alias_of
 from interlingua.retrieval.milvus_writer import FORMAT, compact, delete_passages, write_index, write_passages
+from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_queries
 
 MOST = 16_384 - SPARE
@@ -44,7 +45,7 @@ class MilvusIndex:
     """
 
     def __init__(self, address: Address, client: Any, encoder: TextEncoder | None) -> None:
-        self.path, self._client, self._encoder = address, client, encoder
+        self.path, self._client, self._encoder, self._words = address, client, encoder, StaticMaxSim.of(encoder)
         self._writer, self._loading = RLock(), Lock()
         self.about: About = {}
         self.refresh()
@@ -125,7 +126,9 @@ class MilvusIndex:
             return [[] for _ in queries]
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         where_ = condition(langs, where or {})
-        return MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched).hits(queries, vectors, reranker)
+        self._words = StaticMaxSim.of(self._encoder, self._words)
+        search = MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched, self._words)
+        return search.hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:
         """Add passages; how many. Every 256 are there for good before the next are encoded.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.retrieval.static_maxsim import MOST
 
 LONGEST = 65_535  # bytes of a VARCHAR
 LONGEST_TAG, MOST_TAGS = 4_096, 256
@@ -19,7 +20,7 @@ PASSAGE = ["id", "lang", "title", "text", "tags"]
 
 
 def schema(client: Any, dim: int) -> Any:
-    """`number` (key), the passage, `length` (terms), `vector` float32 [dim], `sparse` (BM25)."""
+    """`number` (key), the passage, `length` (terms), `vector` float32 [dim], `sparse` (BM25), `subwords`."""
     from pymilvus import DataType  # type: ignore[import-untyped]
 
     made = client.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -31,6 +32,7 @@ def schema(client: Any, dim: int) -> Any:
     made.add_field("length", DataType.INT64)
     made.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
     made.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
+    made.add_field("subwords", DataType.ARRAY, element_type=DataType.INT32, max_capacity=MOST)
     return made
 
 
@@ -45,8 +47,8 @@ def indexes(client: Any, local: bool) -> Any:
     return made
 
 
-def row_of(number: int, passage: Passage, length: int, vector: NDArray[np.float32], sparse: Mapping[int, float]
-           ) -> dict[str, Any]:
+def row_of(number: int, passage: Passage, length: int, vector: NDArray[np.float32], sparse: Mapping[int, float],
+           subwords: Sequence[int]) -> dict[str, Any]:
     """The row of a passage. Raises InterlinguaError, naming it, for what Milvus has no room for."""
     tags = [tag(key, value) for key, value in sorted(passage.metadata.items())]
     for name in PASSAGE[:-1]:
@@ -57,7 +59,7 @@ def row_of(number: int, passage: Passage, length: int, vector: NDArray[np.float3
         raise InterlinguaError(f"passage {passage.id!a}: has {len(tags)} entries of metadata, of which Milvus keeps "
                                f"{MOST_TAGS}.")
     return {"number": number, "id": passage.id, "lang": passage.lang, "title": passage.title, "text": passage.text,
-            "tags": tags, "length": length, "vector": vector, "sparse": dict(sparse)}
+            "tags": tags, "length": length, "vector": vector, "sparse": dict(sparse), "subwords": list(subwords)}
 
 
 def passage_of(row: Mapping[str, Any]) -> Passage:

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
+from interlingua.retrieval.hybrid import hybrid, meaning_weight
 from interlingua.retrieval.index_lexical import question_terms
-from interlingua.retrieval.index_search import DEPTH, Hit, dense_weight, fuse
+from interlingua.retrieval.index_search import DEPTH, Hit
 from interlingua.retrieval.milvus_rows import PASSAGE, passage_of
 from interlingua.retrieval.milvus_store import MilvusStore
 from interlingua.retrieval.model_retriever import model_retriever
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.run import Run
-from interlingua.retrieval.sparse_bm25 import query_vector, term_number
+from interlingua.retrieval.sparse_bm25 import most, query_vector, term_number
+from interlingua.retrieval.static_maxsim import StaticMaxSim
 
 Floats = NDArray[np.float32]
 SPARE = 16  # candidates beyond the cut, among which ties are ordered by id
 TOGETHER = 64  # questions of one call
-COLUMNS = [*PASSAGE, "vector", "sparse"]
+COLUMNS = [*PASSAGE, "vector", "sparse", "subwords"]
+
+
+class Asked(NamedTuple):
+    """A question as the index needs it: its terms' weights, the most they could give, and the weight of meaning."""
+
+    text: str
+    sparse: dict[int, float]
+    most: float
+    weight: float
 
 
 @dataclass(frozen=True)
 class MilvusSearch:
     """Searches of `mode` for `k` passages that meet the condition `where`, in `languages`. `fusion` as in
-    `MilvusIndex`."""
+    `MilvusIndex`; `words` matches passages subword by subword."""
 
     store: MilvusStore
     where: str
@@ -36,29 +47,33 @@ class MilvusSearch:
     k: int
     fusion: str
     languages: Mapping[str, int]
+    words: StaticMaxSim | None = None
 
     def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
         """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
         depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
-        sparse: list[dict[int, float]] = [{} for _ in queries] if self.mode == "dense" else self._sparse(queries)
+        asked = self._asked(queries)
         found: list[list[Hit]] = []
         for start in range(0, len(queries), TOGETHER):
             part = slice(start, start + TOGETHER)
-            weights = [dense_weight(query.lang, self.languages) for query in queries[part]]
-            found += self._found(None if vectors is None else vectors[part], sparse[part], depth, weights)
+            found += self._found(None if vectors is None else vectors[part], asked[part], depth)
         if reranker is not None:
             found = self._reranked(found, queries, reranker)
         return [hits[: self.k] for hits in found]
 
-    def _sparse(self, queries: Sequence[Query]) -> list[dict[int, float]]:
+    def _asked(self, queries: Sequence[Query]) -> list[Asked]:
         """The questions' side of BM25, with the counts of now."""
+        if self.mode == "dense":
+            return [Asked(query.text, {}, 0.0, 0.0) for query in queries]
         languages = self.store.about()["languages"]
         terms = [list(question_terms(query.text, query.lang, languages).elements()) for query in queries]
         about, found_in = self.store.look_up(sorted({term_number(term) for found in terms for term in found}))
-        return [query_vector(found, found_in, about["passages"]) for found in terms]
+        return [Asked(query.text, query_vector(found, found_in, about["passages"]),
+                      most(found, found_in, about["passages"]), meaning_weight(query.lang, self.languages))
+                for query, found in zip(queries, terms, strict=True)]
 
-    def _found(self, vectors: Floats | None, sparse: Sequence[dict[int, float]], depth: int, weights: Sequence[float]
-               ) -> list[list[Hit]]:
+    def _found(self, vectors: Floats | None, questions: Sequence[Asked], depth: int) -> list[list[Hit]]:
+        sparse = [question.sparse for question in questions]
         asked = [number for number, terms in enumerate(sparse) if terms]  # the others have no term that is known
         if self.mode == "hybrid" and self.fusion == "rrf" and vectors is not None:
             return self._fused_there(vectors, sparse, asked, depth)
@@ -68,12 +83,13 @@ class MilvusSearch:
                                     ) if asked else []
         held = dict(zip(asked, lexical, strict=True))
         return [self._ranked(dense[number] if dense else [], held.get(number, []),
-                             None if vectors is None else vectors[number], sparse[number], depth, weights[number])
-                for number in range(len(sparse))]
+                             None if vectors is None else vectors[number], question, depth)
+                for number, question in enumerate(questions)]
 
-    def _ranked(self, dense: Sequence[Any], lexical: Sequence[Any], vector: Floats | None, sparse: Mapping[int, float],
-                depth: int, weight: float) -> list[Hit]:
+    def _ranked(self, dense: Sequence[Any], lexical: Sequence[Any], vector: Floats | None, question: Asked, depth: int
+                ) -> list[Hit]:
         """The best of what two searches found, scored and fused as a local index does it."""
+        sparse = question.sparse
         rows = {row["entity"]["id"]: row["entity"] for row in [*dense, *lexical]}
         parts: dict[str, dict[str, float]] = {}
         if self.mode != "dense":
@@ -85,10 +101,13 @@ class MilvusSearch:
             every = {name for scores in parts.values() for name, _ in _run(scores).truncate(depth)["q"]}
             parts = {"lexical": {name: _lexical(rows[name], sparse) for name in every},
                      "dense": {name: _dense(rows[name], vector) for name in every}}
-            run = fuse(parts["lexical"], parts["dense"], weight)
+            langs = {name: rows[name]["lang"] for name in every}
+            run = hybrid(question.text, parts, question.most, question.weight, langs, self.words,
+                         lambda name: np.array(rows[name]["subwords"], dtype=np.int64))
         else:
             run = _run(parts[self.mode])
-        return [Hit(passage_of(rows[name]), score, {part: scores[name] for part, scores in parts.items()})
+        return [Hit(passage_of(rows[name]), score,
+                    {part: scores[name] for part, scores in parts.items() if name in scores})
                 for name, score in run.truncate(depth)["q"]]
 
     def _fused_there(self, vectors: Floats, sparse: Sequence[dict[int, float]], asked: Sequence[int], depth: int

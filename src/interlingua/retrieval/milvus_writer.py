@@ -16,13 +16,14 @@ from interlingua.errors import InterlinguaError
 from interlingua.progress import say, track
 from interlingua.retrieval.index_cache import analyzers_of
 from interlingua.retrieval.index_segment import terms_of
+from interlingua.retrieval.index_writer import encoded
 from interlingua.retrieval.milvus_address import Address
 from interlingua.retrieval.milvus_rows import PASSAGE, passage_of, row_of
 from interlingua.retrieval.milvus_store import SLICE, About, MilvusStore
 from interlingua.retrieval.sparse_bm25 import NONE, document_vector, term_number
 from interlingua.retrieval.vectors import TextEncoder, embed_passages
 
-FORMAT = 1
+FORMAT = 2
 CHUNK = 4096  # passages encoded at a time
 
 
@@ -132,8 +133,8 @@ def compact(store: MilvusStore) -> None:
         for row in rows:
             counts.add_passage(passage_of(row))
     about |= {**_counted(counts), "mean_length": counts.length / max(1, counts.passages), "round": about["round"] + 1}
-    for rows in store.scan(about["next"], [*PASSAGE, "vector"]):
-        store.upsert([_row(row["number"], passage_of(row), row["vector"], about) for row in rows])
+    for rows in store.scan(about["next"], [*PASSAGE, "vector", "subwords"]):
+        store.upsert([_row(row["number"], passage_of(row), row["vector"], about, row["subwords"]) for row in rows])
     store.write_counts(counts.found_in, about["round"])
     store.drop_counts_before(about["round"])
     store.write_about({**about, "writing": False})
@@ -209,12 +210,13 @@ def _chunks(passages: Iterator[Passage], number: int, total: int | None) -> Iter
 
 def _rows(encoder: TextEncoder, passages: Sequence[Passage], numbers: Iterable[int], about: About,
           options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    vectors = embed_passages(encoder, passages, **options)
-    return [_row(number, passage, vector, about)
-            for number, passage, vector in zip(numbers, passages, vectors, strict=True)]
+    _, vectors, subwords = encoded(encoder, passages, **options)
+    held: Sequence[Any] = [[]] * len(passages) if subwords is None else [ids.tolist() for ids in subwords]
+    return [_row(number, passage, vector, about, ids)
+            for number, passage, vector, ids in zip(numbers, passages, vectors, held, strict=True)]
 
 
-def _row(number: int, passage: Passage, vector: Any, about: About) -> dict[str, Any]:
+def _row(number: int, passage: Passage, vector: Any, about: About, subwords: Sequence[int]) -> dict[str, Any]:
     terms = terms_of(passage)
     sparse = document_vector(terms, about["mean_length"], about["k1"], about["b"])
-    return row_of(number, passage, len(terms), vector, sparse)
+    return row_of(number, passage, len(terms), vector, sparse, subwords)

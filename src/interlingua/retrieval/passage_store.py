@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from math import isqrt
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from interlingua.errors import InterlinguaError
 from interlingua.retrieval.passage_rows import TEXTS, arrow, text_schema
+from interlingua.retrieval.subword_rows import COLUMN, subword_column, subword_type
 
 TABLE = "passages"
 LOCK = "writer.lock"
@@ -22,8 +23,8 @@ NUMBERS_OF_A_VERSION = 1 << 32
 
 
 class PassageStore:
-    """A table `number, id, lang, title, text, metadata, vector`. Numbers are never given twice: those written in
-    version v begin at v · 2³², and a replaced passage gets a new one.
+    """A table `number, id, lang, title, text, metadata, vector, subwords`. Numbers are never given twice: those written
+    in version v begin at v · 2³², and a replaced passage gets a new one.
 
     Each of `add`, `replace` and `delete` is one version, whole or not at all, and there when the call returns. A
     reader keeps the version it has until `refresh`. One writer at a time: hold `lock`.
@@ -33,10 +34,11 @@ class PassageStore:
         self.folder, self._table = folder, table
 
     @classmethod
-    def create(cls, folder: Path, dim: int) -> PassageStore:
-        """A new table without rows in `folder`."""
+    def create(cls, folder: Path, dim: int, vocabulary: int = 0) -> PassageStore:
+        """A new table without rows in `folder`, for vectors of size `dim` and subwords of a `vocabulary`."""
         pa = arrow()
-        columns = [pa.field("number", pa.int64()), *text_schema(), pa.field("vector", pa.list_(pa.float32(), dim))]
+        columns = [pa.field("number", pa.int64()), *text_schema(), pa.field("vector", pa.list_(pa.float32(), dim)),
+                   pa.field(COLUMN, subword_type(vocabulary))]
         with _plain_errors(folder):
             return cls(folder, _connect(folder).create_table(TABLE, schema=pa.schema(columns)))
 
@@ -96,16 +98,18 @@ class PassageStore:
         """The first number of the rows that are written next."""
         return (self.version + 1) * NUMBERS_OF_A_VERSION
 
-    def batch(self, first: int, rows: Any, vectors: NDArray[np.float32]) -> Any:
-        """A record batch to add: the texts `rows` and their `vectors`, numbered from `first`. Raises InterlinguaError
-        for vectors of another size."""
+    def batch(self, first: int, rows: Any, vectors: NDArray[np.float32],
+              subwords: Sequence[NDArray[np.int64]] | None = None) -> Any:
+        """A record batch to add: the texts `rows`, their `vectors` and their `subwords` (None: without any), numbered
+        from `first`. Raises InterlinguaError for vectors of another size."""
         if vectors.shape[1] != self.dim:
             raise InterlinguaError(f"{self.folder}: the encoder gave vectors of size {vectors.shape[1]}, the index "
                                    f"holds {self.dim}. Use the model that it was made with.")
         pa = arrow()
         flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
         columns = [pa.array(np.arange(first, first + len(vectors))), *(rows.column(name) for name in TEXTS),
-                   pa.FixedSizeListArray.from_arrays(flat, self.dim)]
+                   pa.FixedSizeListArray.from_arrays(flat, self.dim),
+                   subword_column(subwords or [np.empty(0, np.int64)] * len(vectors), self.schema.field(COLUMN).type)]
         return pa.record_batch(columns, schema=self.schema)
 
     def add(self, rows: Any) -> None:

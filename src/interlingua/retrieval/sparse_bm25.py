@@ -42,6 +42,11 @@ def query_vector(terms: Iterable[str], found_in: Mapping[int, int], passages: in
             if found_in.get(number, 0) > 0}
 
 
+def most(terms: Iterable[str], found_in: Mapping[int, int], passages: int) -> float:
+    """What a passage could score at the most, all `terms` counted, also those that no passage has."""
+    return sum(inverse_frequency(found_in.get(term_number(term), 0), passages) for term in terms)
+
+
 def inverse_frequency(found_in: int, passages: int) -> float:
     """Lucene's idf, ln(1 + (N − df + ½) / (df + ½)); never below 0, also while the two counts are being changed."""
     return log(1 + max(0.0, passages - found_in + 0.5) / (found_in + 0.5))

@@ -1,0 +1,45 @@
+"""`interlingua report`: the language mirror, one page for a person."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+NAMES = ("report",)
+
+
+def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser("report", parents=[common],
+                              help="the language mirror: does a model rank by meaning or by language?")
+    parser.add_argument("models", nargs="+", metavar="MODEL",
+                        help="model folders or names, shown side by side: before and after a training or calibration")
+    parser.add_argument("--on", nargs="+", required=True, metavar="COLLECTION",
+                        help="the same questions and passages in several languages, as XQuAD has them: one collection "
+                             "a language, whose ids correspond; or encyclopedia:LANG")
+    parser.add_argument("--out", default="mirror.html", metavar="FILE.html", help="the page (mirror.html)")
+    parser.add_argument("--title", default="Language mirror", help="its headline")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure, print the numbers, write the page."""
+    from tabulate import tabulate
+
+    from interlingua.cli.evaluate import one_a_language
+    from interlingua.data.collection import load_collection
+    from interlingua.errors import InterlinguaError
+    from interlingua.evaluation.bias import language_bias
+    from interlingua.evaluation.mirror import bias_rows, mirror_page
+    from interlingua.files import atomic_write
+    from interlingua.models.dual import DualEncoder
+
+    if not arguments.out.endswith((".html", ".htm")):
+        raise InterlinguaError(f"--out {arguments.out}: is a page, so its name must end in .html.")
+    collections = one_a_language([load_collection(name) for name in arguments.on], "A mirror")
+    found = {name: language_bias(DualEncoder.load(name), collections) for name in dict.fromkeys(arguments.models)}
+    print(tabulate([[name, fair, *values] for name, fair, values in bias_rows(found)],
+                   ["", "without bias", *found], floatfmt=".3f", disable_numparse=[1]))
+    with atomic_write(arguments.out) as file:
+        file.write(mirror_page(found, arguments.title))
+    print(f"\n{arguments.out}: the language mirror, with every language. Open it in a browser.")

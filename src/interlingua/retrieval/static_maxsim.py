@@ -1,0 +1,161 @@
+"""Late interaction without a transformer: MaxSim over the subword vectors of a static encoder.
+
+    score(q, d) = Σ_i w_i · max_j cos(q_i, d_j) / Σ_i w_i,    w_i = |q_i|²
+
+for the subwords i of a question and j of a passage: ColBERT's MaxSim (Khattab & Zaharia 2020; Yang et al. 2022), where
+a subword has one vector wherever it stands. Training makes the vectors of telling subwords long, so their squared
+lengths say how much each subword of the question counts. The mean of a passage's vectors blurs what its single words
+say; this looks at each of them, in any language. docs/search.md says what it brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder
+from interlingua.models.static import StaticEmbedding, quantised
+from interlingua.retrieval.vectors import Vectors, searchable
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float32]
+MOST = 4_096
+"""Distinct subwords of a passage that are looked at, the first of them in the order of the vocabulary."""
+EXACT = 1_040  # dimensions up to which a product of int8 vectors is a whole number that float32 holds
+TOGETHER = 1_024  # passages encoded at a time
+
+
+class Question(NamedTuple):
+    """Distinct subwords of a question, and how much each counts: float64, together 1."""
+
+    subwords: Ids
+    weights: NDArray[np.float64]
+
+
+class StaticMaxSim:
+    """MaxSim between questions and passages by the subword vectors of a static encoder, held as int8.
+
+    Scores depend on nothing but the question and the passage: products of int8 vectors are exact, in whatever order
+    they are summed. Make one with `of`; safe to use from several threads.
+    """
+
+    def __init__(self, query: Encoder, passage: Encoder) -> None:
+        self._query, self._passage = query, passage
+
+    @classmethod
+    def of(cls, encoder: Any, before: StaticMaxSim | None = None) -> StaticMaxSim | None:
+        """That of an encoder; None unless it is static, with nothing between its subword vectors and its text vectors
+        but their mean (no Dense layer, no calibration). `before` is returned if it is of the same encoder."""
+        if not isinstance(encoder, (Encoder, DualEncoder)):
+            return None
+        query, passage = (encoder, encoder) if isinstance(encoder, Encoder) else (encoder.query, encoder.passage)
+        if not all(one.is_static and not len(one.dense) and one.language_maps is None for one in (query, passage)):
+            return None
+        same = before is not None and before._query is query and before._passage is passage
+        return before if same else cls(query, passage)
+
+    @property
+    def vocabulary(self) -> int:
+        """Subwords that passages may have."""
+        return _backbone(self._passage).embedding.num_embeddings
+
+    @cached_property
+    def _asked(self) -> _Rows:
+        return _Rows(_backbone(self._query).folded())
+
+    @cached_property
+    def _held(self) -> _Rows:
+        return self._asked if self._passage is self._query else _Rows(_backbone(self._passage).folded())
+
+    def subwords(self, passages: Sequence[Passage]) -> list[Ids]:
+        """The distinct subwords of each passage, rising."""
+        return [distinct for ids in self._tokenized(passages) for distinct in map(_first, ids)]
+
+    def encode(self, passages: Sequence[Passage]) -> tuple[list[Ids], Vectors]:
+        """`subwords`, and the vectors `[passages, dim]` that `embed_passages` gives: tokenised once for both."""
+        subwords, vectors = list[Ids](), list[Vectors]()
+        training = self._passage.training
+        self._passage.eval()
+        try:
+            for ids in self._tokenized(passages):
+                with torch.inference_mode():
+                    vectors.append(self._passage.embed_ids(ids).float().cpu().numpy())
+                subwords += map(_first, ids)
+        finally:
+            self._passage.train(training)
+        named = [passage.id for passage in passages]
+        return subwords, searchable(np.concatenate(vectors), self._passage.similarity, named, "passage")
+
+    def _tokenized(self, passages: Sequence[Passage]) -> Iterator[list[list[int]]]:
+        texts = [(one.title, one.text) if one.title else one.text for one in passages]
+        for start in range(0, len(texts), TOGETHER):
+            yield self._passage.tokenize(texts[start : start + TOGETHER], "passage")
+
+    def question(self, text: str) -> Question:
+        """What of a question is compared."""
+        ids, counts = np.unique(np.array(self._query.tokenize([text], "query")[0], dtype=np.int64), return_counts=True)
+        weights = counts * self._asked.squares[ids]
+        return Question(ids, weights / max(weights.sum(), np.finfo(float).tiny))
+
+    def scores(self, question: Question, passages: Sequence[Ids]) -> Floats:
+        """`[passages]`: the score of each, given by its subwords, from −1 to 1; 0 where either side has none."""
+        scores = np.zeros(len(passages), dtype=np.float32)
+        filled = [number for number, ids in enumerate(passages) if len(ids)]
+        if not filled or not len(question.subwords):
+            return scores
+        flat = np.concatenate([passages[number] for number in filled])
+        sizes = np.array([len(passages[number]) for number in filled])
+        distinct, places = _distinct(flat, len(self._held.int8))
+        similar = _cosines(self._asked, question.subwords, self._held, distinct)[:, places]
+        best = np.maximum.reduceat(similar, np.cumsum(sizes) - sizes, axis=1)
+        total = np.zeros(len(filled))
+        for weight, row in zip(question.weights.tolist(), best, strict=True):  # one after another, always in this order
+            total += weight * row
+        scores[filled] = total
+        return scores
+
+
+class _Rows:
+    """Subword vectors `[vocabulary, dim]` as int8, 1 / the lengths of these (0 for zero vectors), and the squared
+    lengths of the vectors themselves."""
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        rows = rows.float().cpu()
+        self.int8 = quantised(rows)["embeddings"].numpy()
+        self.squares = rows.double().square().sum(1).numpy()
+        lengths = np.sqrt(np.einsum("nd,nd->n", self.int8, self.int8, dtype=np.float64))
+        self.inverse = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths))).astype(np.float32)
+
+
+def _backbone(encoder: Encoder) -> StaticEmbedding:
+    assert isinstance(encoder.backbone, StaticEmbedding)
+    return encoder.backbone
+
+
+def _first(ids: list[int]) -> Ids:
+    return np.unique(np.array(ids, dtype=np.int64))[:MOST]
+
+
+def _distinct(flat: Ids, size: int) -> tuple[Ids, Ids]:
+    """The distinct numbers of `flat`, all under `size`, and where among them each is: np.unique without sorting."""
+    there = np.zeros(size, dtype=bool)
+    there[flat] = True
+    distinct = np.flatnonzero(there)
+    place = np.zeros(size, dtype=np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[flat]
+
+
+def _cosines(asked: _Rows, left: Ids, held: _Rows, right: Ids) -> Floats:
+    """`[left, right]`: cosines between the int8 vectors; 0 for a zero vector."""
+    number: Any = np.float32 if asked.int8.shape[1] <= EXACT else np.float64
+    products = asked.int8[left].astype(number) @ held.int8[right].astype(number).T
+    cosines: Floats = products.astype(np.float32) * asked.inverse[left][:, None] * held.inverse[right]
+    return cosines

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from interlingua.data.records import Passage
+from interlingua.models.dual import DualEncoder
+from interlingua.models.language_maps import LanguageMaps
+from interlingua.models.pooling import Dense
+from interlingua.models.static import quantised
+from interlingua.retrieval import Index, static_maxsim
+from interlingua.retrieval import index as index_module
+from interlingua.retrieval.milvus_index import MilvusIndex
+from interlingua.retrieval.static_maxsim import StaticMaxSim
+from interlingua.retrieval.subword_rows import SubwordRows
+from interlingua.retrieval.vectors import embed_passages
+
+
+def by_loops(encoder, question, passage):
+    """The formula, subword by subword, with the vectors as int8 and lengths before that."""
+    rows = encoder.backbone.folded()
+    int8 = quantised(rows)["embeddings"].double()
+    asked, held = encoder.tokenize([question], "query")[0], encoder.tokenize([passage], "passage")[0]
+    if not asked or not held:
+        return 0.0
+    total = weights = 0.0
+    for one in asked:
+        weight = float(rows[one].double().square().sum())
+        near = [float(int8[one] @ int8[other] / (int8[one].norm() * int8[other].norm())) for other in held]
+        total, weights = total + weight * max(near), weights + weight
+    return total / weights
+
+
+def test_a_score_is_the_weighted_mean_of_the_nearest_cosines(tiny_static, sentences):
+    encoder = tiny_static(token_weights=True)
+    torch.nn.init.normal_(encoder.backbone.log_weights, generator=torch.Generator().manual_seed(1))
+    words = StaticMaxSim.of(encoder)
+    passages = [Passage(str(n), text) for n, text in enumerate([*sentences, "", sentences[0] * 2])]
+    for question in [*sentences[:4], sentences[0] + " " + sentences[0][:9], ""]:
+        scores = words.scores(words.question(question), words.subwords(passages))
+        assert scores == pytest.approx([by_loops(encoder, question, one.text) for one in passages], abs=1e-6)
+    assert words.scores(words.question(sentences[2]), words.subwords(passages))[2] == pytest.approx(1.0, abs=1e-6)
+    assert words.scores(words.question("x"), []).tolist() == []
+
+
+def test_the_rows_as_they_are_differ_little_from_int8(tiny_static, sentences):
+    encoder = tiny_static(dim=64)
+    rows, words = encoder.backbone.folded().double(), StaticMaxSim.of(encoder)
+    ids = [torch.tensor(found) for found in encoder.tokenize(sentences, "passage")]
+    unit, weights = torch.nn.functional.normalize(rows, dim=1), rows[ids[0]].square().sum(1)
+    exact = [float((unit[ids[0]] @ unit[other].T).amax(1) @ weights / weights.sum()) for other in ids]
+    passages = [Passage(str(n), text) for n, text in enumerate(sentences)]
+    assert words.scores(words.question(sentences[0]), words.subwords(passages)) == pytest.approx(exact, abs=0.01)
+
+
+def test_a_score_does_not_depend_on_what_stands_beside_it(tiny_static, sentences):
+    words = StaticMaxSim.of(tiny_static(dim=320))
+    subwords = words.subwords([Passage(str(n), text) for n, text in enumerate(sentences * 9)])
+    for text in sentences[:5]:
+        question = words.question(text)
+        together = words.scores(question, subwords)
+        assert [words.scores(question, [one])[0] for one in subwords] == together.tolist()
+
+
+def test_long_vectors_are_exact_too(tiny_static, sentences):
+    encoder = tiny_static(dim=static_maxsim.EXACT + 8)
+    encoder.backbone.embedding.weight.data.sign_()  # all components of int8 are ±127
+    words = StaticMaxSim.of(encoder)
+    subwords = words.subwords([Passage(str(n), text) for n, text in enumerate(sentences)])
+    assert words.scores(words.question(sentences[1]), subwords) == pytest.approx(
+        [by_loops(encoder, sentences[1], text) for text in sentences], abs=1e-6)
+
+
+def test_two_encoders_keep_their_own_vectors(tiny_static, sentences):
+    query, passage = tiny_static(seed=1), tiny_static(seed=2)
+    words = StaticMaxSim.of(DualEncoder(query, passage))
+    [own] = words.scores(words.question(sentences[0]), words.subwords([Passage("1", sentences[0])]))
+    assert own < 0.99  # the same text, but vectors of another encoder
+    assert StaticMaxSim.of(DualEncoder(query)).scores(words.question(sentences[0]), [
+        words.question(sentences[0]).subwords])[0] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_only_a_static_encoder_with_nothing_after_the_mean_has_it(tiny_static, tiny_encoder, tmp_path):
+    encoder = tiny_static()
+    made = StaticMaxSim.of(encoder)
+    assert StaticMaxSim.of(DualEncoder(encoder), made) is made is not StaticMaxSim.of(tiny_static(), made)
+    assert StaticMaxSim.of(None) is StaticMaxSim.of(tiny_encoder()) is StaticMaxSim.of("default") is None
+    dense, mapped = tiny_static(), tiny_static()
+    dense.dense.append(Dense(24, 8))
+    mapped.language_maps = LanguageMaps({}, {})
+    assert StaticMaxSim.of(dense) is StaticMaxSim.of(DualEncoder(mapped)) is None
+
+
+def test_subwords_and_vectors_are_made_of_one_tokenisation(tiny_static, sentences, monkeypatch):
+    monkeypatch.setattr(static_maxsim, "TOGETHER", 4)
+    encoder = DualEncoder(tiny_static(token_dropout=0.9))
+    passages = [Passage(str(n), text, title="river" * (n % 2)) for n, text in enumerate(sentences)]
+    encoder.train()
+    subwords, vectors = StaticMaxSim.of(encoder).encode(passages)
+    assert encoder.passage.training
+    assert (vectors == embed_passages(encoder, passages)).all()
+    assert [ids.tolist() for ids in subwords] == [
+        sorted(set(ids)) for ids in encoder.passage.tokenize(
+            [(one.title, one.text) if one.title else one.text for one in passages], "passage")]
+
+
+def test_rows_give_back_what_was_put_in(monkeypatch):
+    monkeypatch.setattr("interlingua.retrieval.subword_rows.BATCH", 3)
+    given = [np.arange(size) * 70_001 for size in (2, 0, 5, 1, 0, 3, 4)]
+    rows = SubwordRows.of(given)
+    assert len(rows) == 7
+    assert [rows[number].tolist() for number in range(7)] == [one.tolist() for one in given]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_after_any_writes_hybrid_search_is_that_of_a_fresh_index(tmp_path, monkeypatch, tiny_static, sentences, seed):
+    monkeypatch.setattr(index_module, "FEW", 4)
+    rng, encoder = random.Random(seed), tiny_static()
+    held = {f"p{n}": Passage(f"p{n}", text, lang="en") for n, text in enumerate(sentences)}
+    index = Index.build(encoder, held.values(), tmp_path / "idx")
+    for step in range(6):
+        for name in rng.sample(sorted(held), 2):
+            held[name] = Passage(name, rng.choice(sentences) + " " + rng.choice(sentences), lang="en")
+        index.replace(held.values())
+        new = Passage(f"new{step}", rng.choice(sentences)[::2], lang="en")
+        held[new.id] = new
+        index.add([new])
+        gone = rng.choice(sorted(held))
+        del held[gone]
+        index.delete([gone])
+        if step == 3:
+            index.compact()
+    fresh = Index.build(encoder, held.values(), tmp_path / "fresh")
+    texts = sentences[:5]
+    found = fresh.search_many(texts, 30, lang="en")
+    assert index.search_many(texts, 30, lang="en") == Index.open(tmp_path / "idx", encoder).search_many(
+        texts, 30, lang="en") == found
+    assert any("tokens" in hit.parts for hit in found[0])
+
+
+def test_an_index_in_milvus_matches_as_a_local_one_does(tmp_path, tiny_static, sentences):
+    pytest.importorskip("milvus_lite")
+    encoder = tiny_static()
+    passages = [Passage(f"p{n}", text, lang="en") for n, text in enumerate(sentences)]
+    local = Index.build(encoder, passages[:-3], tmp_path / "idx")
+    stored = MilvusIndex.build(encoder, passages[:-3], f"milvus:{tmp_path}/lite.db/docs")
+    for index in (local, stored):
+        index.add(passages[-3:])
+        index.compact()
+    for text in sentences[:4]:
+        expected, found = local.search(text, 5, lang="en"), stored.search(text, 5, lang="en")
+        assert [hit.passage for hit in found] == [hit.passage for hit in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.parts["tokens"] == other.parts["tokens"]
+            assert one.score == pytest.approx(other.score, rel=1e-5)
+    stored.close()
