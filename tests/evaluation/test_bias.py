@@ -9,6 +9,7 @@ from interlingua.evaluation import language_bias, language_matrix, mirror_page
 from interlingua.evaluation.bias import between, probe
 from interlingua.evaluation.fairness import peer
 from interlingua.evaluation.mirror import bias_rows
+from interlingua.evaluation.projection import principal_plane
 
 LANGS = ("en", "fi", "th")
 
@@ -66,7 +67,8 @@ def test_numbers_are_those_of_a_sort_by_hand(accent):
         assert found.peer[row] == pytest.approx(np.mean(fair))
     assert dict(zip(LANGS, found.pool_map, strict=True)) == pytest.approx(matrix.pool_map)
     assert found.same_language_rate == pytest.approx(np.mean(list(matrix.same_language_rate.values())))
-    assert {lang: plane.shape for lang, plane in found.plane.items()} == dict.fromkeys(LANGS, (20, 2))
+    plane, _ = principal_plane(pool)
+    assert np.concatenate([found.plane[lang] for lang in LANGS]) == pytest.approx(plane, abs=1e-5)
 
 
 def test_an_accent_is_seen_in_every_number():
@@ -98,11 +100,14 @@ def test_peer_is_the_mean_of_kruskal_wallis_over_the_levels():
     ranking = ["a1", "b1", "a2", "b2", "a3", "c1", "b3", "c2"]
     langs = {name: name[0] for name in [*ranking, "c3", "c4"]}
     grades = {"a1": 1, "b2": 1, "a3": 1, "c3": 1}
-    relevant = scipy.kruskal([1, 5], [4], [(6 + 1 + 10) / 2]).pvalue
-    other = scipy.kruskal([3], [2], [6]).pvalue
-    assert peer(ranking, langs, grades, top=6) == pytest.approx((relevant + other) / 2)
-    assert peer(ranking, langs, grades, top=6, weights={1: 1.0}) == pytest.approx(relevant)
-    assert peer(ranking, langs, grades, top=6, weights={1: 3.0, 0: 1.0}) == pytest.approx((3 * relevant + other) / 4)
+    relevant = scipy.kruskal([1, 5], [4], [(7 + 1 + 10) / 2]).pvalue
+    other = scipy.kruskal([3], [2, 7], [6]).pvalue
+    assert peer(ranking, langs, grades, top=7) == pytest.approx((relevant + other) / 2)
+    assert peer(ranking, langs, grades, top=7, weights={1: 1.0}) == pytest.approx(relevant)
+    assert peer(ranking, langs, grades, top=7, weights={1: 3.0, 0: 1.0}) == pytest.approx((3 * relevant + other) / 4)
+    one_each = {"a1": 1, "b1": 1, "c1": 1}  # nothing can be seen in one document a language
+    assert peer(ranking, langs, one_each, top=7) == pytest.approx(scipy.kruskal([3, 5], [4, 7]).pvalue)
+    assert peer(["a1", "b1"], langs, {"a1": 1, "b1": 1}, top=2) == 1.0
     assert peer(["a1", "a2"], langs, {"a1": 1}, top=2) == 1.0  # one language only
     assert peer(ranking, langs, {}, top=6, weights={1: 1.0}) == 1.0  # nothing at that level
     for options in ({"top": 0}, {"weights": {1: -1.0}}, {"weights": {1: 0.0}}):
@@ -113,6 +118,8 @@ def test_peer_is_the_mean_of_kruskal_wallis_over_the_levels():
 def test_what_cannot_be_asked_is_said():
     with pytest.raises(InterlinguaError, match="needs two"):
         language_bias(Marked(1.0), {"en": collections()["en"]})
+    with pytest.raises(InterlinguaError, match="has no passage in 'fi'"):
+        language_bias(Marked(1.0), {**collections(), "fi": Collection("none", [], [])})
     given = collections()
     given["fi"].qrels.clear()
     given["fi"].passages[:] = given["fi"].passages[1:2]

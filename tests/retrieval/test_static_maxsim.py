@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
@@ -11,11 +12,18 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.pooling import Dense
 from interlingua.models.static import quantised
-from interlingua.retrieval import Index, static_maxsim
+from interlingua.retrieval import Index, index_build, static_maxsim
 from interlingua.retrieval import index as index_module
+from interlingua.retrieval.encoded_parts import EncodedParts
+from interlingua.retrieval.index_search import Search
+from interlingua.retrieval.index_writer import encoded
 from interlingua.retrieval.milvus_index import MilvusIndex
+from interlingua.retrieval.passage_rows import to_rows
+from interlingua.retrieval.passage_store import PassageStore
 from interlingua.retrieval.static_maxsim import StaticMaxSim
-from interlingua.retrieval.subword_rows import SubwordRows
+from interlingua.retrieval.subword_rows import SubwordRows, subwords_of
+from interlingua.retrieval.vector_files import encoded as whole_parts
+from interlingua.retrieval.vector_files import write_parquet
 from interlingua.retrieval.vectors import embed_passages
 
 
@@ -105,6 +113,89 @@ def test_subwords_and_vectors_are_made_of_one_tokenisation(tiny_static, sentence
     assert [ids.tolist() for ids in subwords] == [
         sorted(set(ids)) for ids in encoder.passage.tokenize(
             [(one.title, one.text) if one.title else one.text for one in passages], "passage")]
+
+
+def test_only_so_many_subwords_are_looked_at(tiny_static, sentences, monkeypatch):
+    encoder = tiny_static()
+    words, passage = StaticMaxSim.of(encoder), Passage("1", " ".join(sentences[:3]))
+    [whole] = words.subwords([passage])
+    lengths = encoder.backbone.folded().norm(dim=1).numpy()
+    monkeypatch.setattr(static_maxsim, "MOST", 5)
+    monkeypatch.setattr(static_maxsim, "LONGEST", 4)
+    assert words.subwords([passage])[0].tolist() == whole[:5].tolist()
+    ids, weights = words.question(sentences[0])
+    every = set(encoder.tokenize([sentences[0]], "query")[0])
+    assert len(ids) == 4
+    assert lengths[ids].min() >= max(lengths[other] for other in every - set(ids.tolist()))
+    assert (ids.tolist(), weights.sum()) == (sorted(ids.tolist()), pytest.approx(1.0))
+
+
+def test_an_encoder_of_ones_own_is_asked_for_its_vectors(tiny_static, sentences):
+    class Short(DualEncoder):
+        def encode_document(self, texts, **options):
+            return super().encode_document([text[:5] for text in texts], **options)
+
+    encoder, passages = Short(tiny_static()), [Passage(str(n), text) for n, text in enumerate(sentences)]
+    _, vectors, subwords = encoded(encoder, passages)
+    assert (vectors == embed_passages(encoder, passages)).all()
+    assert [len(ids) for ids in subwords] == [len(ids) for ids in StaticMaxSim.of(encoder).subwords(passages)]
+
+
+def test_a_build_that_another_version_left_is_begun_anew(tmp_path, tiny_static, sentences, monkeypatch):
+    passages = [Passage(str(n), text, lang="en") for n, text in enumerate(sentences)]
+
+    def full(self):
+        raise OSError("full")
+
+    monkeypatch.setattr(PassageStore, "compact", full)
+    with pytest.raises(OSError, match="full"):
+        Index.build(tiny_static(), passages, tmp_path / "idx")
+    [left] = tmp_path.glob(".idx.*/building.json")
+    told = json.loads(left.read_text())
+    for version in (told["format"] - 1, told["format"]):
+        left.write_text(json.dumps({**told, "format": version}))
+        made = []
+        monkeypatch.setattr(index_build, "encoded", lambda *given, made=made: made.extend(given[1]) or encoded(*given))
+        with pytest.raises(OSError, match="full"):
+            Index.build(tiny_static(), passages, tmp_path / "idx")
+        assert len(made) == (len(passages) if version < told["format"] else 0)
+
+
+@pytest.mark.parametrize(("vocabulary", "bits"), [(65_536, 16), (65_537, 32)])
+def test_the_store_keeps_subwords_of_any_vocabulary(tmp_path, vocabulary, bits):
+    store = PassageStore.create(tmp_path, 2, vocabulary)
+    assert store.schema.field("subwords").type.value_type.bit_width == bits
+    given = [np.array([0, vocabulary - 1]), np.array([], dtype=np.int64), np.array([7])]
+    rows = to_rows([Passage(str(n), "x") for n in range(3)])
+    store.add(store.batch(1, rows, np.ones((3, 2), np.float32), given))
+    [batch] = store.batches(("subwords",), 10)
+    assert [ids.tolist() for ids in subwords_of(batch)] == [ids.tolist() for ids in given]
+
+
+def test_vectors_that_were_computed_elsewhere_come_with_subwords(tmp_path, tiny_static, sentences):
+    encoder = DualEncoder(tiny_static())
+    passages = [Passage(str(n), text, lang="en") for n, text in enumerate(sentences)]
+    write_parquet(tmp_path / "part.parquet", whole_parts(encoder, passages, 4))
+    known = EncodedParts(encoder, [tmp_path / "part.parquet"])
+    index = Index.build(known, known.passages(), tmp_path / "parts")
+    expected = Index.build(encoder, passages, tmp_path / "plain").search(sentences[0], 5, lang="en")
+    assert "tokens" in expected[0].parts
+    assert index.search(sentences[0], 5, lang="en") == expected
+
+
+def test_a_lexical_search_at_the_same_time_takes_nothing_away(tmp_path, tiny_static, sentences, monkeypatch):
+    tiny_static().save(tmp_path / "model")
+    passages = [Passage(str(n), text, lang="en") for n, text in enumerate(sentences)]
+    Index.build(DualEncoder.load(tmp_path / "model"), passages, tmp_path / "idx", model_path=tmp_path / "model")
+    index = Index.open(tmp_path / "idx")
+    real = Search.hits
+
+    def meanwhile(self, *arguments, **options):
+        index._words = None  # what a lexical search in another thread may store before this one reads it
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Search, "hits", meanwhile)
+    assert "tokens" in index.search(sentences[0], 1, lang="en")[0].parts
 
 
 def test_rows_give_back_what_was_put_in(monkeypatch):

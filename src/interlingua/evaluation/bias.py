@@ -68,6 +68,9 @@ def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], *
     if len(collections) < 2:
         raise InterlinguaError(f"{len(collections)} languages: bias towards a language needs two.")
     langs = list(collections)
+    for lang, one in collections.items():
+        if not one.passages:
+            raise InterlinguaError(f"{one.name}: has no passage in '{lang}'.")
     held = {lang: embed_passages(encoder, one.passages, **encode_options) for lang, one in collections.items()}
     ids = [f"{lang}:{passage.id}" for lang, one in collections.items() for passage in one.passages]
     spoken = np.repeat(np.arange(len(langs)), [len(held[lang]) for lang in langs])
@@ -87,7 +90,8 @@ def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], *
     share = np.bincount(spoken) / len(spoken)
     return LanguageBias(
         langs, share, preference, fair, target, pool_map, displacement,
-        probe(pool, spoken, [name.partition(":")[2] for name in ids]), float(share.max()), between(pool, spoken),
+        probe(pool, spoken, [passage.id for one in collections.values() for passage in one.passages]),
+        float(share.max()), between(pool, spoken),
         np.maximum(0, 1 - unit @ unit.T), {lang: plane[spoken == place] for place, lang in enumerate(langs)}, explained)
 
 

@@ -18,7 +18,8 @@ def peer(ranking: Sequence[str], langs: Mapping[str, str], grades: Mapping[str, 
     rank whatever their language; PEER is the mean of its p-values with `weights` by level (the same for all levels that
     occur, if not given). Documents are those among the first `top` of `ranking` (ids, best first) and relevant ones
     below, which share the mean of the ranks that are left. `langs`: document → language, all documents there are;
-    `grades`: document → level, 0 where it is missing. A level with documents of one language only counts 1.
+    `grades`: document → level, 0 where it is missing. A level with documents of one language only counts 1. One with
+    a single document of each language is left out, since nothing can be seen in it; without any other level, 1.
 
     Raises InterlinguaError for a `top` under 1 and weights that are no numbers of 0 or more, or all 0.
     """
@@ -39,6 +40,8 @@ def peer(ranking: Sequence[str], langs: Mapping[str, str], grades: Mapping[str, 
             if grades.get(name, 0) == level:
                 groups.setdefault(langs[name], []).append(rank)
         ranks = [rank for group in groups.values() for rank in group]
+        if 1 < len(groups) == len(ranks):
+            continue
         alike = len(groups) < 2 or min(ranks) == max(ranks)
         values[level] = 1.0 if alike else float(kruskal(*groups.values()).pvalue)
     counted = {level: 1.0 if weights is None else weights.get(level, 0.0) for level in values}

@@ -35,8 +35,8 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
         f"<p>The same questions in {len(first.langs)} languages, asked of all their passages in one pool. A model that "
         "reads meaning and not language ranks a passage alike in every language.</p>",
         "<section>", _numbers(models), "</section>",
-        "<p>PEER asks whether ranks depend on the language among those results that there are: a list in one language "
-        "only counts as fair, so read it after the row above it.</p>",
+        "<p>PEER asks whether the ranks of the results that there are depend on their language. A list in one language "
+        "only counts as fair (1), so read it after the row above it.</p>",
         *_matrices(models, f"Preference: languages of the first {TOP} results",
                    f"Rows are the language of the question. Fair is each language's share of the pool ({fair}).",
                    "preference", "{:.0%}"),
@@ -93,7 +93,9 @@ def _matrix(name: str, langs: Sequence[str], values: Matrix, form: str, low: flo
     """A table whose cells are the warmer the higher they are, from `low` to `high`."""
     def cell(value: float) -> str:
         shade = (value - low) / (high - low) if high > low else 0.0
-        return f'<td style="background: rgba(var(--hot), {0.75 * shade:.2f})">{form.format(value)}</td>'
+        text = form.format(value)
+        text = text if any(digit in text for digit in "123456789") else text.lstrip("-")  # no −0
+        return f'<td style="background: rgba(var(--hot), {0.75 * shade:.2f})">{text}</td>'
 
     head = "".join(f"<th>{escape(lang)}</th>" for lang in langs)
     body = "".join(f"<tr><th>{escape(lang)}</th>{''.join(map(cell, row))}</tr>"

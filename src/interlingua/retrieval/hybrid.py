@@ -34,9 +34,9 @@ def hybrid(text: str, parts: dict[str, dict[str, float]], most: float, weight: f
     for all of them.
 
     Where there are `words`, the first `MATCHED` are scored by these too, as "tokens" in `parts`; `subwords` gives those
-    of a candidate. What counts is by how much a score is above the mean of the candidates in the same language
-    (`langs`: candidate → language): a subword is nearest to itself, so passages in the question's language have more in
-    common with it whatever they say. `most` and `weight` as in `fuse`.
+    of a candidate. What counts is by how much a score is above the mean of the candidates in the same language and of
+    one more that is as all of them are (`langs`: candidate → language): a subword is nearest to itself, so passages in
+    the question's language have more in common with it whatever they say. `most` and `weight` as in `fuse`.
     """
     run = fuse(parts["lexical"], most, [parts["dense"]], weight)
     names = run.ids("q")[:MATCHED]
@@ -65,9 +65,11 @@ def fuse(lexical: Mapping[str, float], most: float, meanings: Sequence[Mapping[s
 
 
 def _means(scores: NDArray[np.float32], langs: Sequence[str]) -> NDArray[np.float64]:
-    """For each score the mean of those of its language, summed one after another."""
-    sums: dict[str, list[float]] = {}
+    """For each score the mean of those of its language and of the mean of all, summed one after another. Without the
+    latter the only passage in a language would never be above."""
+    every = sum(scores.tolist()) / len(scores)
+    held: dict[str, list[float]] = {}
     for score, lang in zip(scores.tolist(), langs, strict=True):
-        sums.setdefault(lang, []).append(score)
-    means = {lang: sum(found) / len(found) for lang, found in sums.items()}
+        held.setdefault(lang, [every]).append(score)
+    means = {lang: sum(found) / len(found) for lang, found in held.items()}
     return np.array([means[lang] for lang in langs])

@@ -125,9 +125,9 @@ class Index:
             return []
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
-        self._words = StaticMaxSim.of(self._encoder, self._words)
+        words = self._words = StaticMaxSim.of(self._encoder, self._words)  # another thread may write the latter
         search = Search(snapshot, chosen, lexical, mode, k, searched,
-                        exactly if where or langs is not None else near, self._words)
+                        exactly if where or langs is not None else near, words)
         tokens = IndexTokens.open(self.path, reranker, self._tokens)
         self._tokens = tokens or self._tokens  # stays open while others search without a reranker
         return search.hits(queries, vectors, reranker, tokens)

@@ -18,7 +18,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.files import check_replaceable, move_into_place
 from interlingua.progress import say, track
 from interlingua.retrieval.approximate import index_vectors
-from interlingua.retrieval.index_about import MARKER, About
+from interlingua.retrieval.index_about import FORMAT, MARKER, About
 from interlingua.retrieval.index_cache import write_cache
 from interlingua.retrieval.index_writer import chunks, distinct, encoded
 from interlingua.retrieval.passage_rows import BATCH, TEXTS, passage_of
@@ -48,7 +48,7 @@ def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, 
         held.enter_context(lock(partial))
         if (path / MARKER).exists():
             held.enter_context(lock(path))  # what would be added to it now would be lost
-        store = _left(partial, {"fingerprint": print_of, "similarity": encoder.similarity})
+        store = _left(partial, {"format": FORMAT, "fingerprint": print_of, "similarity": encoder.similarity})
         try:
             store = _write(encoder, passages, partial, store, options)
             store.compact()

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder
 from interlingua.retrieval.passage_rows import arrow, to_rows
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import PassageVectors, TextEncoder, Vectors, embed_passages
@@ -43,7 +45,8 @@ def encoded(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
     rows, words = to_rows(passages), StaticMaxSim.of(encoder)
     if words is None:
         return rows, embed_passages(encoder, passages, **options), None
-    if options or isinstance(encoder, PassageVectors):  # the vectors are others, or at hand
+    own = type(encoder).encode_document in (Encoder.encode_document, DualEncoder.encode_document)
+    if options or isinstance(encoder, PassageVectors) or not own:  # the vectors are others, or at hand
         return rows, embed_passages(encoder, passages, **options), words.subwords(passages)
     subwords, vectors = words.encode(passages)
     return rows, vectors, subwords

@@ -126,8 +126,8 @@ class MilvusIndex:
             return [[] for _ in queries]
         vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
         where_ = condition(langs, where or {})
-        self._words = StaticMaxSim.of(self._encoder, self._words)
-        search = MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched, self._words)
+        words = self._words = StaticMaxSim.of(self._encoder, self._words)  # another thread may write the latter
+        search = MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched, words)
         return search.hits(queries, vectors, reranker)
 
     def add(self, passages: Iterable[Passage]) -> int:

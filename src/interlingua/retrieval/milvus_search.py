@@ -77,9 +77,9 @@ class MilvusSearch:
         asked = [number for number, terms in enumerate(sparse) if terms]  # the others have no term that is known
         if self.mode == "hybrid" and self.fusion == "rrf" and vectors is not None:
             return self._fused_there(vectors, sparse, asked, depth)
-        limit = depth + SPARE
-        dense = [] if vectors is None else self.store.search("vector", list(vectors), limit, self.where, COLUMNS)
-        lexical = self.store.search("sparse", [sparse[number] for number in asked], limit, self.where, COLUMNS
+        limit, columns = depth + SPARE, COLUMNS if self.mode == "hybrid" else COLUMNS[:-1]
+        dense = [] if vectors is None else self.store.search("vector", list(vectors), limit, self.where, columns)
+        lexical = self.store.search("sparse", [sparse[number] for number in asked], limit, self.where, columns
                                     ) if asked else []
         held = dict(zip(asked, lexical, strict=True))
         return [self._ranked(dense[number] if dense else [], held.get(number, []),
@@ -114,9 +114,9 @@ class MilvusSearch:
                      ) -> list[list[Hit]]:
         """Hybrid rankings as Milvus makes them, reciprocal rank fusion of both searches."""
         both = self.store.search_hybrid(vectors[list(asked)], [sparse[number] for number in asked], depth,
-                                        depth + SPARE, self.where, COLUMNS) if asked else []
+                                        depth + SPARE, self.where, COLUMNS[:-1]) if asked else []
         rest = [number for number in range(len(sparse)) if number not in set(asked)]
-        alone = self.store.search("vector", list(vectors[rest]), depth, self.where, COLUMNS) if rest else []
+        alone = self.store.search("vector", list(vectors[rest]), depth, self.where, COLUMNS[:-1]) if rest else []
         found: dict[int, list[Hit]] = {}
         for number, rows in [*zip(asked, both, strict=True), *zip(rest, alone, strict=True)]:
             entities = {row["entity"]["id"]: row["entity"] for row in rows}

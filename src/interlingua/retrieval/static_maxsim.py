@@ -28,12 +28,14 @@ Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 MOST = 4_096
 """Distinct subwords of a passage that are looked at, the first of them in the order of the vocabulary."""
+LONGEST = 256
+"""Distinct subwords of a question that are looked at, the heaviest."""
 EXACT = 1_040  # dimensions up to which a product of int8 vectors is a whole number that float32 holds
 TOGETHER = 1_024  # passages encoded at a time
 
 
 class Question(NamedTuple):
-    """Distinct subwords of a question, and how much each counts: float64, together 1."""
+    """Distinct subwords of a question, the `LONGEST` heaviest, and how much each counts: float64, together 1."""
 
     subwords: Ids
     weights: NDArray[np.float64]
@@ -102,6 +104,9 @@ class StaticMaxSim:
         """What of a question is compared."""
         ids, counts = np.unique(np.array(self._query.tokenize([text], "query")[0], dtype=np.int64), return_counts=True)
         weights = counts * self._asked.squares[ids]
+        if len(ids) > LONGEST:
+            heaviest = np.sort(np.argsort(-weights, kind="stable")[:LONGEST])
+            ids, weights = ids[heaviest], weights[heaviest]
         return Question(ids, weights / max(weights.sum(), np.finfo(float).tiny))
 
     def scores(self, question: Question, passages: Sequence[Ids]) -> Floats:
@@ -113,11 +118,10 @@ class StaticMaxSim:
         flat = np.concatenate([passages[number] for number in filled])
         sizes = np.array([len(passages[number]) for number in filled])
         distinct, places = _distinct(flat, len(self._held.int8))
-        similar = _cosines(self._asked, question.subwords, self._held, distinct)[:, places]
-        best = np.maximum.reduceat(similar, np.cumsum(sizes) - sizes, axis=1)
-        total = np.zeros(len(filled))
-        for weight, row in zip(question.weights.tolist(), best, strict=True):  # one after another, always in this order
-            total += weight * row
+        similar = _cosines(self._asked, question.subwords, self._held, distinct)
+        starts, total = np.cumsum(sizes) - sizes, np.zeros(len(filled))
+        for weight, row in zip(question.weights.tolist(), similar, strict=True):  # one after another, in this order
+            total += weight * np.maximum.reduceat(row[places], starts)
         scores[filled] = total
         return scores
 
@@ -129,7 +133,7 @@ class _Rows:
     def __init__(self, rows: torch.Tensor) -> None:
         rows = rows.float().cpu()
         self.int8 = quantised(rows)["embeddings"].numpy()
-        self.squares = rows.double().square().sum(1).numpy()
+        self.squares = np.einsum("nd,nd->n", rows.numpy(), rows.numpy(), dtype=np.float64)  # without a copy as float64
         lengths = np.sqrt(np.einsum("nd,nd->n", self.int8, self.int8, dtype=np.float64))
         self.inverse = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths))).astype(np.float32)
 
@@ -156,6 +160,6 @@ def _distinct(flat: Ids, size: int) -> tuple[Ids, Ids]:
 def _cosines(asked: _Rows, left: Ids, held: _Rows, right: Ids) -> Floats:
     """`[left, right]`: cosines between the int8 vectors; 0 for a zero vector."""
     number: Any = np.float32 if asked.int8.shape[1] <= EXACT else np.float64
-    products = asked.int8[left].astype(number) @ held.int8[right].astype(number).T
-    cosines: Floats = products.astype(np.float32) * asked.inverse[left][:, None] * held.inverse[right]
+    products = held.int8[right].astype(number) @ asked.int8[left].astype(number).T  # twice as fast as the other way
+    cosines: Floats = products.T.astype(np.float32) * asked.inverse[left][:, None] * held.inverse[right]
     return cosines

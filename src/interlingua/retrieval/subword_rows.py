@@ -35,7 +35,7 @@ class SubwordRows:
     """Columns of subwords, all but the last of `BATCH` rows."""
 
     def __init__(self, columns: Sequence[Any]) -> None:
-        self.columns = list(columns)
+        self._columns = [(column.offsets.to_numpy(), column.values.to_numpy()) for column in columns]  # views
 
     @classmethod
     def of(cls, subwords: Sequence[NDArray[np.int64]]) -> SubwordRows:
@@ -51,17 +51,18 @@ class SubwordRows:
         if reader.schema.names != [COLUMN] or not pa.types.is_list(reader.schema.field(0).type):
             raise ValueError(f"{file.name}: other columns")
         rows = cls([reader.get_batch(number).column(0) for number in range(reader.num_record_batches)])
-        if any(len(column) != BATCH for column in rows.columns[:-1]):
+        if any(len(ends) != BATCH + 1 for ends, _ in rows._columns[:-1]):
             raise ValueError(f"{file.name}: batches of another size")
         return rows
 
     def __len__(self) -> int:
-        return sum(map(len, self.columns))
+        return sum(len(ends) - 1 for ends, _ in self._columns)
 
     def __getitem__(self, row: int) -> NDArray[np.int64]:
         """The subwords of a passage."""
-        found = self.columns[row // BATCH][row % BATCH].values
-        return np.empty(0, np.int64) if found is None else found.to_numpy().astype(np.int64)
+        ends, flat = self._columns[row // BATCH]
+        found: NDArray[np.int64] = flat[ends[row % BATCH] : ends[row % BATCH + 1]].astype(np.int64)
+        return found
 
 
 def subwords_of(batch: Any) -> list[NDArray[np.int64]]:
