@@ -31,7 +31,7 @@ MOST = 4_096
 LONGEST = 256
 """Distinct subwords of a question that are looked at, the heaviest."""
 EXACT = 1_040  # dimensions up to which a product of int8 vectors is a whole number that float32 holds
-TOGETHER = 1_024  # passages encoded at a time
+TOGETHER = 1_024  # passages encoded, and rows of the vocabulary looked at, at a time
 
 
 class Question(NamedTuple):
@@ -133,9 +133,15 @@ class _Rows:
     def __init__(self, rows: torch.Tensor) -> None:
         rows = rows.float().cpu()
         self.int8 = quantised(rows)["embeddings"].numpy()
-        self.squares = np.einsum("nd,nd->n", rows.numpy(), rows.numpy(), dtype=np.float64)  # without a copy as float64
-        lengths = np.sqrt(np.einsum("nd,nd->n", self.int8, self.int8, dtype=np.float64))
+        self.squares = _squares(rows.numpy())
+        lengths = np.sqrt(_squares(self.int8))
         self.inverse = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths))).astype(np.float32)
+
+
+def _squares(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """[rows]: squared lengths, in blocks, since a float64 copy of a whole table is large."""
+    blocks = (rows[start : start + TOGETHER].astype(np.float64) for start in range(0, len(rows), TOGETHER))
+    return np.concatenate([np.empty(0), *((block * block).sum(axis=1) for block in blocks)])
 
 
 def _backbone(encoder: Encoder) -> StaticEmbedding:
