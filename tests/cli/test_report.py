@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from interlingua.cli import main
+from interlingua.evaluation import bias
 
 
 def test_a_mirror_of_two_models(tmp_path, monkeypatch, capsys, tiny_static):
@@ -23,3 +24,9 @@ def test_what_a_mirror_cannot_show_is_said(tmp_path, monkeypatch, capsys, tiny_s
         assert main(["report", "m1", *arguments]) == 2
         assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("*.html"))
+    measured = []
+    monkeypatch.setattr(bias, "language_bias", lambda *given: measured.append(given))
+    (tmp_path / "empty").mkdir()
+    assert main(["report", "m1", "./empty", "--on", "encyclopedia:en", "encyclopedia:fi"]) == 2
+    assert "is not a model folder" in capsys.readouterr().err
+    assert not measured  # all models are read before the first is measured

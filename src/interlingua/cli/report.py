@@ -37,7 +37,9 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.out.endswith((".html", ".htm")):
         raise InterlinguaError(f"--out {arguments.out}: is a page, so its name must end in .html.")
     collections = one_a_language([load_collection(name) for name in arguments.on], "A mirror")
-    found = {name: language_bias(DualEncoder.load(name), collections) for name in dict.fromkeys(arguments.models)}
+    # all models before the first is measured: one that is not there is said before minutes pass
+    models = {name: DualEncoder.load(name) for name in arguments.models}
+    found = {name: language_bias(model, collections) for name, model in models.items()}
     print(tabulate([[name, fair, *values] for name, fair, values in bias_rows(found)],
                    ["", "without bias", *found], floatfmt=".3f", disable_numparse=[1]))
     with atomic_write(arguments.out) as file:

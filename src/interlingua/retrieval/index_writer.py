@@ -42,14 +42,20 @@ def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
 def encoded(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
             ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
     """What `PassageStore.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
-    rows, words = to_rows(passages), StaticMaxSim.of(encoder)
+    return to_rows(passages), *vectors_and_subwords(encoder, passages, **options)
+
+
+def vectors_and_subwords(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+                         ) -> tuple[Vectors, list[NDArray[np.int64]] | None]:
+    """The vectors of `embed_passages`, and the passages' subwords (None where the encoder has no `StaticMaxSim`)."""
+    words = StaticMaxSim.of(encoder)
     if words is None:
-        return rows, embed_passages(encoder, passages, **options), None
+        return embed_passages(encoder, passages, **options), None
     own = type(encoder).encode_document in (Encoder.encode_document, DualEncoder.encode_document)
     if options or isinstance(encoder, PassageVectors) or not own:  # the vectors are others, or at hand
-        return rows, embed_passages(encoder, passages, **options), words.subwords(passages)
+        return embed_passages(encoder, passages, **options), words.subwords(passages)
     subwords, vectors = words.encode(passages)
-    return rows, vectors, subwords
+    return vectors, subwords
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from interlingua.retrieval.maxsim import maxsim_matrix, maxsim_scores
 from interlingua.retrieval.retriever import Candidates, chosen_queries, passages_by_id
 from interlingua.retrieval.run import Run
 from interlingua.retrieval.token_store import Chunk, Floats, TokenStore
+from interlingua.retrieval.vectors import passage_texts
 
 CHUNK = 1024  # passages encoded at a time: 90 MiB of float32 at 180 tokens of 128
 SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
@@ -141,7 +142,7 @@ class LateInteractionRetriever:
 
 
 def _encoded(encoder: TokenEncoder, passages: Sequence[Passage], options: dict[str, Any]) -> Chunk:
-    texts = [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
+    texts = passage_texts(passages)
     langs = [passage.lang or None for passage in passages]
     vectors = encoder.encode_document(texts, **{"lang": langs, **options})
     return [passage.id for passage in passages], _checked(vectors, len(passages))

@@ -16,7 +16,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.progress import say, track
 from interlingua.retrieval.index_cache import analyzers_of
 from interlingua.retrieval.index_segment import terms_of
-from interlingua.retrieval.index_writer import encoded
+from interlingua.retrieval.index_writer import vectors_and_subwords
 from interlingua.retrieval.milvus_address import Address
 from interlingua.retrieval.milvus_rows import PASSAGE, passage_of, row_of
 from interlingua.retrieval.milvus_store import SLICE, About, MilvusStore
@@ -210,7 +210,7 @@ def _chunks(passages: Iterator[Passage], number: int, total: int | None) -> Iter
 
 def _rows(encoder: TextEncoder, passages: Sequence[Passage], numbers: Iterable[int], about: About,
           options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    _, vectors, subwords = encoded(encoder, passages, **options)
+    vectors, subwords = vectors_and_subwords(encoder, passages, **options)
     held: Sequence[Any] = [[]] * len(passages) if subwords is None else [ids.tolist() for ids in subwords]
     return [_row(number, passage, vector, about, ids)
             for number, passage, vector, ids in zip(numbers, passages, vectors, held, strict=True)]

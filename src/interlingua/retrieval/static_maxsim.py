@@ -22,7 +22,7 @@ from interlingua.data.records import Passage
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.static import StaticEmbedding, quantised
-from interlingua.retrieval.vectors import Vectors, searchable
+from interlingua.retrieval.vectors import Vectors, passage_texts, searchable
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -96,7 +96,7 @@ class StaticMaxSim:
         return subwords, searchable(np.concatenate(vectors), self._passage.similarity, named, "passage")
 
     def _tokenized(self, passages: Sequence[Passage]) -> Iterator[list[list[int]]]:
-        texts = [(one.title, one.text) if one.title else one.text for one in passages]
+        texts = passage_texts(passages)
         for start in range(0, len(texts), TOGETHER):
             yield self._passage.tokenize(texts[start : start + TOGETHER], "passage")
 

@@ -50,10 +50,15 @@ def embed_passages(encoder: TextEncoder, passages: Sequence[Passage], **options:
     with the passages' languages as `lang` unless they name it."""
     if isinstance(encoder, PassageVectors):
         return encoder.passage_vectors(passages)
-    texts = [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
+    texts = passage_texts(passages)
     langs = [passage.lang or None for passage in passages]
     vectors = encoder.encode_document(texts, **{"lang": langs, **options})
     return searchable(vectors, encoder.similarity, [passage.id for passage in passages], "passage")
+
+
+def passage_texts(passages: Sequence[Passage]) -> list[str | tuple[str, str]]:
+    """Passages as encoders take them: (title, text), or the text alone where there is no title."""
+    return [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
 
 
 def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> Vectors:
