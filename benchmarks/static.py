@@ -2,9 +2,9 @@
 
     python benchmarks/static.py --collections DATA/dev/* --threads 2
 
-Encodes all passages (title and text) of the collections. "first" has seen no word yet; "again" has, as after the first
-thousands of passages of a large collection. Prints passages a second of the fastest run, and how many times as long as
-"again" each took: the median of the rounds. Runs are interleaved.
+Encodes all passages (title and text) of the collections. "first" makes what finds the subwords, too; "again" has it, as
+after the first thousands of passages of a large collection. Prints passages a second of the fastest run, and how many
+times as long as "again" each took: the median of the rounds. Runs are interleaved.
 """
 
 from __future__ import annotations

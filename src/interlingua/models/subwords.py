@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.word_cache import WordCache
+from interlingua.models.sentence_pieces import SentencePieces
 
 Text = str | tuple[str, str]
 """A plain text, or a passage as `(title, text)`."""
@@ -53,7 +53,7 @@ class Subwords:
         mask = tokenizer.encode("a", add_special_tokens=special).special_tokens_mask
         self._closing = next((count for count, flag in enumerate(reversed(mask)) if not flag), 0)
         self._overhead = sum(mask)
-        self._words = None if special else WordCache.of(tokenizer)
+        self._pieces = None if special else SentencePieces.of(tokenizer)
 
     def __call__(
         self, texts: Sequence[Text], *, prompt: str = "", template: str = DEFAULT_TEMPLATE,
@@ -75,8 +75,8 @@ class Subwords:
         return [self._cut(found, max_length) for found in ids]
 
     def _ids(self, inputs: Sequence[str | tuple[str, str]]) -> list[list[int]]:
-        if self._words is not None:  # not special, so all of them are strings
-            return self._words([text for text in inputs if isinstance(text, str)])
+        if self._pieces is not None:  # not special, so all of them are strings
+            return self._pieces([text for text in inputs if isinstance(text, str)])
         encodings = self.tokenizer.encode_batch_fast(inputs, add_special_tokens=self.special)
         return [encoding.ids for encoding in encodings]
 

@@ -10,16 +10,16 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import Metaspace as MetaspaceDecoder
 from tokenizers.models import Unigram
-from tokenizers.normalizers import NFKC, Lowercase, Normalizer, Replace, Strip
-from tokenizers.normalizers import Sequence as Normalizers
+from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from interlingua.errors import InterlinguaError
+from interlingua.models.normalising import normalizer
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
@@ -89,12 +89,6 @@ def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedToke
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>", sep_token="</s>",
         cls_token="<s>", pad_token="<pad>", mask_token=AddedToken(MASK, lstrip=True), model_max_length=max_length)
-
-
-def normalizer(lowercase: bool) -> Normalizer:
-    """NFKC, white space as single blanks, optionally lower case."""
-    steps: list[Normalizer] = [NFKC(), Replace(Regex(r"\s+"), " "), Strip()]
-    return Normalizers([*steps, Lowercase()] if lowercase else steps)
 
 
 def token_counts(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> Counter[int]:

@@ -31,7 +31,7 @@ MOST = 4_096
 LONGEST = 256
 """Distinct subwords of a question that are looked at, the heaviest."""
 EXACT = 1_040  # dimensions up to which a product of int8 vectors is a whole number that float32 holds
-TOGETHER = 1_024  # passages encoded, and rows of the vocabulary looked at, at a time
+TOGETHER = 4_096  # passages encoded, and rows of the vocabulary looked at, at a time
 
 
 class Question(NamedTuple):

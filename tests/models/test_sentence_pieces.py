@@ -1,0 +1,156 @@
+"""Texts that SentencePiece cuts have the ids that the tokenizer gives them."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+
+from interlingua.errors import InterlinguaError
+from interlingua.models import sentence_pieces
+from interlingua.models.sentence_pieces import SentencePieces
+from interlingua.models.subwords import Subwords
+from interlingua.models.tokenizer import train_tokenizer, unigram_tokenizer
+
+# of many scripts: marks, capitals with other small letters, ligatures, white space, control characters, emoji, newer
+# letters and marks than Unicode 3.2
+STRANGE = [chr(code) for code in (
+    *range(1, 0x250), *range(0x300, 0x370), 0x37A, 0x3A3, 0x3C2, 0x640, 0x9CE, 0xE33, 0x102B, 0x103A, 0x1100, 0x1161,
+    0x11A8, 0x1B06, 0x1B35, *range(0x2000, 0x2070), 0x2581, 0x3000, 0xFDFA, 0xFE49, 0xFEFF, 0x1F600, 0x11131, 0xE0001)]
+KINDS = {"plain": {}, "lower case": {"lowercase": True}, "bytes": {"lowercase": True, "byte_fallback": True}}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request: pytest.FixtureRequest, sentences: list[str]) -> Tokenizer:
+    return train_tokenizer(sentences, 700, **KINDS[request.param]).backend_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentence_pieces, "MANY", 0)
+
+
+def whole(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    return [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+
+def made(tokenizer: Tokenizer) -> SentencePieces:
+    found = SentencePieces.of(tokenizer)
+    assert found is not None
+    return found
+
+
+def count_left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that the tokenizer has cut itself."""
+    left: list[str] = []
+    real = SentencePieces._by_tokenizer
+    monkeypatch.setattr(SentencePieces, "_by_tokenizer", lambda self, texts: left.extend(texts) or real(self, texts))
+    return left
+
+
+def test_every_text_has_the_ids_of_the_tokenizer(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    draw = random.Random(1)
+    parts = [*STRANGE, *" " * 150, *["<s>", "</s>", "<mask>", "<0x41>", "▁", "Σ", "ΑΣ "] * 4,
+             *(" ".join(sentences).split() * 4)]
+    texts = [*sentences, *("".join(draw.choices(parts, k=draw.randint(0, 40))) for _ in range(5_000))]
+    pieces = made(tokenizer)
+    assert pieces(texts) == whole(tokenizer, texts)
+    assert [pieces([text])[0] for text in texts[:200]] == whole(tokenizer, texts[:200])
+
+
+def test_ordinary_text_is_not_left_to_the_tokenizer(
+        tokenizer: Tokenizer, sentences: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    left = count_left(monkeypatch)
+    pieces = made(tokenizer)
+    pieces([*sentences, "Ἡ ὁδός. ΟΔΟΣ, İzmir!", "ওঠা হঠাৎ", "จะทำอะไร", "ﬁne ½ Ⅷ", "two\nlines\tand so on"])
+    assert left == []
+    strange = ["\x00", "မြန်မာ", "<s>", "＜s＞", "a▁b", "<0x41>", ""]
+    pieces(strange)
+    assert left == strange
+
+
+def test_equally_probable_cuts_are_the_tokenizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(2)
+    units = ["a", "aa", "aaa", "aaaaaa", "la", "lala", "lalala", ".", "...", ".....", "b", "l"]
+    tokenizer = unigram_tokenizer([(piece, -draw.uniform(2, 9)) for piece in ["▁", *units]]).backend_tokenizer
+    texts = [unit * count for unit in ("a", "la", ".", "ab", "aab") for count in range(1, 60)]
+    left = count_left(monkeypatch)
+    assert made(tokenizer)(texts) == whole(tokenizer, texts)
+    assert 0 < len(left) < len(texts)
+
+
+def test_any_normalizer_will_do(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    texts = [*sentences, "  two  blanks ", " ", "", "É"]
+    for other in (None, normalizers.NFD(), normalizers.Replace("e", " ▁"), normalizers.Prepend(" ")):
+        changed = Tokenizer.from_str(tokenizer.to_str())
+        if other is not None:
+            changed.normalizer = other
+        assert made(changed)(texts) == whole(changed, texts)
+
+
+def test_few_characters_are_cut_by_the_tokenizer(
+        tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentence_pieces, "MANY", 10)
+    left = count_left(monkeypatch)
+    pieces = made(tokenizer)
+    pieces(["four", "five5"])
+    assert left == ["four", "five5"]
+    pieces(["four", "sixsix"])
+    assert left == ["four", "five5"]
+
+
+def test_threads_and_copies_change_nothing(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    pieces = made(tokenizer)
+    texts = (sentences * 600)[:600]
+    assert pieces(texts) == whole(tokenizer, texts)
+    assert copy.deepcopy(pieces)(texts) == whole(tokenizer, texts)
+
+
+@pytest.mark.parametrize("change", [
+    pre_tokenizers.Metaspace(split=False), pre_tokenizers.Metaspace(prepend_scheme="first"),
+    pre_tokenizers.Metaspace(replacement="_"), pre_tokenizers.Whitespace()],
+    ids=["no split", "first", "other mark", "white space"])
+def test_other_tokenizers_are_left_alone(tokenizer: Tokenizer, change: Any) -> None:
+    other = Tokenizer.from_str(tokenizer.to_str())
+    other.pre_tokenizer = change
+    assert SentencePieces.of(other) is None
+    text = "Ein  Text mit Wörtern"
+    assert Subwords(other, special=False)([text]) == whole(other, [text])
+
+
+def test_other_models_are_left_alone() -> None:
+    other = Tokenizer(models.WordLevel({"▁a": 0, "<unk>": 1}, unk_token="<unk>"))
+    other.pre_tokenizer = pre_tokenizers.Metaspace()
+    assert SentencePieces.of(other) is None
+
+
+@pytest.mark.parametrize("pieces", [[("▁", -1.0), ("a", -2.0), ("a▁b", -1.0), ("b", -3.0)],
+                                    [("▁", -1.0), ("a", -2.0), ("▁▁", -1.0), ("b", -3.0)]])
+def test_pieces_across_words_are_never_found(pieces: list[tuple[str, float]]) -> None:
+    tokenizer = unigram_tokenizer(pieces).backend_tokenizer
+    texts = ["a b", "a  b", "ab ba"]
+    assert made(tokenizer)(texts) == whole(tokenizer, texts)
+
+
+def test_a_tokenizer_without_an_unknown_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = Tokenizer(models.Unigram([("▁", -1.0), ("a", -2.0), ("b", -2.5)]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    assert made(tokenizer)(["ab", "b a"]) == whole(tokenizer, ["ab", "b a"])
+
+
+@pytest.mark.parametrize("token", [AddedToken("of the", normalized=False), AddedToken("the", normalized=True),
+                                   AddedToken("the", single_word=True, normalized=False)],
+                         ids=["two words", "normalized", "single word"])
+def test_added_tokens_are_found_as_before(tokenizer: Tokenizer, token: AddedToken) -> None:
+    other = Tokenizer.from_str(tokenizer.to_str())
+    other.add_tokens([token])
+    texts = ["one of the others", "of  the", "THE other", "the", "bathe"]
+    assert made(other)(texts) == whole(other, texts)
+
+
+def test_half_a_surrogate_pair_is_an_error(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InterlinguaError, match="not valid Unicode"):
+        Subwords(tokenizer, special=False)(["good", "bad \ud800"])
