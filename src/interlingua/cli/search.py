@@ -37,7 +37,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
     from interlingua.models.loading import load_any
-    from interlingua.retrieval.highlights import highlights
+    from interlingua.retrieval.highlights import highlights, marker
     from interlingua.retrieval.index import open_index
     from interlingua.text.detect import detect_language
     from interlingua.text.languages import normalise_code
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
                               "metadata": dict(passage.metadata)}, ensure_ascii=False))
             continue
         bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        spans = highlights(question, passage, lang, reranker) if bold else []
+        spans = highlights(question, passage, lang, marker(reranker, index, arguments.mode)) if bold else []
         source = passage.metadata.get("source", "")
         print(f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"
               f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(printable(passage.text), spans)}")

@@ -74,6 +74,12 @@ class Subwords:
                                    "UTF-8?") from error
         return [self._cut(found, max_length) for found in ids]
 
+    def spans(self, text: str) -> list[tuple[int, tuple[int, int]]]:
+        """The ids of a text, without special tokens, each with the characters that it stands for."""
+        self._reset()
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        return list(zip(encoding.ids, encoding.offsets, strict=True))
+
     def _ids(self, inputs: Sequence[str | tuple[str, str]]) -> list[list[int]]:
         if self._pieces is not None:  # not special, so all of them are strings
             return self._pieces([text for text in inputs if isinstance(text, str)])

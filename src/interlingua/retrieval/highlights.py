@@ -8,13 +8,13 @@ from typing import Any
 from interlingua.data.records import Passage
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.retrieval.index_lexical import question_terms
+from interlingua.retrieval.near_words import Span, near_words
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.grams import CLUSTER, CLUSTERS, SOUTH_EAST
 from interlingua.text.analyzers.words import RUN
 from interlingua.text.detect import detect_language
 from interlingua.text.languages import find_code
 
-Span = tuple[int, int]
 ALIKE = 0.5
 """Share of a word's terms that must be the question's: all of a stem, half of a stem with n-grams."""
 NEAR = 0.6  # cosine from which a token of the passage stands for one of the question
@@ -24,8 +24,8 @@ def highlights(question: str, passage: Passage, lang: str = "", encoder: Any = N
     """Spans of characters of `passage.text`, in order and apart from each other, that answer to `question`.
 
     They are the words whose terms are the question's. `lang` is the language of the question, detected if not given.
-    With an `encoder` of late interaction also those that are the nearest to a word of the question, whatever language
-    either is in.
+    With an `encoder` of late interaction, or a static one, also those that are the nearest to a word of the question,
+    whatever language either is in.
     """
     lang = lang or detect_language(question)
     asked = question_terms(question, lang, [passage.lang, lang])
@@ -34,7 +34,17 @@ def highlights(question: str, passage: Passage, lang: str = "", encoder: Any = N
     found = [span for span in _pieces(passage.text) if _alike(cut, passage.text[slice(*span)], set(asked))]
     if isinstance(encoder, LateInteractionEncoder):
         found += _nearest(question, lang, passage.text, encoder)
+    else:
+        found += near_words(question, passage.text, encoder, analyzer(find_code(lang) or ""), cut)
     return _joined(sorted(found))
+
+
+def marker(reranker: Any, index: Any, mode: str) -> Any:
+    """What `highlights` of the hits of a search are made with: the model of late interaction that reranked, else the
+    encoder of the `index`; none where it found by words alone."""
+    if isinstance(reranker, LateInteractionEncoder):
+        return reranker
+    return None if mode == "lexical" else index.encoder
 
 
 def _pieces(text: str) -> Iterator[Span]:

@@ -53,28 +53,26 @@ class StaticMaxSim:
 
     @classmethod
     def of(cls, encoder: Any, before: StaticMaxSim | None = None) -> StaticMaxSim | None:
-        """That of an encoder; None unless it is static, with nothing between its subword vectors and its text vectors
-        but their mean (no Dense layer, no calibration). `before` is returned if it is of the same encoder."""
-        if not isinstance(encoder, (Encoder, DualEncoder)):
+        """That of an encoder; None unless it has `static_sides`. `before` is returned if it is of the same encoder."""
+        sides = static_sides(encoder)
+        if sides is None:
             return None
-        query, passage = (encoder, encoder) if isinstance(encoder, Encoder) else (encoder.query, encoder.passage)
-        if not all(one.is_static and not len(one.dense) and one.language_maps is None for one in (query, passage)):
-            return None
-        same = before is not None and before._query is query and before._passage is passage
-        return before if same else cls(query, passage)
+        if before is not None and (before._query, before._passage) == sides:
+            return before
+        return cls(*sides)
 
     @property
     def vocabulary(self) -> int:
         """Subwords that passages may have."""
-        return _backbone(self._passage).embedding.num_embeddings
+        return backbone(self._passage).embedding.num_embeddings
 
     @cached_property
     def _asked(self) -> _Rows:
-        return _Rows(_backbone(self._query).folded())
+        return _Rows(backbone(self._query).folded())
 
     @cached_property
     def _held(self) -> _Rows:
-        return self._asked if self._passage is self._query else _Rows(_backbone(self._passage).folded())
+        return self._asked if self._passage is self._query else _Rows(backbone(self._passage).folded())
 
     def subwords(self, passages: Sequence[Passage]) -> list[Ids]:
         """The distinct subwords of each passage, rising."""
@@ -126,6 +124,22 @@ class StaticMaxSim:
         return scores
 
 
+def static_sides(encoder: Any) -> tuple[Encoder, Encoder] | None:
+    """The encoders of questions and of passages whose texts are the mean of static subword vectors and nothing else (no
+    Dense layer, no calibration); None for all others."""
+    if not isinstance(encoder, (Encoder, DualEncoder)):
+        return None
+    sides = (encoder, encoder) if isinstance(encoder, Encoder) else (encoder.query, encoder.passage)
+    static = all(one.is_static and not len(one.dense) and one.language_maps is None for one in sides)
+    return sides if static else None
+
+
+def backbone(encoder: Encoder) -> StaticEmbedding:
+    """That of one of `static_sides`."""
+    assert isinstance(encoder.backbone, StaticEmbedding)
+    return encoder.backbone
+
+
 class _Rows:
     """Subword vectors `[vocabulary, dim]` as int8, 1 / the lengths of these (0 for zero vectors), and the squared
     lengths of the vectors themselves."""
@@ -142,11 +156,6 @@ def _squares(rows: NDArray[Any]) -> NDArray[np.float64]:
     """[rows]: squared lengths, in blocks, since a float64 copy of a whole table is large."""
     blocks = (rows[start : start + TOGETHER].astype(np.float64) for start in range(0, len(rows), TOGETHER))
     return np.concatenate([np.empty(0), *((block * block).sum(axis=1) for block in blocks)])
-
-
-def _backbone(encoder: Encoder) -> StaticEmbedding:
-    assert isinstance(encoder.backbone, StaticEmbedding)
-    return encoder.backbone
 
 
 def _first(ids: list[int]) -> Ids:

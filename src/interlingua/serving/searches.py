@@ -46,11 +46,9 @@ class Searches:
                 "highlights": self._spans(question, passage, lang) if self.highlight and rank <= HIGHLIGHTED else []}
 
     def _spans(self, question: str, passage: Any, lang: str) -> list[tuple[int, int]]:
-        from interlingua.models.late_interaction import LateInteractionEncoder
-        from interlingua.retrieval.highlights import highlights
+        from interlingua.retrieval.highlights import highlights, marker
 
-        late = self.reranker if isinstance(self.reranker, LateInteractionEncoder) else None
-        return highlights(question, passage, lang, late)
+        return highlights(question, passage, lang, marker(self.reranker, self.index, self.mode))
 
 
 def finite(score: float) -> float | None:
