@@ -1,6 +1,8 @@
 """A teacher's vectors are computed once, survive a kill, and are cut to the student's size."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -101,3 +103,37 @@ def test_a_kill_before_the_first_vectors_leaves_none_that_seem_whole(tmp_path, t
     TeacherVectors.build(tmp_path, teacher, TEXTS)
     vectors = TeacherVectors(tmp_path, teacher.dim)(TEXTS)
     assert torch.allclose(vectors, torch.as_tensor(teacher.encoder.encode_document(TEXTS)), atol=1e-2)
+
+
+def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, capsys):
+    begun, go_on = threading.Event(), threading.Event()
+    encode = teacher.encode_document
+
+    def slowly(texts, **options):
+        if texts != list(PROBE):
+            begun.set()
+            assert go_on.wait(60)
+        return encode(texts, **options)
+
+    first = Teacher(teacher)
+    first.encode_document = slowly
+    second = Teacher(teacher.encoder)
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(TeacherVectors.build, tmp_path, first, TEXTS)
+        assert begun.wait(60)
+        other = pool.submit(TeacherVectors.build, tmp_path, second, TEXTS)
+        while "waiting" not in capsys.readouterr().err and not other.done():
+            pass
+        go_on.set()
+        one.result()
+        other.result()
+    assert sorted(teacher.read) == sorted(TEXTS)
+    assert second.read == []
+
+
+def test_vectors_in_use_stay_when_others_are_made(tmp_path, teacher, tiny_static):
+    TeacherVectors.build(tmp_path, teacher, TEXTS)
+    used = TeacherVectors(tmp_path, teacher.dim)
+    before = used(TEXTS)
+    TeacherVectors.build(tmp_path, Teacher(DualEncoder.tied(tiny_static(seed=6))), TEXTS[5:])
+    assert torch.equal(used(TEXTS), before)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
@@ -43,7 +45,8 @@ class TeacherVectors:
     @staticmethod
     def build(folder: Path, teacher: Any, texts: Iterable[str]) -> None:
         """Encode `texts` (repeated ones once) with `teacher.encode_document` into `folder`, unless they are there
-        already from the same teacher. A run that was killed goes on where it was."""
+        already from the same teacher. A run that was killed goes on where it was; one that finds another at work waits
+        for it. What another run has open of other texts or of another teacher stays as it is for that run."""
         from interlingua.models.fingerprint import fingerprint
 
         by_key = {key_of_text(text): text for text in texts}
@@ -51,12 +54,17 @@ class TeacherVectors:
         keys, ordered = np.array(in_order, dtype=np.uint64).reshape(-1, 2), [by_key[key] for key in in_order]
         about = {"fingerprint": fingerprint(teacher), "texts": len(ordered),
                  "keys": hashlib.sha256(keys.tobytes()).hexdigest()}
-        done = _done(folder, about)
-        if done < len(ordered):
-            folder.mkdir(parents=True, exist_ok=True)
-            if not done:  # what it says is no longer so from the next line on, also after a kill
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            done = _done(folder, about)
+            if done == len(ordered):
+                return
+            if not done:
+                # what it says is no longer so from here on, also after a kill
                 (folder / "teacher.json").unlink(missing_ok=True)
-            np.save(folder / "keys.npy", keys)
+                (folder / "vectors.npy").unlink(missing_ok=True)  # who reads it keeps it
+            with atomic_write(folder / "keys.npy", "wb") as stream:
+                np.save(stream, keys)
             vectors = np.lib.format.open_memmap(folder / "vectors.npy", "r+" if done else "w+", np.float16,
                                                 (len(ordered), teacher.dim))
             for start in track(range(done, len(ordered), BLOCK), "encode with the teacher"):
@@ -65,7 +73,7 @@ class TeacherVectors:
                 vectors.flush()
                 with atomic_write(folder / "teacher.json") as stream:
                     json.dump({**about, "done": start + len(part)}, stream)
-            say(f"{folder}: the teacher's vectors of {len(ordered):,} texts")
+        say(f"{folder}: the teacher's vectors of {len(ordered):,} texts")
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Raises InterlinguaError for a text that was not among those of `build`."""
@@ -101,6 +109,21 @@ def principal_axes(vectors: NDArray[Any], dim: int, sample: int = 100_000
     first = np.linalg.eigh((part - centre).T @ (part - centre)).eigenvectors[:, ::-1][:, :dim]
     signs = np.sign(first[np.abs(first).argmax(0), np.arange(dim)])
     return centre.astype(np.float32), (first * signs).astype(np.float32)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the one run that writes into `folder`, from when the one before it has ended."""
+    held = FileLock(folder / "writer.lock")
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        say(f"{folder}: another run computes the teacher's vectors; waiting for it")
+        held.acquire()
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def _done(folder: Path, about: dict[str, Any]) -> int:
