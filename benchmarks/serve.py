@@ -4,9 +4,9 @@
     python benchmarks/serve.py --on xquad_en xquad_th --model runs/…/model  # a trained one
 
 Two servers over one index, with --max-batch 64 and --max-batch 1, asked in turns by the same clients (threads with an
-open connection each, every one asking its next question when it has its answer). Prints how many times as long one at
-a time takes: the median of the rounds' ratios, in brackets the smallest and the largest; elapsed time, and processor
-time of the server, which other load on the machine hardly changes.
+open connection each, every one asking its next question when it has its answer); and the first of them by one client.
+Prints how many times as long one at a time takes, and one client: the median of the rounds' ratios, in brackets the
+smallest and the largest; elapsed time, and processor time of the server, which other load hardly changes.
 """
 
 from __future__ import annotations
@@ -122,15 +122,20 @@ def main() -> None:
         print(f"{len(passages):,} passages, {tokens:.1f} tokens a question, {len(asked):,} requests of "
               f"{given.clients} clients, {given.threads} threads, {given.repeat} rounds")
         for kind, bodies in kinds.items():
-            path, found = kind.split()[0], {"together": [], "one at a time": []}
+            path = kind.split()[0]
+            ways = {"together": (batched, given.clients), "one at a time": (single, given.clients),
+                    "one client": (batched, 1)}
+            found: dict[str, list[Seconds]] = {name: [] for name in ways}
             for number in range(given.repeat + 1):
-                for name, server in (("together", batched), ("one at a time", single)):
-                    taken = load(server, path, bodies, given.clients)
+                for name, (server, clients) in ways.items():
+                    taken = load(server, path, bodies, clients)
                     if number:  # the first round warms up
                         found[name].append(taken)
             rates = ", ".join(f"{name} {len(asked) / median(one.elapsed for one in taken):.0f}/s"
                               for name, taken in found.items())
-            print(f"{kind:16} {rates}; one at a time takes {ratio(found['one at a time'], found['together'])} times")
+            print(f"{kind:16} {rates}")
+            for name in ("one at a time", "one client"):
+                print(f"{'':16} {name} takes {ratio(found[name], found['together'])} times")
 
 
 if __name__ == "__main__":

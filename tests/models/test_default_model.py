@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +80,9 @@ def test_a_folder_called_default_is_not_taken_for_it(tmp_path, monkeypatch):
 def test_a_package_gives_its_own_folders_only(name):
     with pytest.raises(InterlinguaError, match="package"):
         model_folder(f"package:{name}")
+
+
+def test_the_default_model_is_loaded_without_the_models_of_transformers():
+    code = ("import sys; from interlingua.models.loading import load_any; load_any('default').encode_query('tea');"
+            "assert 'transformers.modeling_utils' not in sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True)

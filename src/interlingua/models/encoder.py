@@ -24,7 +24,6 @@ from interlingua.models.pooling import Dense, Normalize, check_pooling
 from interlingua.models.settings import MaxLength
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import Text
-from interlingua.models.transformer import Transformer
 from interlingua.progress import say
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
@@ -127,7 +126,7 @@ class Encoder(nn.Module):
     @property
     def packs(self) -> bool:
         """Whether batches are computed without padding now; `backbone.packed` decides (None: by device)."""
-        return isinstance(self.backbone, Transformer) and self.backbone.packs()
+        return not isinstance(self.backbone, StaticEmbedding) and self.backbone.packs()
 
     @property
     def dim(self) -> int:

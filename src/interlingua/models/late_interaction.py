@@ -25,9 +25,9 @@ from interlingua.models.markers import MARKERS, add_markers
 from interlingua.models.pooling import Dense
 from interlingua.models.punctuation import punctuation
 from interlingua.models.settings import Settings, stored_role
+from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import Text
 from interlingua.models.token_vectors import TokenVectors
-from interlingua.models.transformer import Transformer
 from interlingua.progress import say
 
 
@@ -78,7 +78,7 @@ class LateInteractionEncoder(nn.Module):
         marker. Pooling, Dense layers and a calibration are left out.
         Raises InterlinguaError for a static encoder and for lengths that the model has no positions for.
         """
-        if not isinstance(encoder.backbone, Transformer):
+        if isinstance(encoder.backbone, StaticEmbedding):
             raise InterlinguaError("a static backbone has no token states; late interaction needs a transformer.")
         if dim < 1:
             raise InterlinguaError(f"late interaction: dim {dim} must be at least 1.")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.hub import read_json
@@ -25,7 +26,9 @@ from interlingua.models.layout import (
 )
 from interlingua.models.pooling import Dense
 from interlingua.models.settings import Settings
-from interlingua.models.transformer import Transformer
+
+if TYPE_CHECKING:  # it imports transformers' models, which takes seconds
+    from interlingua.models.transformer import Transformer
 
 _TOKENS = "token_embeddings"
 _MODULES: list[Module] = [("Transformer", ""), ("Dense", "1_Dense"), ("MultiVectorMask", "2_MultiVectorMask"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file, save_file
 from tokenizers.normalizers import Lowercase
@@ -20,7 +20,9 @@ from interlingua.models.pooling import TANH, Dense, Normalize, Pooling, check_po
 from interlingua.models.settings import Settings, check_similarity, stored_role
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
-from interlingua.models.transformer import Transformer
+
+if TYPE_CHECKING:  # it imports transformers' models, which takes seconds
+    from interlingua.models.transformer import Transformer
 
 TYPES = {
     "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
@@ -132,6 +134,8 @@ def _static(folder: Path, settings: Settings) -> StaticEmbedding:
 
 def read_transformer(folder: Path, settings: Settings) -> Transformer:
     """The Transformer module of a folder; its lengths go into `settings`."""
+    from interlingua.models.transformer import Transformer
+
     backbone = Transformer.load(folder)
     names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
     config: dict[str, Any] = next((found for name in names if (found := read_json(folder / name))), {})

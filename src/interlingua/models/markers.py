@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from tokenizers import AddedToken
 
-from interlingua.models.transformer import Transformer
+if TYPE_CHECKING:  # it imports transformers' models, which takes seconds
+    from interlingua.models.transformer import Transformer
 
 MARKERS = {"query": "[Q]", "document": "[D]"}
 """They stand before a text, after the opening special token."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.models.packing import Run
+
+if TYPE_CHECKING:  # it imports transformers' models, which takes seconds
+    from interlingua.models.packing import Run
 
 Pooling = Literal["cls", "mean"]
 POOLINGS: tuple[str, ...] = get_args(Pooling)
