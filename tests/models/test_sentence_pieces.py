@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
+from interlingua.data.collection import load_collection
 from interlingua.errors import InterlinguaError
 from interlingua.models import sentence_pieces
+from interlingua.models.encoder import Encoder
 from interlingua.models.sentence_pieces import SentencePieces
 from interlingua.models.subwords import Subwords
 from interlingua.models.tokenizer import train_tokenizer, unigram_tokenizer
@@ -127,30 +129,79 @@ def test_other_models_are_left_alone() -> None:
     assert SentencePieces.of(other) is None
 
 
-@pytest.mark.parametrize("pieces", [[("▁", -1.0), ("a", -2.0), ("a▁b", -1.0), ("b", -3.0)],
-                                    [("▁", -1.0), ("a", -2.0), ("▁▁", -1.0), ("b", -3.0)]])
-def test_pieces_across_words_are_never_found(pieces: list[tuple[str, float]]) -> None:
-    tokenizer = unigram_tokenizer(pieces).backend_tokenizer
-    texts = ["a b", "a  b", "ab ba"]
+def test_long_texts_are_cut_as_exactly_as_short_ones() -> None:
+    tokenizer = Encoder.load("default").backbone.subwords.tokenizer
+    draw = random.Random(3)
+    passages = [one.text for lang in ("en", "fi", "ru", "te", "ja", "th", "ar", "ko")
+                for one in load_collection(f"encyclopedia:{lang}").passages]
+    words = " ".join(passages).split()
+    texts = [" ".join(draw.choices(words, k=1_500)) for _ in range(40)]
+    texts += ["".join(draw.choices([word for word in words if word > "๛"], k=150)) for _ in range(40)]
+    pieces = made(tokenizer)
+    assert pieces(passages) == whole(tokenizer, passages)
+    assert pieces(texts) == whole(tokenizer, texts)
+
+
+def test_words_without_an_end_are_left_to_the_tokenizer(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = count_left(monkeypatch)
+    texts = ["☃" * (sentence_pieces.LONGEST + 1), "☃ ☃ " * sentence_pieces.LONGEST]
+    assert made(tokenizer)(texts) == whole(tokenizer, texts)
+    assert left == texts[:1]
+
+
+UNUSUAL = {
+    "across words": [("▁", -1.0), ("a", -2.0), ("a▁b", -1.0), ("b", -3.0)],
+    "two marks": [("▁", -1.0), ("a", -2.0), ("▁▁", -1.0), ("b", -3.0)],
+    "twice": [("▁", -1.0), ("a", -2.0), ("a", -1.0), ("b", -3.0)],
+    "no mark": [("a", -2.0), ("▁b", -1.0), ("b", -3.0)],
+    "zero": [("▁", -1.0), ("a", -2.0), ("a\0", -1.0), ("b", -3.0)],
+    "infinite": [("▁", -1.0), ("a", -2.0), ("b", float("-inf"))],
+}
+
+
+@pytest.mark.parametrize("pieces", UNUSUAL.values(), ids=UNUSUAL)
+def test_unusual_pieces_are_left_to_the_tokenizer(
+        pieces: list[tuple[str, float]], monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *pieces], unk_id=0))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    left = count_left(monkeypatch)
+    texts = ["a b", "a  b", "ab ba", "☃ ☃"]
+    assert made(tokenizer)(texts) == whole(tokenizer, texts)
+    assert left == texts
+
+
+@pytest.mark.parametrize(("options", "pieces"), [
+    ({}, [("▁", -1.0), ("a", -2.0)]),  # no unknown token
+    ({"unk_id": 0}, [("low", -100.0), ("▁", -1.0), ("a", -2.0), ("bc", -3.0)]),  # unknown costs by the lowest score
+    ({"unk_id": 0, "byte_fallback": True}, [("<unk>", 0.0), ("<0x41>", 0.0), ("▁", -1.0), ("a", -2.0)]),
+], ids=["no unknown", "low", "not all bytes"])
+def test_unusual_models_are_left_to_the_tokenizer(options: dict[str, Any], pieces: list[tuple[str, float]]) -> None:
+    tokenizer = Tokenizer(models.Unigram(pieces, **options))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    texts = ["abc", "Å a", "A", "a<unk>a", "low"] if options else ["aa", "a a"]
     assert made(tokenizer)(texts) == whole(tokenizer, texts)
 
 
-def test_a_tokenizer_without_an_unknown_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = Tokenizer(models.Unigram([("▁", -1.0), ("a", -2.0), ("b", -2.5)]))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    assert made(tokenizer)(["ab", "b a"]) == whole(tokenizer, ["ab", "b a"])
-
-
 @pytest.mark.parametrize("token", [AddedToken("of the", normalized=False), AddedToken("the", normalized=True),
-                                   AddedToken("the", single_word=True, normalized=False)],
-                         ids=["two words", "normalized", "single word"])
+                                   AddedToken("the", single_word=True, normalized=False),
+                                   AddedToken("THE-9", normalized=True)],
+                         ids=["two words", "normalized", "single word", "not in normal form"])
 def test_added_tokens_are_found_as_before(tokenizer: Tokenizer, token: AddedToken) -> None:
     other = Tokenizer.from_str(tokenizer.to_str())
     other.add_tokens([token])
-    texts = ["one of the others", "of  the", "THE other", "the", "bathe"]
+    texts = ["one of the others", "of  the", "THE other", "the", "bathe", "the-9", "THE-9."]
     assert made(other)(texts) == whole(other, texts)
+    pieces = made(other)
+    other.add_tokens(["others"])  # when it is made already
+    assert pieces(texts) == whole(other, texts)
 
 
 def test_half_a_surrogate_pair_is_an_error(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InterlinguaError, match="not valid Unicode"):
-        Subwords(tokenizer, special=False)(["good", "bad \ud800"])
+    other = Tokenizer.from_str(tokenizer.to_str())
+    other.normalizer = normalizers.NFD()
+    for one in (tokenizer, other):
+        subwords = Subwords(one, special=False)
+        with pytest.raises(InterlinguaError, match="not valid Unicode"):
+            subwords(["good", "bad \ud800"])
+        with pytest.raises(InterlinguaError, match="not valid Unicode"):
+            subwords.spans("bad \ud800")

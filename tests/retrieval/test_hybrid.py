@@ -8,7 +8,7 @@ import pytest
 
 from interlingua.data.records import Passage
 from interlingua.retrieval import Index, hybrid, sparse_bm25
-from interlingua.retrieval.hybrid import fuse, meaning_weight
+from interlingua.retrieval.hybrid import fuse, meaning_weight, share_of_own
 from interlingua.retrieval.index_lexical import Lexical
 from interlingua.retrieval.index_snapshot import Snapshot
 from interlingua.retrieval.sparse_bm25 import term_number
@@ -41,10 +41,16 @@ def test_a_candidate_that_was_not_matched_gets_the_lowest_score_of_those_that_we
 def test_meaning_weighs_more_the_fewer_passages_are_in_the_language_of_the_question():
     own, foreign = hybrid.OWN, hybrid.FOREIGN
     assert own < foreign
-    assert meaning_weight("fi", {"fi": 10}) == meaning_weight("eng", {"en": 10}) == pytest.approx(own)
-    assert meaning_weight("fi", {"en": 10}) == pytest.approx(foreign)
-    between = (own * foreign) ** 0.5
-    assert meaning_weight("fi", {"fi": 5, "en": 5}) == meaning_weight("", {"fi": 10}) == pytest.approx(between)
+    assert meaning_weight(1.0) == pytest.approx(own)
+    assert meaning_weight(0.0) == pytest.approx(foreign)
+    assert meaning_weight(0.5) == pytest.approx((own * foreign) ** 0.5)
+
+
+@pytest.mark.parametrize(("lang", "languages", "share"), [
+    ("fi", {"fi": 10}, 1.0), ("eng", {"en": 10}, 1.0), ("fi", {"en": 10}, 0.0), ("fi", {"fi": 5, "en": 15}, 0.25),
+    ("", {"fi": 10}, 0.5), ("fi", {}, 0.5)])
+def test_the_share_of_passages_in_the_language_of_the_question(lang, languages, share):
+    assert share_of_own(lang, languages) == share
 
 
 class Words:
@@ -64,16 +70,36 @@ def test_a_match_counts_by_how_much_it_is_better_than_others_in_its_language():
     langs = {"en1": "en", "en2": "en", "fi1": "fi", "fi2": "fi"}
     parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
     scores = {"en1": 0.9, "en2": 0.8, "fi1": 0.7, "fi2": 0.1}  # English asks: all English passages are near
-    run = hybrid.hybrid("q", parts, 1.0, 1.0, langs, Words(scores), str)
+    run = hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(scores), str)
     assert run.ids("q") == ["fi1", "en1", "en2", "fi2"]
     assert parts["tokens"] == pytest.approx(scores)
     alone = {**scores, "fi1": 0.99}
     del alone["fi2"]  # the only one in its language is above all the same
     parts = {"lexical": dict.fromkeys(alone, 0.0), "dense": dict.fromkeys(alone, 0.5)}
-    assert hybrid.hybrid("q", parts, 1.0, 1.0, langs, Words(alone), str).ids("q")[0] == "fi1"
+    assert hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(alone), str).ids("q")[0] == "fi1"
     parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
-    one_language = hybrid.hybrid("q", parts, 1.0, 1.0, dict.fromkeys(langs, "en"), Words(scores), str)
+    one_language = hybrid.hybrid("q", parts, 1.0, 0.0, dict.fromkeys(langs, "en"), Words(scores), str)
     assert one_language.ids("q") == ["en1", "en2", "fi1", "fi2"]
+
+
+def test_long_passages_must_match_better_in_the_language_of_the_question():
+    langs = dict.fromkeys(("short", "longer"), "en")
+    subwords = {"short": range(10), "longer": range(40)}
+    scores = {"short": 0.5, "longer": 0.6}
+
+    class Matched(Words):
+        def scores(self, question, passages):
+            return super().scores(question, ["short" if len(held) == 10 else "longer" for held in passages])
+
+    def best(share):
+        parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
+        found = hybrid.hybrid("q", parts, 1.0, share, langs, Matched(scores), subwords.__getitem__)
+        assert parts["tokens"] == pytest.approx(scores)
+        return found.ids("q")[0]
+
+    assert (best(0.0), best(1.0)) == ("longer", "short")
+    turn = 0.1 / (hybrid.SHORTER * math.log(4))
+    assert (best(turn - 0.01), best(turn + 0.01)) == ("longer", "short")
 
 
 def test_the_most_that_terms_could_give_counts_those_that_no_passage_has(tmp_path, tiny_static):

@@ -14,17 +14,18 @@ from interlingua.models.encoder import Encoder
 from interlingua.models.layout import Parts
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.tokenizer import unigram_tokenizer
-from interlingua.retrieval.highlights import highlights, marker
+from interlingua.retrieval import near_words
+from interlingua.retrieval.highlights import Highlights, highlights, marker
 from interlingua.retrieval.near_words import NEAR
 
 MEANINGS = [["▁river", "▁joki", "河", normalize("NFKC", "แม่น้ำ")], ["▁bridge", "▁silta", "桥"], ["▁old", "▁van", "ha"],
             ["▁1937", "▁1938", "▁year"], ["▁the", "▁in"], []]
-"""Subwords with the same vector; "vanha" has two. The mark of a beginning has none: in real models it is short."""
+"""Subwords with the same vector; "vanha" has two."""
 
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    pieces = [(piece, -float(number + 1)) for number, held in enumerate([*MEANINGS, ["▁"]]) for piece in held]
+    pieces = [(piece, -float(number + 1)) for number, held in enumerate(MEANINGS) for piece in held]
     tokenizer = unigram_tokenizer(pieces, lowercase=True)
     rows = torch.zeros(len(tokenizer), len(MEANINGS))
     for number, held in enumerate(MEANINGS):
@@ -48,6 +49,7 @@ def marked(question: str, text: str, asked: str, told: str, encoder: object) -> 
     ("1937", "The year.", "en", "en", ["year"]),
     ("", "Silta.", "en", "fi", []),
     ("bridge", "…", "en", "fi", []),
+    ("桥", "河", "zh", "ja", []),
 ])
 def test_the_nearest_word_is_marked(question, text, asked, told, expected, encoder):
     assert marked(question, text, asked, told, encoder) == expected
@@ -55,7 +57,18 @@ def test_the_nearest_word_is_marked(question, text, asked, told, expected, encod
 
 
 def test_the_first_of_equally_near_words_is_marked(encoder):
-    assert marked("bridge", "silta, silta", "en", "fi", encoder) == ["silta"]
+    spans = Highlights("bridge, river", "en", encoder)
+    assert spans(Passage("1", "joki silta, silta", lang="fi")) == [(0, 4), (5, 10)]
+    assert spans(Passage("2", "silta", lang="fi")) == [(0, 5)]
+
+
+def test_so_many_words_are_looked_at(encoder, monkeypatch):
+    text = "old old old bridge bridge river"
+    for name, asked, told in (("ASKED", text, "silta joki"), ("TOLD", "silta joki", text)):
+        monkeypatch.setattr(near_words, name, 2)
+        assert len(marked(asked, told, "en", "fi", encoder)) == 1
+        monkeypatch.undo()
+        assert len(marked(asked, told, "en", "fi", encoder)) == 2
 
 
 @pytest.mark.parametrize(("cosine", "expected"), [(NEAR + 0.01, ["joki"]), (NEAR - 0.01, [])])

@@ -20,7 +20,8 @@ Serving = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def _spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks the first character of every passage."""
-    monkeypatch.setattr("interlingua.serving.searches.Searches._spans", lambda *_: [(0, 1)])
+    monkeypatch.setattr("interlingua.retrieval.highlights.marker", lambda *_: None)
+    monkeypatch.setattr("interlingua.retrieval.highlights.Highlights", lambda *_: lambda passage: [(0, 1)])
 
 
 def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> None:

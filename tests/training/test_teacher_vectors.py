@@ -137,3 +137,18 @@ def test_vectors_in_use_stay_when_others_are_made(tmp_path, teacher, tiny_static
     before = used(TEXTS)
     TeacherVectors.build(tmp_path, Teacher(DualEncoder.tied(tiny_static(seed=6))), TEXTS[5:])
     assert torch.equal(used(TEXTS), before)
+
+
+def test_whole_vectors_need_no_right_to_write(tmp_path, teacher):
+    TeacherVectors.build(tmp_path / "kept", teacher, TEXTS)
+    (tmp_path / "kept/writer.lock").unlink(missing_ok=True)
+    TeacherVectors.build(tmp_path / "kept", teacher, TEXTS)
+    assert not (tmp_path / "kept/writer.lock").exists()
+
+
+def test_it_is_seen_when_another_run_has_replaced_them(tmp_path, teacher, tiny_static):
+    made = TeacherVectors.build(tmp_path, teacher, TEXTS)
+    assert TeacherVectors(tmp_path, teacher.dim).about == made == TeacherVectors.build(tmp_path, teacher, TEXTS)
+    other = Teacher(DualEncoder.tied(tiny_static(seed=6)))
+    assert TeacherVectors.build(tmp_path, other, TEXTS) != made
+    assert TeacherVectors(tmp_path, teacher.dim).about != made

@@ -37,7 +37,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
     from interlingua.models.loading import load_any
-    from interlingua.retrieval.highlights import highlights, marker
+    from interlingua.retrieval.highlights import Highlights, marker
     from interlingua.retrieval.index import open_index
     from interlingua.text.detect import detect_language
     from interlingua.text.languages import normalise_code
@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace) -> None:
     index = open_index(arguments.index, load_any(arguments.model) if arguments.model else None)
     reranker = load_any(arguments.rerank) if arguments.rerank else None
     hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, lang=lang, reranker=reranker)
+    bold = bool(hits) and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    spans = Highlights(question, lang, marker(reranker, index, arguments.mode)) if bold else None
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
         if arguments.json:
@@ -55,11 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
                               "lang": passage.lang, "title": passage.title, "text": passage.text,
                               "metadata": dict(passage.metadata)}, ensure_ascii=False))
             continue
-        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        spans = highlights(question, passage, lang, marker(reranker, index, arguments.mode)) if bold else []
-        source = passage.metadata.get("source", "")
+        source, text = passage.metadata.get("source", ""), printable(passage.text)
         print(f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"
-              f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(printable(passage.text), spans)}")
+              f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(text, spans(passage) if spans else [])}")
     if not hits and not arguments.json:
         print("nothing found.")
 

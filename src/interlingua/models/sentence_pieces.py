@@ -7,11 +7,13 @@ a text as a whole, and SentencePiece searches with the tokenizer's pieces and th
 from __future__ import annotations
 
 import json
+import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, islice
+from math import isfinite
 from struct import pack
 from typing import Any, NamedTuple
 
@@ -23,11 +25,17 @@ from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 
 from interlingua.models.normalising import normalised, normalizer
+from interlingua.models.tokenizer import BYTES
 
 MANY = 400_000
 """Characters of a call from which on SentencePiece cuts. To make it takes a third of a second, which it saves with the
 first two million characters; fewer than these are cut by the tokenizer."""
 TOGETHER = 256  # texts from which on threads are worth starting
+TAKEN = re.compile(r"(?: ?[^ ]+| ){1,16}")
+"""Words that are cut together."""
+SHORT, LONGEST = 64, 256
+"""Characters from which on such words are taken apart where no piece can go on, and the most there may be."""
+ADDED = 64  # the most added tokens, as each is looked for in each text
 MARK = "▁"
 NORMAL, UNKNOWN, CONTROL, BYTE, UNIGRAM = 1, 2, 3, 6, 1  # of SentencePiece's file format
 
@@ -35,51 +43,61 @@ NORMAL, UNKNOWN, CONTROL, BYTE, UNIGRAM = 1, 2, 3, 6, 1  # of SentencePiece's fi
 class SentencePieces:
     """The ids of texts, without special tokens around them: those that the tokenizer gives.
 
-    SentencePiece adds up float32 numbers, the tokenizer float64. So where two cuts are equally probable they may choose
-    differently, which happens where a piece is repeated (`.` and `...`, or `...` and `.`): such texts are left to the
-    tokenizer. Make one with `of`. Safe to use from several threads.
+    SentencePiece adds up float32 numbers, the tokenizer float64. So it is given a few words at a time, that rounding
+    stays small, and texts in which two cuts are equally probable since a piece is repeated (`.` and `...`, or `...` and
+    `.`) are left to the tokenizer, as is whatever it may treat in another way. Make one with `of`. Safe to use from
+    several threads.
     """
 
     def __init__(self, tokenizer: Tokenizer, lowercase: bool | None) -> None:
         """`lowercase`: which of our own normalisers the tokenizer has; None: another."""
         self._tokenizer, self._lowercase = tokenizer, lowercase
         self._alike = np.full(sys.maxunicode + 1, -1, dtype=np.int8)  # of each character, −1 until it is first met
-        self._special = {token.content for token in tokenizer.get_added_tokens_decoder().values()} | {MARK, "<0x"}
+        self._size = tokenizer.get_vocab_size()
+        added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        self._special = {MARK, "<0x", *added, *map(self._by_own, added)}
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> SentencePieces | None:
         """One for `tokenizer` if that is a Unigram model that cuts at spaces before all else; None otherwise."""
         first, own = tokenizer.pre_tokenizer, tokenizer.normalizer
         if not (isinstance(tokenizer.model, Unigram) and isinstance(first, Metaspace) and first.split
-                and first.prepend_scheme == "always" and first.replacement == MARK):
+                and first.prepend_scheme == "always" and first.replacement == MARK
+                and len(tokenizer.get_added_tokens_decoder()) <= ADDED):
             return None
         return cls(tokenizer, next((lower for lower in (True, False) if repr(own) == repr(normalizer(lower))), None))
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
-        if sum(map(len, texts)) < MANY or self._made is None:
+        if (sum(map(len, texts)) < MANY or self._made is None
+                or self._tokenizer.get_vocab_size() != self._size):  # it was given more tokens
             return self._by_tokenizer(texts)
-        prepared = list(map(self._prepared, texts, self._are_alike(texts)))
+        parts = [self._parts(text, alike, self._made) for text, alike in
+                 zip(texts, self._are_alike(texts), strict=True)]
         threads = torch.get_num_threads() if len(texts) >= TOGETHER else 1
-        cut = self._made.cutter.encode([text or "" for text in prepared], num_threads=threads)
-        left = [number for number, text in enumerate(prepared) if text is None]
-        left += _tied(cut, self._made.units)
+        found = iter(self._made.cutter.encode(list(chain.from_iterable(parts)), num_threads=threads))
+        cut = [list(chain.from_iterable(islice(found, len(held)))) for held in parts]
+        left = [number for number, held in enumerate(parts) if not held] + _tied(cut, self._made.units)
         for number, ids in zip(left, self._by_tokenizer([texts[number] for number in left]), strict=True):
             cut[number] = ids
-        return list(cut)
+        return cut
 
     def _by_tokenizer(self, texts: Sequence[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def _prepared(self, text: str, alike: bool) -> str | None:
-        """What SentencePiece is given for a text; None if only the tokenizer treats it as the tokenizer does."""
+    def _parts(self, text: str, alike: bool, made: _Made) -> list[str]:
+        """What SentencePiece is given for a text, piece by piece; nothing if only the tokenizer treats it as the
+        tokenizer does."""
         if not alike:
-            return None
+            return []
         normal = self._by_own(text) if self._lowercase is None else normalised(text, self._lowercase)
-        normal = normal.removeprefix(" ")  # SentencePiece puts one there
         if not normal or any(special in text or special in normal for special in self._special):
-            return None
-        return normal
+            return []
+        parts: list[str] = TAKEN.findall(normal if normal.startswith(" ") else " " + normal)
+        if max(map(len, parts)) <= LONGEST:
+            return parts
+        parts = [part for taken in parts for part in made.apart(taken)]
+        return parts if max(map(len, parts)) <= LONGEST else []
 
     def _are_alike(self, texts: Sequence[str]) -> list[bool]:
         """Whether each text holds nothing that `normalised` may treat otherwise than the tokenizer."""
@@ -111,24 +129,54 @@ class SentencePieces:
 
     @cached_property
     def _made(self) -> _Made | None:
-        """What cuts; None where SentencePiece would cut otherwise than the tokenizer."""
+        """What cuts; None where SentencePiece would cut otherwise than the tokenizer, or not at all."""
         from sentencepiece import SentencePieceProcessor
 
         model = json.loads(self._tokenizer.to_str())["model"]
-        names = [name for name, _ in model["vocab"]]
-        drawn = model.get("alpha") is not None or model.get("nbest_size") is not None  # a cut is drawn at random
-        if drawn or model["unk_id"] is None or any(MARK in name[1:] for name in names):
+        pieces, unknown = model["vocab"], model["unk_id"]
+        names = [name for name, _ in pieces]
+        if unknown is None or not _is_usual(model, names):
             return None
         special = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
-        file = _file(model["vocab"], special, model["unk_id"], model["byte_fallback"])
+        kinds = [UNKNOWN if number == unknown else BYTE if model["byte_fallback"] and name in BYTES
+                 else CONTROL if name in special else NORMAL for number, name in enumerate(names)]
+        scores = [score for _, score in pieces]
+        if min(scores) < min(score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL):
+            return None  # what an unknown character costs depends on it
+        self._special.add(names[unknown])
         units = [name[: (name + name).find(name, 1)] for name in names]
         number = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
-        return _Made(SentencePieceProcessor(model_proto=file), np.array([number[unit] for unit in units]))
+        pairs = {name[at : at + 2] for name in names for at in range(len(name) - 1)}
+        file = _file(zip(names, scores, kinds, strict=True), unknown, model["byte_fallback"])
+        return _Made(SentencePieceProcessor(model_proto=file), np.array([number[unit] for unit in units]),
+                     frozenset(names), frozenset(pairs))
 
 
 class _Made(NamedTuple):
     cutter: Any  # SentencePiece's processor
     units: NDArray[np.int64]  # of each piece, a number for what it repeats; itself, if it is not as `...` or `lala`
+    names: frozenset[str]
+    pairs: frozenset[str]  # of neighbouring characters in a piece
+
+    def apart(self, text: str) -> list[str]:
+        """`text` in parts of `SHORT` characters or a little more: between two characters that no piece has side by
+        side there is a cut, if the first is no unknown one, which could be one with the next."""
+        parts, start = [], 0
+        for at in range(1, len(text)):
+            if at - start >= SHORT and text[at - 1 : at + 1] not in self.pairs and text[at - 1] in self.names:
+                parts.append(text[start:at])
+                start = at
+        return [*parts, text[start:]]
+
+
+def _is_usual(model: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether a Unigram model cuts in the one best way, and is one that SentencePiece can be told."""
+    drawn = model.get("alpha") is not None or model.get("nbest_size") is not None  # a cut is drawn at random
+    held = set(names)
+    return (not drawn and len(held) == len(names) and MARK in held and "" not in held
+            and not any(MARK in name[1:] or "\0" in name for name in names)
+            and (not model["byte_fallback"] or held.issuperset(BYTES))
+            and all(score is not None and isfinite(score) for _, score in model["vocab"]))
 
 
 def _tied(cut: Sequence[Sequence[int]], units: NDArray[np.int64]) -> list[int]:
@@ -145,19 +193,13 @@ def _holders(places: NDArray[np.int64], sequences: Sequence[Sequence[Any]]) -> N
     return found
 
 
-def _file(pieces: Sequence[tuple[str, float]], special: set[str], unknown: int, bytes_: bool) -> bytes:
+def _file(pieces: Iterable[tuple[str, float, int]], unknown: int, bytes_: bool) -> bytes:
     """SentencePiece's model file: a protocol buffer of pieces (1), trainer (2) and normaliser (3)."""
-    names = {f"<0x{byte:02X}>" for byte in range(256)} if bytes_ else set()
-
-    def parts() -> Iterator[bytes]:
-        for number, (piece, score) in enumerate(pieces):
-            kind = (UNKNOWN if number == unknown else BYTE if piece in names else CONTROL if piece in special
-                    else NORMAL)
-            yield _bytes(1, _bytes(1, piece.encode()) + b"\x15" + pack("<f", score) + _number(3, kind))
-        yield _bytes(2, _number(3, UNIGRAM) + _number(35, bytes_) + _number(40, unknown))
-        yield _bytes(3, _number(3, True) + _number(4, False) + _number(5, True))  # space in front, keep all, as "▁"
-
-    return b"".join(parts())
+    parts = [_bytes(1, _bytes(1, piece.encode()) + b"\x15" + pack("<f", score) + _number(3, kind))
+             for piece, score, kind in pieces]
+    parts.append(_bytes(2, _number(3, UNIGRAM) + _number(35, bytes_) + _number(40, unknown)))
+    parts.append(_bytes(3, _number(3, False) + _number(4, False) + _number(5, True)))  # text as it is, blanks as "▁"
+    return b"".join(parts)
 
 
 def _number(field: int, value: int) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tokenizers import Tokenizer
 
@@ -39,6 +40,15 @@ def plain_text(text: Text, template: str = DEFAULT_TEMPLATE) -> str:
     return (DEFAULT_TEMPLATE if template == PAIR else template).format(title=text[0], text=text[1])
 
 
+@contextmanager
+def _unicode() -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, UnicodeEncodeError) as error:  # strings they are all
+        raise InterlinguaError("a text holds half a surrogate pair, so it is not valid Unicode. Was it read as "
+                               "UTF-8?") from error
+
+
 class Subwords:
     """A fast tokenizer used without state: no padding, no truncation set on it, so that threads may share it.
 
@@ -67,17 +77,14 @@ class Subwords:
             raise InterlinguaError(f"max_length {max_length}: must be larger than the {self._overhead} special tokens.")
         self._reset()
         inputs = [self._input(number, text, prompt, template) for number, text in enumerate(texts)]
-        try:
-            ids = self._ids(inputs)
-        except TypeError as error:  # strings they are all
-            raise InterlinguaError("a text holds half a surrogate pair, so it is not valid Unicode. Was it read as "
-                                   "UTF-8?") from error
-        return [self._cut(found, max_length) for found in ids]
+        with _unicode():
+            return [self._cut(found, max_length) for found in self._ids(inputs)]
 
     def spans(self, text: str) -> list[tuple[int, tuple[int, int]]]:
         """The ids of a text, without special tokens, each with the characters that it stands for."""
         self._reset()
-        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        with _unicode():
+            encoding = self.tokenizer.encode(text, add_special_tokens=False)
         return list(zip(encoding.ids, encoding.offsets, strict=True))
 
     def _ids(self, inputs: Sequence[str | tuple[str, str]]) -> list[list[int]]:

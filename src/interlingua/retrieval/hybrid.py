@@ -17,34 +17,46 @@ MATCHED = 64
 OWN, FOREIGN = 0.2, 0.7
 """Weights of meaning, words having 1, where all passages are in the question's language and where none is:
 docs/search.md says what was measured."""
+SHORTER = 0.4
+"""How much of its score by subwords a passage loses each time that it has e times as many of them, where all passages
+are in the question's language: there many subwords are the question's own by chance."""
 
 
-def meaning_weight(lang: str, languages: Mapping[str, int]) -> float:
-    """The weight of meaning for a question in `lang` among passages in `languages` (how many in each): words say less,
-    the fewer passages are in the question's language. An unknown language counts as half of them."""
+def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
+    """Of passages in `languages` (how many in each) the share in the language `lang` of a question; ½ if that is
+    unknown."""
     code, total = find_code(lang) or "", sum(languages.values())
     own = sum(count for name, count in languages.items() if (find_code(name) or "") == code)
-    share = own / total if code and total else 0.5
+    return own / total if code and total else 0.5
+
+
+def meaning_weight(share: float) -> float:
+    """The weight of meaning where a `share` of the passages is in the question's language: words say less, the fewer
+    are."""
     return float(FOREIGN ** (1 - share) * OWN**share)
 
 
-def hybrid(text: str, parts: dict[str, dict[str, float]], most: float, weight: float, langs: Mapping[str, str],
+def hybrid(text: str, parts: dict[str, dict[str, float]], most: float, share: float, langs: Mapping[str, str],
            words: StaticMaxSim | None, subwords: Callable[[str], Ids]) -> Run:
     """The ranking of the candidates of the question `text`, "q", by `parts`: their "lexical" and "dense" scores, each
-    for all of them.
+    for all of them. `most` as in `fuse`; `share` as `share_of_own` gives it.
 
     Where there are `words`, the first `MATCHED` are scored by these too, as "tokens" in `parts`; `subwords` gives those
-    of a candidate. What counts is by how much a score is above the mean of the candidates in the same language and of
-    one more that is as all of them are (`langs`: candidate → language): a subword is nearest to itself, so passages in
-    the question's language have more in common with it whatever they say. `most` and `weight` as in `fuse`.
+    of a candidate. What counts is a score less `SHORTER` · `share` · ln of the number of subwords, and by how much that
+    is above the mean of the candidates in the same language and of one more that is as all of them are (`langs`:
+    candidate → language): a subword is nearest to itself, so passages in the question's language have more in common
+    with it whatever they say.
     """
+    weight = meaning_weight(share)
     run = fuse(parts["lexical"], most, [parts["dense"]], weight)
     names = run.ids("q")[:MATCHED]
     if words is None or not names:
         return run
-    scores = words.scores(words.question(text), [subwords(name) for name in names])
+    held = [subwords(name) for name in names]
+    scores = words.scores(words.question(text), held)
     parts["tokens"] = dict(zip(names, scores.tolist(), strict=True))
-    above = scores - _means(scores, [langs[name] for name in names])
+    fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in held])
+    above = fair - _means(fair, [langs[name] for name in names])
     return fuse(parts["lexical"], most, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
 
 
@@ -64,7 +76,7 @@ def fuse(lexical: Mapping[str, float], most: float, meanings: Sequence[Mapping[s
     return run
 
 
-def _means(scores: NDArray[np.float32], langs: Sequence[str]) -> NDArray[np.float64]:
+def _means(scores: NDArray[np.float64], langs: Sequence[str]) -> NDArray[np.float64]:
     """For each score the mean of those of its language and of the mean of all, summed one after another. Without the
     latter the only passage in a language would never be above."""
     every = sum(scores.tolist()) / len(scores)

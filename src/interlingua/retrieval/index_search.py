@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.retrieval.hybrid import hybrid, meaning_weight
+from interlingua.retrieval.hybrid import hybrid, share_of_own
 from interlingua.retrieval.index_dense import Near, exactly, scored
 from interlingua.retrieval.index_lexical import Lexical, question_terms
 from interlingua.retrieval.index_segment import Mask
@@ -135,5 +135,5 @@ class Search:
             return self.snapshot.segments[part].subwords[row]
 
         langs = {name: self.snapshot.lang(place) for name, place in places.items()}
-        weight = meaning_weight(query.lang, self.languages)
-        return hybrid(query.text, parts, most, weight, langs, self.words, subwords)
+        share = share_of_own(query.lang, self.languages)
+        return hybrid(query.text, parts, most, share, langs, self.words, subwords)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.retrieval.hybrid import hybrid, meaning_weight
+from interlingua.retrieval.hybrid import hybrid, share_of_own
 from interlingua.retrieval.index_lexical import question_terms
 from interlingua.retrieval.index_search import DEPTH, Hit
 from interlingua.retrieval.milvus_rows import PASSAGE, passage_of
@@ -28,12 +28,12 @@ COLUMNS = [*PASSAGE, "vector", "sparse", "subwords"]
 
 
 class Asked(NamedTuple):
-    """A question as the index needs it: its terms' weights, the most they could give, and the weight of meaning."""
+    """A question as the index needs it: its terms' weights, the most they could give, and the share of its language."""
 
     text: str
     sparse: dict[int, float]
     most: float
-    weight: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class MilvusSearch:
         terms = [list(question_terms(query.text, query.lang, languages).elements()) for query in queries]
         about, found_in = self.store.look_up(sorted({term_number(term) for found in terms for term in found}))
         return [Asked(query.text, query_vector(found, found_in, about["passages"]),
-                      most(found, found_in, about["passages"]), meaning_weight(query.lang, self.languages))
+                      most(found, found_in, about["passages"]), share_of_own(query.lang, self.languages))
                 for query, found in zip(queries, terms, strict=True)]
 
     def _found(self, vectors: Floats | None, questions: Sequence[Asked], depth: int) -> list[list[Hit]]:
@@ -102,7 +102,7 @@ class MilvusSearch:
             parts = {"lexical": {name: _lexical(rows[name], sparse) for name in every},
                      "dense": {name: _dense(rows[name], vector) for name in every}}
             langs = {name: rows[name]["lang"] for name in every}
-            run = hybrid(question.text, parts, question.most, question.weight, langs, self.words,
+            run = hybrid(question.text, parts, question.most, question.share, langs, self.words,
                          lambda name: np.array(rows[name]["subwords"], dtype=np.int64))
         else:
             run = _run(parts[self.mode])

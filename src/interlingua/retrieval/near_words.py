@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import torch
@@ -16,45 +17,61 @@ from interlingua.text.analyzers.words import RUN
 Span = tuple[int, int]
 NEAR = 0.4
 """Cosine of two words from which one stands for the other."""
+ASKED, TOLD = 256, 4_096
+"""Different words of a question, and of a text, that are looked at, the first of them."""
 
 
-def near_words(question: str, text: str, encoder: Any, asked: Analyzer, told: Analyzer) -> list[Span]:
-    """Spans of characters of `text`: for each word of the question the nearest word, where it is near enough.
+class NearWords:
+    """The words of a question, to be found in texts by what they say: by the cosine of their vectors.
 
     A word's vector is the mean of those of its subwords; where a script puts no spaces between words, a subword is one.
-    Words that the analyzers leave out, `asked` those of the question and `told` those of the text, are none, and no
-    number stands for another. Empty for an encoder that has no `static_sides`.
+    `cut` is the analyzer of the question's language: words that it leaves out are not looked for. Without effect for an
+    encoder that has no `static_sides`. Raises InterlinguaError for a question that is not valid Unicode.
     """
-    sides = static_sides(encoder)
-    if sides is None:
-        return []
-    theirs, ours = _words(question, sides[0]), _words(text, sides[1])
-    if not theirs or not ours:
-        return []
-    similar, place = (_vectors(theirs, sides[0]) @ _vectors(ours, sides[1]).T).max(dim=1)
-    spans, found = list(ours), []
-    for word, nearest, cosine in zip(theirs, place.tolist(), similar.tolist(), strict=True):
-        one, other = question[slice(*word)], text[slice(*spans[nearest])]
-        if cosine >= NEAR and asked(one) and told(other) and not (_is_number(one) and _is_number(other)):
-            found.append(spans[nearest])
-    return found
+
+    def __init__(self, question: str, encoder: Any, cut: Analyzer) -> None:
+        sides = static_sides(encoder)
+        self._passage = sides[1] if sides else None
+        words = _words(question, sides[0], ASKED) if sides else {}
+        self._words = {span: ids for span, ids in words.items() if cut(question[slice(*span)])}
+        self._numeric = [_is_number(question[slice(*span)]) for span in self._words]
+        self._vectors = _vectors(self._words, sides[0]) if sides and self._words else None
+
+    def spans(self, text: str, cut: Analyzer) -> list[Span]:
+        """Spans of characters of `text`: for each word of the question the nearest word, where it is near enough,
+        `cut`, the analyzer of the text's language, does not leave it out, and it is not another number."""
+        words = _words(text, self._passage, TOLD) if self._passage and self._vectors is not None else {}
+        if not words or self._passage is None or self._vectors is None:
+            return []
+        similar, place = (self._vectors @ _vectors(words, self._passage).T).max(dim=1)
+        spans, found = list(words), []
+        for numeric, nearest, cosine in zip(self._numeric, place.tolist(), similar.tolist(), strict=True):
+            word = text[slice(*spans[nearest])]
+            if cosine >= NEAR and cut(word) and not (numeric and _is_number(word)):
+                found.append(spans[nearest])
+        return found
 
 
-def _words(text: str, encoder: Encoder) -> dict[Span, list[int]]:
-    """The words of a text, in order, with their subwords."""
+def _words(text: str, encoder: Encoder, most: int) -> dict[Span, list[int]]:
+    """The first `most` different words of a text, in order, with their subwords."""
     runs = list(RUN.finditer(text))
     of = [-1] * len(text)  # which run a character is of
     for number, run in enumerate(runs):
         of[run.start() : run.end()] = [number] * len(run[0])
+    subwords = backbone(encoder).subwords
+    mark = subwords.tokenizer.token_to_id("▁")  # stands before an unspaced word, and says nothing
     found: dict[Span, list[int]] = {}
-    for id, (start, end) in backbone(encoder).subwords.spans(text):
+    for id, (start, end) in subwords.spans(text):
         number = next((number for number in of[start:end] if number >= 0), -1)
-        if number >= 0:
+        if number >= 0 and id != mark:
             run = runs[number]
             unspaced = run.start("unspaced") >= 0
             span = (max(start, run.start()), min(end, run.end())) if unspaced else run.span()
             found.setdefault(span, []).append(id)
-    return found
+    first: dict[tuple[int, ...], Span] = {}
+    for span, ids in found.items():
+        first.setdefault(tuple(ids), span)
+    return {span: list(ids) for ids, span in islice(first.items(), most)}
 
 
 def _vectors(words: dict[Span, list[int]], encoder: Encoder) -> Tensor:

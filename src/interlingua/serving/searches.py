@@ -35,20 +35,18 @@ class Searches:
         found = self.index.search_many(
             [text for text, _ in items], k=self.k, langs=self.langs, mode=self.mode, where=dict(self.where) or None,
             lang=[lang or None for _, lang in items], reranker=self.reranker)
-        return [[self._hit(rank, hit, *item) for rank, hit in enumerate(hits, 1)]
-                for item, hits in zip(items, found, strict=True)]
+        return [self._hits(hits, *item) for item, hits in zip(items, found, strict=True)]
 
-    def _hit(self, rank: int, hit: Any, question: str, lang: str) -> dict[str, Any]:
-        passage = hit.passage
-        return {"id": passage.id, "rank": rank, "score": finite(hit.score),
-                "parts": {name: finite(score) for name, score in hit.parts.items()}, "lang": passage.lang,
-                "title": passage.title, "text": passage.text, "metadata": dict(passage.metadata),
-                "highlights": self._spans(question, passage, lang) if self.highlight and rank <= HIGHLIGHTED else []}
+    def _hits(self, hits: Sequence[Any], question: str, lang: str) -> list[dict[str, Any]]:
+        from interlingua.retrieval.highlights import Highlights, marker
 
-    def _spans(self, question: str, passage: Any, lang: str) -> list[tuple[int, int]]:
-        from interlingua.retrieval.highlights import highlights, marker
-
-        return highlights(question, passage, lang, marker(self.reranker, self.index, self.mode))
+        shown = HIGHLIGHTED if self.highlight and hits else 0
+        spans = Highlights(question, lang, marker(self.reranker, self.index, self.mode)) if shown else None
+        return [{"id": hit.passage.id, "rank": rank, "score": finite(hit.score),
+                 "parts": {name: finite(score) for name, score in hit.parts.items()}, "lang": hit.passage.lang,
+                 "title": hit.passage.title, "text": hit.passage.text, "metadata": dict(hit.passage.metadata),
+                 "highlights": spans(hit.passage) if spans and rank <= shown else []}
+                for rank, hit in enumerate(hits, 1)]
 
 
 def finite(score: float) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from interlingua.data.store import Store
+from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives.distillation import known_side
 from interlingua.training.processes import Processes
@@ -30,8 +31,13 @@ def learn_from(spec: str | TeacherSpec, pairs: Store[Any], lang: str, dim: int, 
     if isinstance(spec, str):
         spec = TeacherSpec(model=spec, vectors=None)
     folder = Path(spec.vectors) if spec.vectors else out / "data" / "teacher"
+    made: dict[str, Any] | None = None
     if processes.first:
         teacher = DualEncoder.load(spec.model, device=str(processes.device))
-        TeacherVectors.build(folder, teacher, (known_side(pairs[number], lang) for number in range(len(pairs))))
+        made = TeacherVectors.build(folder, teacher, (known_side(pairs[number], lang) for number in range(len(pairs))))
     processes.wait()
-    return TeacherVectors(folder, dim, processes.device)
+    vectors = TeacherVectors(folder, dim, processes.device)
+    if made is not None and vectors.about != made:
+        raise InterlinguaError(f"{folder}: another run has put other vectors there just now. Give each run a folder of "
+                               "its own (objectives.distillation.teacher.vectors).")
+    return vectors

@@ -34,6 +34,8 @@ class TeacherVectors:
 
     def __init__(self, folder: Path, dim: int, device: torch.device | None = None) -> None:
         self.device = device
+        self.about = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
+        del self.about["done"]
         self.keys: NDArray[np.uint64] = np.load(folder / "keys.npy")
         self.vectors: NDArray[np.float16] = np.load(folder / "vectors.npy", mmap_mode="r")
         given = self.vectors.shape[1]
@@ -43,10 +45,11 @@ class TeacherVectors:
         self.space = principal_axes(self.vectors, dim) if dim < given else None
 
     @staticmethod
-    def build(folder: Path, teacher: Any, texts: Iterable[str]) -> None:
+    def build(folder: Path, teacher: Any, texts: Iterable[str]) -> dict[str, Any]:
         """Encode `texts` (repeated ones once) with `teacher.encode_document` into `folder`, unless they are there
         already from the same teacher. A run that was killed goes on where it was; one that finds another at work waits
-        for it. What another run has open of other texts or of another teacher stays as it is for that run."""
+        for it. What another run has open of other texts or of another teacher stays as it is for that run.
+        Returns what `about` must be of those that are opened then: else another run has replaced them."""
         from interlingua.models.fingerprint import fingerprint
 
         by_key = {key_of_text(text): text for text in texts}
@@ -54,11 +57,13 @@ class TeacherVectors:
         keys, ordered = np.array(in_order, dtype=np.uint64).reshape(-1, 2), [by_key[key] for key in in_order]
         about = {"fingerprint": fingerprint(teacher), "texts": len(ordered),
                  "keys": hashlib.sha256(keys.tobytes()).hexdigest()}
+        if _done(folder, about) == len(ordered):
+            return about
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             done = _done(folder, about)
             if done == len(ordered):
-                return
+                return about
             if not done:
                 # what it says is no longer so from here on, also after a kill
                 (folder / "teacher.json").unlink(missing_ok=True)
@@ -74,6 +79,7 @@ class TeacherVectors:
                 with atomic_write(folder / "teacher.json") as stream:
                     json.dump({**about, "done": start + len(part)}, stream)
         say(f"{folder}: the teacher's vectors of {len(ordered):,} texts")
+        return about
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Raises InterlinguaError for a text that was not among those of `build`."""
