@@ -10,11 +10,10 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import chain, islice
 from math import isfinite
-from struct import pack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 
 from interlingua.models.normalising import normalised, normalizer
+from interlingua.models.piece_file import BYTE, CONTROL, NORMAL, UNKNOWN, model_file
 from interlingua.models.tokenizer import BYTES
 
 MANY = 400_000
@@ -37,7 +37,6 @@ SHORT, LONGEST = 64, 256
 """Characters from which on such words are taken apart where no piece can go on, and the most there may be."""
 ADDED = 64  # the most added tokens, as each is looked for in each text
 MARK = "▁"
-NORMAL, UNKNOWN, CONTROL, BYTE, UNIGRAM = 1, 2, 3, 6, 1  # of SentencePiece's file format
 
 
 class SentencePieces:
@@ -147,7 +146,7 @@ class SentencePieces:
         units = [name[: (name + name).find(name, 1)] for name in names]
         number = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
         pairs = {name[at : at + 2] for name in names for at in range(len(name) - 1)}
-        file = _file(zip(names, scores, kinds, strict=True), unknown, model["byte_fallback"])
+        file = model_file(zip(names, scores, kinds, strict=True), unknown, model["byte_fallback"])
         return _Made(SentencePieceProcessor(model_proto=file), np.array([number[unit] for unit in units]),
                      frozenset(names), frozenset(pairs))
 
@@ -191,30 +190,3 @@ def _holders(places: NDArray[np.int64], sequences: Sequence[Sequence[Any]]) -> N
     ends = np.cumsum([len(one) for one in sequences])
     found: NDArray[np.int64] = np.unique(np.searchsorted(ends, places, side="right"))
     return found
-
-
-def _file(pieces: Iterable[tuple[str, float, int]], unknown: int, bytes_: bool) -> bytes:
-    """SentencePiece's model file: a protocol buffer of pieces (1), trainer (2) and normaliser (3)."""
-    parts = [_bytes(1, _bytes(1, piece.encode()) + b"\x15" + pack("<f", score) + _number(3, kind))
-             for piece, score, kind in pieces]
-    parts.append(_bytes(2, _number(3, UNIGRAM) + _number(35, bytes_) + _number(40, unknown)))
-    parts.append(_bytes(3, _number(3, False) + _number(4, False) + _number(5, True)))  # text as it is, blanks as "▁"
-    return b"".join(parts)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
-@cache
-def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first, the highest bit set on all but the last."""
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    return bytes(found + bytes([value]))
