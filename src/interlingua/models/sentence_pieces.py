@@ -11,8 +11,9 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from interlingua.models.tokenizer import BYTES
 MANY = 400_000
 """Characters of a call from which on SentencePiece cuts. To make it takes a third of a second, which it saves with the
 first two million characters; fewer than these are cut by the tokenizer."""
-TOGETHER = 256  # texts from which on threads are worth starting
+TOGETHER = 256  # texts that a thread cuts at a time
 TAKEN = re.compile(r"(?: ?[^ ]+| ){1,16}")
 """Words that are cut together."""
 SHORT, LONGEST = 64, 256
@@ -68,15 +69,20 @@ class SentencePieces:
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
-        if (sum(map(len, texts)) < MANY or self._made is None
-                or self._tokenizer.get_vocab_size() != self._size):  # it was given more tokens
-            return self._by_tokenizer(texts)
-        parts = [self._parts(text, alike, self._made) for text, alike in
-                 zip(texts, self._are_alike(texts), strict=True)]
-        threads = torch.get_num_threads() if len(texts) >= TOGETHER else 1
-        found = iter(self._made.cutter.encode(list(chain.from_iterable(parts)), num_threads=threads))
+        if sum(map(len, texts)) < MANY or self._made is None or self._tokenizer.get_vocab_size() != self._size:
+            return self._by_tokenizer(texts)  # a tokenizer of another size was given more tokens
+        made = self._made
+        parts = [texts[start : start + TOGETHER] for start in range(0, len(texts), TOGETHER)]
+        if (threads := min(torch.get_num_threads(), len(parts))) == 1:
+            return self._cut(texts, made)
+        with ThreadPoolExecutor(threads) as pool:
+            return list(chain.from_iterable(pool.map(self._cut, parts, repeat(made))))
+
+    def _cut(self, texts: Sequence[str], made: _Made) -> list[list[int]]:
+        parts = list(map(self._parts, texts, self._are_alike(texts), repeat(made)))
+        found = iter(made.cutter.encode(list(chain.from_iterable(parts)), num_threads=1))
         cut = [list(chain.from_iterable(islice(found, len(held)))) for held in parts]
-        left = [number for number, held in enumerate(parts) if not held] + _tied(cut, self._made.units)
+        left = [number for number, held in enumerate(parts) if not held] + _tied(cut, made.units)
         for number, ids in zip(left, self._by_tokenizer([texts[number] for number in left]), strict=True):
             cut[number] = ids
         return cut
