@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     index = open_index(arguments.index, load_any(arguments.model) if arguments.model else None)
     reranker = load_any(arguments.rerank) if arguments.rerank else None
     hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, lang=lang, reranker=reranker)
-    bold = bool(hits) and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    bold = hits and not arguments.json and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     spans = Highlights(question, lang, marker(reranker, index, arguments.mode)) if bold else None
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage

@@ -31,23 +31,23 @@ class NearWords:
 
     def __init__(self, question: str, encoder: Any, cut: Analyzer) -> None:
         sides = static_sides(encoder)
-        self._passage = sides[1] if sides else None
         words = _words(question, sides[0], ASKED) if sides else {}
-        self._words = {span: ids for span, ids in words.items() if cut(question[slice(*span)])}
-        self._numeric = [_is_number(question[slice(*span)]) for span in self._words]
-        self._vectors = _vectors(self._words, sides[0]) if sides and self._words else None
+        words = {span: ids for span, ids in words.items() if cut(question[slice(*span)])}
+        self._sought = [_is_number(question[slice(*span)]) for span in words]
+        if sides and words:
+            self._vectors, self._passage = _vectors(words, sides[0]), sides[1]
 
     def spans(self, text: str, cut: Analyzer) -> list[Span]:
         """Spans of characters of `text`: for each word of the question the nearest word, where it is near enough,
         `cut`, the analyzer of the text's language, does not leave it out, and it is not another number."""
-        words = _words(text, self._passage, TOLD) if self._passage and self._vectors is not None else {}
-        if not words or self._passage is None or self._vectors is None:
+        words = _words(text, self._passage, TOLD) if self._sought else {}
+        if not words:
             return []
         similar, place = (self._vectors @ _vectors(words, self._passage).T).max(dim=1)
         spans, found = list(words), []
-        for numeric, nearest, cosine in zip(self._numeric, place.tolist(), similar.tolist(), strict=True):
+        for number, nearest, cosine in zip(self._sought, place.tolist(), similar.tolist(), strict=True):
             word = text[slice(*spans[nearest])]
-            if cosine >= NEAR and cut(word) and not (numeric and _is_number(word)):
+            if cosine >= NEAR and cut(word) and not (number and _is_number(word)):
                 found.append(spans[nearest])
         return found
 
