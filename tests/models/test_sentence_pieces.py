@@ -205,3 +205,20 @@ def test_half_a_surrogate_pair_is_an_error(tokenizer: Tokenizer) -> None:
             subwords(["good", "bad \ud800"])
         with pytest.raises(InterlinguaError, match="not valid Unicode"):
             subwords.spans("bad \ud800")
+
+
+def test_an_added_token_that_begins_a_word_leaves_all_to_the_tokenizer(
+        tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁", -1.0), ("▁a", -2.0), ("a", -3.0)], unk_id=0))
+    other.pre_tokenizer = pre_tokenizers.Metaspace()
+    other.add_tokens([AddedToken("▁a", normalized=False)])
+    left = count_left(monkeypatch)
+    assert made(other)(["a a", "aa"]) == whole(other, ["a a", "aa"])
+    assert left == ["a a", "aa"]
+
+
+def test_repeated_words_have_the_same_subwords_in_any_order() -> None:
+    tokenizer = Encoder.load("default").backbone.subwords.tokenizer
+    units = ("ha", "an", "la", "たび", "しゃん", "นิต", "jari", "alas")
+    texts = ["x" + unit * count for unit in units for count in range(2, 30)]
+    assert list(map(sorted, made(tokenizer)(texts))) == list(map(sorted, whole(tokenizer, texts)))

@@ -152,3 +152,6 @@ def test_it_is_seen_when_another_run_has_replaced_them(tmp_path, teacher, tiny_s
     other = Teacher(DualEncoder.tied(tiny_static(seed=6)))
     assert TeacherVectors.build(tmp_path, other, TEXTS) != made
     assert TeacherVectors(tmp_path, teacher.dim).about != made
+    (tmp_path / "teacher.json").unlink()  # as it is while others are made
+    with pytest.raises(InterlinguaError, match="another run is just making others"):
+        TeacherVectors(tmp_path, teacher.dim)

@@ -44,9 +44,9 @@ class SentencePieces:
     """The ids of texts, without special tokens around them: those that the tokenizer gives.
 
     SentencePiece adds up float32 numbers, the tokenizer float64. So it is given a few words at a time, that rounding
-    stays small, and texts in which two cuts are equally probable since a piece is repeated (`.` and `...`, or `...` and
-    `.`) are left to the tokenizer, as is whatever it may treat in another way. Make one with `of`. Safe to use from
-    several threads.
+    stays small. Whatever the tokenizer may treat in another way is left to it, and so are most texts in which cuts are
+    equally probable since they repeat something (`.` and `...`, or `...` and `.`). Where one is not noticed
+    (`hahahahaha`), the ids may come in another order. Make one with `of`. Safe to use from several threads.
     """
 
     def __init__(self, tokenizer: Tokenizer, lowercase: bool | None) -> None:
@@ -140,9 +140,9 @@ class SentencePieces:
         model = json.loads(self._tokenizer.to_str())["model"]
         pieces, unknown = model["vocab"], model["unk_id"]
         names = [name for name, _ in pieces]
-        if unknown is None or not _is_usual(model, names):
-            return None
         special = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
+        if unknown is None or not _is_usual(model, names) or any(MARK in one and one != MARK for one in special):
+            return None
         kinds = [UNKNOWN if number == unknown else BYTE if model["byte_fallback"] and name in BYTES
                  else CONTROL if name in special else NORMAL for number, name in enumerate(names)]
         scores = [score for _, score in pieces]
@@ -185,7 +185,8 @@ def _is_usual(model: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def _tied(cut: Sequence[Sequence[int]], units: NDArray[np.int64]) -> list[int]:
-    """Which texts have neighbouring pieces that spell the same the other way round."""
+    """Which texts have neighbouring pieces that spell the same the other way round. Three and more may do so, too: that
+    is rare, and not looked for."""
     ids = np.fromiter(chain.from_iterable(cut), np.int64)
     of = units[ids]
     return list(_holders(np.flatnonzero((of[1:] == of[:-1]) & (ids[1:] != ids[:-1])), cut).tolist())

@@ -26,6 +26,8 @@ class NearTokens:
     def spans(self, text: str, cut: Analyzer) -> list[Span]:
         """Spans of characters of `text`: the words in which each of these tokens has its nearest, where it is near
         enough."""
+        if not self._rows:
+            return []
         vectors, tokens = self._encoder.encode_document([text])[0], _tokens(self._encoder, text, "document")
         words, found = [word.span() for word in RUN.finditer(text)], []
         for row in self._rows if tokens else ():

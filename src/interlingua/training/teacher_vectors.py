@@ -34,10 +34,16 @@ class TeacherVectors:
 
     def __init__(self, folder: Path, dim: int, device: torch.device | None = None) -> None:
         self.device = device
-        self.about = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
+        try:
+            self.keys: NDArray[np.uint64] = np.load(folder / "keys.npy")
+            self.vectors: NDArray[np.float16] = np.load(folder / "vectors.npy", mmap_mode="r")
+            # the last, as it is the first to go when another run puts others in their place
+            self.about: dict[str, Any] = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise InterlinguaError(f"{folder}: holds no teacher's vectors, or another run is just making others there. "
+                                   "Give each run a folder of its own (objectives.distillation.teacher.vectors)."
+                                   ) from error
         del self.about["done"]
-        self.keys: NDArray[np.uint64] = np.load(folder / "keys.npy")
-        self.vectors: NDArray[np.float16] = np.load(folder / "vectors.npy", mmap_mode="r")
         given = self.vectors.shape[1]
         if dim > given:
             raise InterlinguaError(f"objectives.distillation.teacher: its vectors have {given} numbers, those of the "
