@@ -172,13 +172,14 @@ def test_unusual_pieces_are_left_to_the_tokenizer(
 
 @pytest.mark.parametrize(("options", "pieces"), [
     ({}, [("▁", -1.0), ("a", -2.0)]),  # no unknown token
-    ({"unk_id": 0}, [("low", -100.0), ("▁", -1.0), ("a", -2.0), ("bc", -3.0)]),  # unknown costs by the lowest score
+    # what is unknown costs by the lowest score
+    ({"unk_id": 0}, [("low", -100.0), ("▁", -1.0), ("xa", -20.0), ("a", -20.0), ("aaaaa", -1.0)]),
     ({"unk_id": 0, "byte_fallback": True}, [("<unk>", 0.0), ("<0x41>", 0.0), ("▁", -1.0), ("a", -2.0)]),
 ], ids=["no unknown", "low", "not all bytes"])
 def test_unusual_models_are_left_to_the_tokenizer(options: dict[str, Any], pieces: list[tuple[str, float]]) -> None:
     tokenizer = Tokenizer(models.Unigram(pieces, **options))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    texts = ["abc", "Å a", "A", "a<unk>a", "low"] if options else ["aa", "a a"]
+    texts = ["abc", "xaaaaa", "Å a", "A", "a<unk>a", "low"] if options else ["aa", "a a"]
     assert made(tokenizer)(texts) == whole(tokenizer, texts)
 
 
@@ -192,7 +193,8 @@ def test_added_tokens_are_found_as_before(tokenizer: Tokenizer, token: AddedToke
     texts = ["one of the others", "of  the", "THE other", "the", "bathe", "the-9", "THE-9."]
     assert made(other)(texts) == whole(other, texts)
     pieces = made(other)
-    other.add_tokens(["others"])  # when it is made already
+    pieces(texts)  # now it is made
+    other.add_tokens(["others"])
     assert pieces(texts) == whole(other, texts)
 
 

@@ -19,8 +19,8 @@ from interlingua.retrieval.highlights import Highlights, highlights, marker
 from interlingua.retrieval.near_words import NEAR
 
 MEANINGS = [["▁river", "▁joki", "河", normalize("NFKC", "แม่น้ำ")], ["▁bridge", "▁silta", "桥"], ["▁old", "▁van", "ha"],
-            ["▁1937", "▁1938", "▁year"], ["▁the", "▁in"], []]
-"""Subwords with the same vector; "vanha" has two."""
+            ["▁1937", "▁1938", "▁year"], ["▁the", "▁in"], ["▁"]]
+"""Subwords with the same vector, and the mark of a beginning; "vanha" has two."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,9 @@ def marked(question: str, text: str, asked: str, told: str, encoder: object) -> 
     ("桥", "Vanha, silta!", "zh", "fi", ["silta"]),
     ("river", "Silta, silta.", "en", "fi", []),
     ("in", "the", "en", "en", []),
+    ("in", "the", "fi", "en", []),
+    ("in", "the", "en", "fi", []),
+    ("in", "the", "fi", "fi", ["the"]),
     ("1937", "The 1938 year.", "en", "en", []),
     ("1937", "The year.", "en", "en", ["year"]),
     ("", "Silta.", "en", "fi", []),
@@ -60,6 +63,12 @@ def test_the_first_of_equally_near_words_is_marked(encoder):
     spans = Highlights("bridge, river", "en", encoder)
     assert spans(Passage("1", "joki silta, silta", lang="fi")) == [(0, 4), (5, 10)]
     assert spans(Passage("2", "silta", lang="fi")) == [(0, 5)]
+
+
+def test_the_terms_of_a_question_are_those_of_each_passages_language(encoder):
+    spans = Highlights("the old rivers", "en")
+    assert spans(Passage("1", "the river", lang="en")) == [(4, 9)]
+    assert spans(Passage("2", "the rivers", lang="fi")) == [(0, 3), (4, 10)]  # Finnish has no such stopword
 
 
 def test_so_many_words_are_looked_at(encoder, monkeypatch):

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.fingerprint import PROBE
 from interlingua.training import teacher_vectors
+from interlingua.training.processes import Processes
+from interlingua.training.teacher import TeacherSpec, learn_from
 from interlingua.training.teacher_vectors import TeacherVectors, principal_axes
 
 TEXTS = [f"text {number} of {number % 7} rivers" for number in range(40)]
@@ -152,6 +155,16 @@ def test_it_is_seen_when_another_run_has_replaced_them(tmp_path, teacher, tiny_s
     other = Teacher(DualEncoder.tied(tiny_static(seed=6)))
     assert TeacherVectors.build(tmp_path, other, TEXTS) != made
     assert TeacherVectors(tmp_path, teacher.dim).about != made
+
+    class Meanwhile(Processes):
+        def wait(self):
+            TeacherVectors.build(tmp_path, other, TEXTS)
+
+    teacher.encoder.save(tmp_path / "model")
+    pairs = [ParallelPair(text, text, "en", "fi") for text in TEXTS]
+    spec = TeacherSpec(model=str(tmp_path / "model"), vectors=str(tmp_path))
+    with pytest.raises(InterlinguaError, match="put other vectors there"):
+        learn_from(spec, pairs, "en", teacher.dim, tmp_path, Meanwhile(0, 1, torch.device("cpu")))
     (tmp_path / "teacher.json").unlink()  # as it is while others are made
     with pytest.raises(InterlinguaError, match="another run is just making others"):
         TeacherVectors(tmp_path, teacher.dim)

@@ -54,8 +54,6 @@ class SentencePieces:
         self._tokenizer, self._lowercase = tokenizer, lowercase
         self._alike = np.full(sys.maxunicode + 1, -1, dtype=np.int8)  # of each character, −1 until it is first met
         self._size = tokenizer.get_vocab_size()
-        added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
-        self._special = {MARK, "<0x", *added, *map(self._by_own, added)}
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> SentencePieces | None:
@@ -96,7 +94,7 @@ class SentencePieces:
         if not alike:
             return []
         normal = self._by_own(text) if self._lowercase is None else normalised(text, self._lowercase)
-        if not normal or any(special in text or special in normal for special in self._special):
+        if not normal or any(special in text or special in normal for special in made.special):
             return []
         parts: list[str] = TAKEN.findall(normal if normal.startswith(" ") else " " + normal)
         if max(map(len, parts)) <= LONGEST:
@@ -140,21 +138,21 @@ class SentencePieces:
         model = json.loads(self._tokenizer.to_str())["model"]
         pieces, unknown = model["vocab"], model["unk_id"]
         names = [name for name, _ in pieces]
-        special = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
-        if unknown is None or not _is_usual(model, names) or any(MARK in one and one != MARK for one in special):
+        added = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
+        if unknown is None or not _is_usual(model, names) or any(MARK in one and one != MARK for one in added):
             return None
         kinds = [UNKNOWN if number == unknown else BYTE if model["byte_fallback"] and name in BYTES
-                 else CONTROL if name in special else NORMAL for number, name in enumerate(names)]
+                 else CONTROL if name in added else NORMAL for number, name in enumerate(names)]
         scores = [score for _, score in pieces]
         if min(scores) < min(score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL):
             return None  # what an unknown character costs depends on it
-        self._special.add(names[unknown])
+        special = {MARK, "<0x", names[unknown], *added, *map(self._by_own, added)}
         units = [name[: (name + name).find(name, 1)] for name in names]
         number = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
         pairs = {name[at : at + 2] for name in names for at in range(len(name) - 1)}
         file = model_file(zip(names, scores, kinds, strict=True), unknown, model["byte_fallback"])
         return _Made(SentencePieceProcessor(model_proto=file), np.array([number[unit] for unit in units]),
-                     frozenset(names), frozenset(pairs))
+                     frozenset(names), frozenset(pairs), frozenset(special))
 
 
 class _Made(NamedTuple):
@@ -162,6 +160,7 @@ class _Made(NamedTuple):
     units: NDArray[np.int64]  # of each piece, a number for what it repeats; itself, if it is not as `...` or `lala`
     names: frozenset[str]
     pairs: frozenset[str]  # of neighbouring characters in a piece
+    special: frozenset[str]  # what only the tokenizer may find in a text
 
     def apart(self, text: str) -> list[str]:
         """`text` in parts of `SHORT` characters or a little more: between two characters that no piece has side by

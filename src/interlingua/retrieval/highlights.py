@@ -31,14 +31,21 @@ class Highlights:
         self._question, self._lang = question, lang or detect_language(question)
         near = NearTokens if isinstance(encoder, LateInteractionEncoder) else NearWords
         self._near = near(question, encoder, analyzer(find_code(self._lang) or ""))
+        self._terms: dict[str, set[str]] = {}
 
     def __call__(self, passage: Passage) -> list[Span]:
         """Spans of characters of `passage.text`, in order and apart from each other."""
-        asked = question_terms(self._question, self._lang, [passage.lang, self._lang])
-        asked |= question_terms(self._question, passage.lang, [passage.lang])
+        asked = self._asked(passage.lang)
         cut = analyzer(find_code(passage.lang) or "")
-        found = [span for span in _pieces(passage.text) if _alike(cut, passage.text[slice(*span)], set(asked))]
+        found = [span for span in _pieces(passage.text) if _alike(cut, passage.text[slice(*span)], asked)]
         return _joined(sorted(found + self._near.spans(passage.text, cut)))
+
+    def _asked(self, lang: str) -> set[str]:
+        """The terms of the question for passages in a language, found once."""
+        if lang not in self._terms:
+            terms = question_terms(self._question, self._lang, [lang, self._lang])
+            self._terms[lang] = {*terms, *question_terms(self._question, lang, [lang])}
+        return self._terms[lang]
 
 
 def highlights(question: str, passage: Passage, lang: str = "", encoder: Any = None) -> list[Span]:

@@ -40,12 +40,13 @@ class Searches:
     def _hits(self, hits: Sequence[Any], question: str, lang: str) -> list[dict[str, Any]]:
         from interlingua.retrieval.highlights import Highlights, marker
 
-        shown = HIGHLIGHTED if self.highlight and hits else 0
-        spans = Highlights(question, lang, marker(self.reranker, self.index, self.mode)) if shown else None
+        spans = None
+        if self.highlight and hits:
+            spans = Highlights(question, lang, marker(self.reranker, self.index, self.mode))
         return [{"id": hit.passage.id, "rank": rank, "score": finite(hit.score),
                  "parts": {name: finite(score) for name, score in hit.parts.items()}, "lang": hit.passage.lang,
                  "title": hit.passage.title, "text": hit.passage.text, "metadata": dict(hit.passage.metadata),
-                 "highlights": spans(hit.passage) if spans and rank <= shown else []}
+                 "highlights": spans(hit.passage) if spans and rank <= HIGHLIGHTED else []}
                 for rank, hit in enumerate(hits, 1)]
 
 
