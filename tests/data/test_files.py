@@ -9,7 +9,7 @@ import pytest
 
 from interlingua.data.codec import decode, encode
 from interlingua.data.encyclopedia import topics
-from interlingua.data.files import Report, blocks, check, plain_text, read_files, web_page
+from interlingua.data.files import Report, SourceNames, blocks, check, plain_text, read_files, web_page
 from interlingua.data.passages import is_collection, read_passages, read_sources
 from interlingua.data.records import Passage, QuestionPassage
 from interlingua.data.store import RecordStore
@@ -34,10 +34,10 @@ def ids(*paths: Path | str, report: Report | None = None, **options: object) -> 
 def test_a_folder_is_walked_in_sorted_order(tmp_path: Path) -> None:
     make(tmp_path, {"b.txt": "B.", "a.md": "A.", "Z.txt": "Z.", "sub/c.html": "C.", "sub/deep/d.txt": "D.",
                     "a-sub/e.txt.gz": "E.", "sub/t.jsonl": '{"text": "T."}\n{"text": "U.", "id": "u"}\n'})
-    found = ["Z.txt#1", "a.md#1", "b.txt#1", "a-sub/e.txt.gz#1", "sub/c.html#1", "sub/t.jsonl:1", "u",
-             "sub/deep/d.txt#1"]
+    found = [name if name == "u" else f"{tmp_path.name}/{name}" for name in (
+        "Z.txt#1", "a.md#1", "b.txt#1", "a-sub/e.txt.gz#1", "sub/c.html#1", "sub/t.jsonl:1", "u", "sub/deep/d.txt#1")]
     assert ids(tmp_path) == ids(str(tmp_path) + "/") == found
-    sources = {one.metadata["source"] for one in read_files(tmp_path, lang="en", report=Report())}
+    sources = {one.source for one in read_files(tmp_path, lang="en", report=Report())}
     assert sources == {one.partition("#")[0].partition(":")[0] for one in found} - {"u"}
 
 
@@ -54,42 +54,83 @@ def test_what_is_not_read_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
     (folder / "real.txt").symlink_to("..data/real.txt")
     (folder / "nowhere.txt").symlink_to("not-there.txt")
     os.mkfifo(folder / "pipe.txt")
-    assert [one.id for one in read_files(folder)] == ["a.txt#1", "real.txt#1"]
+    assert [one.id for one in read_files(folder)] == ["folder/a.txt#1", "folder/real.txt#1"]
     said = capsys.readouterr().err
     assert "2 files, 2 passages: en 1, unknown 1" in said
-    for line in ("hidden (3, such as ..data)", "link that leaves the folder (2, such as out)",
-                 "link to a folder (1: up)", "link to a file of the folder (2, such as nowhere.txt)",
-                 "empty file (1: empty.txt)", ".png file (2, such as p.png)", "file without a suffix (1: Makefile)",
-                 ".json file (1: package.json)", "file without text (1: script.html)", "no regular file (1: pipe.txt)"):
+    for line in ("hidden (3, such as folder/..data)", "link that leaves the folder (2, such as folder/out)",
+                 "link to a folder (1: folder/up)", "link to a file of the folder (2, such as folder/nowhere.txt)",
+                 "empty file (1: folder/empty.txt)", ".png file (2, such as folder/p.png)", "file without a suffix (1: folder/Makefile)",
+                 ".json file (1: folder/package.json)", "file without text (1: folder/script.html)", "no regular file (1: folder/pipe.txt)"):
         assert f"not read: {line}\n" in said
     assert "Secret" not in said
 
 
-def test_names_are_unique_where_folders_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_does_not_depend_on_what_else_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("x/docs", "y/docs", "y/more"):
         make(tmp_path / folder, {"a.txt": "A.", "b/a.txt": "B."})
     x, y, more = tmp_path / "x/docs", tmp_path / "y/docs", tmp_path / "y/more"
-    assert ids(x) == ["a.txt#1", "b/a.txt#1"]
-    assert ids(x, more) == ["docs/a.txt#1", "docs/b/a.txt#1", "more/a.txt#1", "more/b/a.txt#1"]
-    assert ids(x, y, more)[::2] == ["x/docs/a.txt#1", "y/docs/a.txt#1", "more/a.txt#1"]
+    docs = ["docs/a.txt#1", "docs/b/a.txt#1"]
+    assert ids(x) == ids(y) == docs
+    assert ids(x, more) == [*docs, "more/a.txt#1", "more/b/a.txt#1"]
     assert ids(x / "a.txt", x / "b") == ["a.txt#1", "b/a.txt#1"]
-    assert ids(x / "a.txt", y / "a.txt", more / "b/a.txt") == ["x/docs/a.txt#1", "y/docs/a.txt#1", "b/a.txt#1"]
     monkeypatch.chdir(x)
-    assert ids(".", "../../y/more") == ["docs/a.txt#1", "docs/b/a.txt#1", "more/a.txt#1", "more/b/a.txt#1"]
+    assert ids(".") == ids("b/..") == ids("../docs/") == docs
     assert ids("*/a.txt") == ["a.txt#1"]
+
+
+def test_of_two_with_one_name_the_second_is_called_by_more_of_its_path(tmp_path: Path) -> None:
+    for folder in ("x/docs", "y/docs", "y/more", "z/y"):
+        make(tmp_path / folder, {"a.txt": "A.", "b/a.txt": "B."})
+    x, y, more = tmp_path / "x/docs", tmp_path / "y/docs", tmp_path / "y/more"
+    assert ids(x, y, more)[::2] == ["docs/a.txt#1", "y/docs/a.txt#1", "more/a.txt#1"]
+    assert ids(x / "a.txt", y / "a.txt", more / "b/a.txt") == ["a.txt#1", "docs/a.txt#1", "b/a.txt#1"]
+    # a folder `y` with `docs` in it would have the names that `y/docs` has
+    assert ids(x, y, tmp_path / "z/y")[4:] == ["z/y/a.txt#1", "z/y/b/a.txt#1"]
+
+
+def test_what_is_known_keeps_its_name(tmp_path: Path) -> None:
+    for folder in ("x/docs", "y/docs"):
+        make(tmp_path / folder, {"a.txt": "A.", "b/a.txt": "B."})
+    x, y = tmp_path / "x/docs", tmp_path / "y/docs"
+    first = SourceNames()
+    ids(x, y, names=first)
+    assert first.known == {"docs": str(x), "y/docs": str(y)}
+
+    def later(*paths: Path) -> list[str]:
+        return ids(*paths, names=SourceNames(first.known))
+
+    assert later(y) == ["y/docs/a.txt#1", "y/docs/b/a.txt#1"]
+    assert later(y / "b/a.txt", x / "a.txt", x / "b") == ["y/docs/b/a.txt#1", "docs/a.txt#1", "docs/b/a.txt#1"]
+    assert later(tmp_path / "y") == ["y/docs/a.txt#1", "y/docs/b/a.txt#1"]  # found inside another folder
+    assert later(tmp_path) == ["docs/a.txt#1", "docs/b/a.txt#1", "y/docs/a.txt#1", "y/docs/b/a.txt#1"]
+    (tmp_path / "link").symlink_to(x)
+    assert later(tmp_path / "link" / "a.txt") == ["docs/a.txt#1"]
+
+
+def test_a_folder_that_moved_keeps_its_name(tmp_path: Path) -> None:
+    for folder in ("x/docs", "y/docs"):
+        make(tmp_path / "old" / folder, {"a.txt": "A."})
+    first = SourceNames()
+    ids(tmp_path / "old/x/docs", tmp_path / "old/y/docs", names=first)
+    (tmp_path / "old").rename(tmp_path / "new")
+    x, y = tmp_path / "new/x/docs", tmp_path / "new/y/docs"
+    for paths in ((x, y), (y, x), (y / "a.txt", x / "a.txt")):
+        names = SourceNames(first.known)
+        assert sorted(ids(*paths, names=names)) == ["docs/a.txt#1", "y/docs/a.txt#1"]
+        assert names.known == {"docs": str(x), "y/docs": str(y)}
 
 
 def test_a_name_that_is_no_unicode_can_be_written(tmp_path: Path) -> None:
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xe9.txt"))).write_text("Text.")
     (found,) = ids(tmp_path)
-    assert found == "b\\xe9.txt#1"
+    assert found == f"{tmp_path.name}/b\\xe9.txt#1"
     assert found.encode()
 
 
 @pytest.mark.parametrize(("given", "says"), [
     (["nothing"], r"nothing: no such file \(the nearest folder"),
     (["empty"], r"empty: no passage to read \(there is no file\)\. What can be read: \.jsonl.*\.md"),
-    (["hidden"], r"hidden: no passage to read \(not read: hidden \(1: \.a\.txt\)\)"),
+    (["hidden"], r"hidden: no passage to read \(not read: hidden \(1: hidden/\.a\.txt\)\)"),
     (["folder/p.png"], r"p\.png: passages are read from jsonl"),
     (["folder", "folder/sub"], r"sub: lies in .*folder, which is given too"),
     (["folder/a.txt", "folder/a.txt"], r"a\.txt: a second file called '.*a\.txt'\. Give each file once"),
@@ -116,11 +157,11 @@ def test_bad_options(tmp_path: Path) -> None:
 
 
 def test_skipping_counts_and_lists(tmp_path: Path) -> None:
-    make(tmp_path, {"a.txt": b"caf\xe9", "b.txt": "Good.", "c.csv": "text,id\nx,1\ny\nz,1\nw,2\n",
+    make(tmp_path / "f", {"a.txt": b"caf\xe9", "b.txt": "Good.", "c.csv": "text,id\nx,1\ny\nz,1\nw,2\n",
                     "d.csv": "a,b\n1,2\n", "e.csv": 'text\nfirst\n"second\n',
                     "f.jsonl": "[1]\n" * 20 + '{"text": "ok"}\n'})
     report = Report()
-    assert ids(tmp_path, report=report, on_bad_row="skip") == ["b.txt#1", "1", "2", "e.csv:2", "f.jsonl:21"]
+    assert ids(tmp_path / "f", report=report, on_bad_row="skip") == ["f/b.txt#1", "1", "2", "f/e.csv:2", "f/f.jsonl:21"]
     assert (report.files, report.passages, report.bad, report.languages) == (4, 5, 25, {"en": 5})
     said = str(report)
     assert "25 bad rows or files left out:" in said
@@ -130,9 +171,9 @@ def test_skipping_counts_and_lists(tmp_path: Path) -> None:
         assert line in said
     assert not report.skipped
     with pytest.raises(InterlinguaError, match=r"a\.txt, line 1: not UTF-8 .*byte 3.*on_bad_row='skip'"):
-        ids(tmp_path)
+        ids(tmp_path / "f")
     with pytest.raises(InterlinguaError, match=r"no passage to read \(1 bad row or file left out:; .*: no column"):
-        ids(tmp_path / "d.csv", on_bad_row="skip")
+        ids(tmp_path / "f/d.csv", on_bad_row="skip")
 
 
 # --- languages
@@ -141,21 +182,21 @@ def test_skipping_counts_and_lists(tmp_path: Path) -> None:
 def test_each_document_and_paragraph_in_its_language(tmp_path: Path) -> None:
     some = list(topics())[:8]
     for lang in ("sw", "th", "ja", "en"):
-        make(tmp_path, {f"{lang}.txt": "\n\n".join(topic.text(lang) for topic in some)})
-    make(tmp_path, {"mixed.txt": "\n\n".join(topic.text(lang) for topic in some[:4] for lang in ("en", "ar", "fi"))})
-    for one in read_files(tmp_path, chunk_chars=400, report=Report()):
+        make(tmp_path / "f", {f"{lang}.txt": "\n\n".join(topic.text(lang) for topic in some)})
+    make(tmp_path / "f", {"mixed.txt": "\n\n".join(topic.text(lang) for topic in some[:4] for lang in ("en", "ar", "fi"))})
+    for one in read_files(tmp_path / "f", chunk_chars=400, report=Report()):
         source = one.metadata["source"]
-        if source != "mixed.txt":
-            assert one.lang == source[:2]
+        if source != "f/mixed.txt":
+            assert one.lang == source[2:4]
         else:
             assert sum(topic.text(one.lang).find(one.text[:20]) >= 0 for topic in some) == 1
 
 
 def test_a_short_text_is_in_the_language_of_its_document(tmp_path: Path) -> None:
     long = next(iter(topics())).text("fi")
-    make(tmp_path, {"a.md": f"# A\n{long}\n# B\nOK no.\n# C\n42 %", "t.csv": "text\nOK no.\n"})
-    assert [(one.id, one.lang) for one in read_files(tmp_path, report=Report())] == [
-        ("a.md#1", "fi"), ("a.md#2", "fi"), ("a.md#3", "fi"), ("t.csv:2", "")]
+    make(tmp_path / "f", {"a.md": f"# A\n{long}\n# B\nOK no.\n# C\n42 %", "t.csv": "text\nOK no.\n"})
+    assert [(one.id, one.lang) for one in read_files(tmp_path / "f", report=Report())] == [
+        ("f/a.md#1", "fi"), ("f/a.md#2", "fi"), ("f/a.md#3", "fi"), ("f/t.csv:2", "")]
 
 
 def test_a_language_that_is_said_is_not_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +207,9 @@ def test_a_language_that_is_said_is_not_detected(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(languages, "detect_language", never)
     monkeypatch.setattr(reading, "detect_language", never)
-    make(tmp_path, {"a.txt": "Text.", "b.html": "<html lang=sw><p>Text.", "c.csv": "text,lang\nx,fi\ny,\n"})
-    found = {one.id: one.lang for one in read_files(tmp_path, lang="deu", report=Report())}
-    assert found == {"a.txt#1": "de", "b.html#1": "sw", "c.csv:2": "fi", "c.csv:3": "de"}
+    make(tmp_path / "f", {"a.txt": "Text.", "b.html": "<html lang=sw><p>Text.", "c.csv": "text,lang\nx,fi\ny,\n"})
+    found = {one.id: one.lang for one in read_files(tmp_path / "f", lang="deu", report=Report())}
+    assert found == {"f/a.txt#1": "de", "f/b.html#1": "sw", "f/c.csv:2": "fi", "f/c.csv:3": "de"}
 
 
 # --- the whole
@@ -176,9 +217,9 @@ def test_a_language_that_is_said_is_not_detected(tmp_path: Path, monkeypatch: py
 
 def test_passages_share_whole_sentences_and_the_ids_are_stable(tmp_path: Path) -> None:
     text = "\n\n".join(topic.text("en") for topic in topics())
-    make(tmp_path, {"a.txt": text})
-    found = list(read_files(tmp_path, report=Report()))
-    assert [one.id for one in found] == [f"a.txt#{i}" for i in range(1, len(found) + 1)]
+    make(tmp_path / "f", {"a.txt": text})
+    found = list(read_files(tmp_path / "f", report=Report()))
+    assert [one.id for one in found] == [f"f/a.txt#{i}" for i in range(1, len(found) + 1)]
     assert [one.metadata["chunk"] for one in found] == [str(i) for i in range(1, len(found) + 1)]
     assert all(200 < len(one.text) <= 800 for one in found[:-1])
     assert all(one.text in text for one in found)
@@ -186,7 +227,7 @@ def test_passages_share_whole_sentences_and_the_ids_are_stable(tmp_path: Path) -
         shared = max((n for n in range(len(one.text)) if following.text.startswith(one.text[-n:])), default=0)
         assert shared
         assert text.find(following.text) == text.find(one.text) + len(one.text) - shared
-    assert list(read_files(tmp_path, report=Report())) == found
+    assert list(read_files(tmp_path / "f", report=Report())) == found
 
 
 @pytest.mark.parametrize(("name", "after"), [
@@ -252,5 +293,5 @@ def test_read_passages_reads_jsonl_as_it_is_and_other_files_too(tmp_path: Path) 
     make(tmp_path, {"a.jsonl": '{"text": "This is an English sentence.", "year": 1}\n', "b/a.txt": "Some text.",
                     "c.csv": "text\nSome text.\n"})
     assert list(read_passages(tmp_path / "a.jsonl")) == [Passage("a.jsonl:1", "This is an English sentence.")]
-    assert [one.id for one in read_passages(tmp_path / "b", "en")] == ["a.txt#1"]
+    assert [one.id for one in read_passages(tmp_path / "b", "en")] == ["b/a.txt#1"]
     assert [one.id for one in read_passages(tmp_path / "c.csv", "en")] == ["c.csv:2"]

@@ -17,7 +17,7 @@ Make passages searchable, and keep them so.
   interlingua index handbook/ --out idx                  with the model that comes along
   interlingua index --add idx more.jsonl                 new passages
   interlingua index --replace idx handbook/              new passages, and other ones in place of those with their ids
-  interlingua index --delete idx guide.md#3 guide.md#4   passages by their ids
+  interlingua index --delete idx handbook/guide.md#3     passages by their ids
   interlingua index --tokens idx RERANKER                keep its token vectors: --rerank RERANKER is quick then
   interlingua index --compact idx                        tidy up after many changes
   interlingua index --info idx                           what is in it
@@ -87,25 +87,28 @@ def run(arguments: argparse.Namespace) -> None:
 
 def build(arguments: argparse.Namespace) -> None:
     """A new index."""
+    from interlingua.data.files import SourceNames
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
     from interlingua.retrieval.index import build_index
 
+    names = SourceNames()
     first, *rest = arguments.inputs
     name, sources = ("default", arguments.inputs) if not rest or is_passages(first) else (first, rest)
-    options = {"overwrite": arguments.overwrite}
+    options: dict[str, Any] = {"overwrite": arguments.overwrite, "names": names}
     if arguments.ray is not None:
         from interlingua.retrieval.ray_index import build_index_on_ray
 
-        built = build_index_on_ray(name, passages(arguments, sources), arguments.out, address=arguments.ray, **options)
+        built = build_index_on_ray(name, passages(arguments, sources, names), arguments.out, address=arguments.ray, **options)
     else:
         model = DualEncoder.load(name)
-        built = build_index(model, passages(arguments, sources), arguments.out, model_path=name, **options)
+        built = build_index(model, passages(arguments, sources, names), arguments.out, model_path=name, **options)
     say(f"{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} \"your question\"")
 
 
 def change(arguments: argparse.Namespace, verb: str) -> None:
     """Add, replace, delete, compact or describe."""
+    from interlingua.data.files import SourceNames
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
     from interlingua.retrieval.index import open_index
@@ -121,9 +124,10 @@ def change(arguments: argparse.Namespace, verb: str) -> None:
         keep_tokens(index, place, arguments.inputs)
     elif verb == "delete":
         gone = index.delete(arguments.inputs)
-        say(f"{place}: {gone:,} of {len(arguments.inputs):,} passages deleted; {counted(index)}")
+        say(f"{place}: {gone:,} passages deleted; {counted(index)}")
     else:
-        written = getattr(index, verb)(passages(arguments, arguments.inputs))
+        names = SourceNames()
+        written = getattr(index, verb)(passages(arguments, arguments.inputs, names), names)
         say(f"{place}: {written:,} passages {'added' if verb == 'add' else 'added or changed'}; {counted(index)}")
 
 
@@ -137,8 +141,8 @@ def keep_tokens(index: Any, place: str, models: list[str]) -> None:
             f"Try: interlingua search {place} --rerank {model} \"your question\"")
 
 
-def passages(arguments: argparse.Namespace, sources: list[str]) -> Any:
-    """What the files hold."""
+def passages(arguments: argparse.Namespace, sources: list[str], names: Any) -> Any:
+    """What the files hold, named by `names`, which the index knows or will keep."""
     from interlingua.data.passages import read_sources
     from interlingua.errors import InterlinguaError
 
@@ -149,7 +153,7 @@ def passages(arguments: argparse.Namespace, sources: list[str]) -> Any:
         if not sign or not column:
             raise InterlinguaError(f"--columns '{pair}': write text=COLUMN, title=COLUMN, id=COLUMN or lang=COLUMN.")
         options.setdefault("columns", {})[name] = column
-    return read_sources(sources, arguments.lang, on_bad_row=arguments.on_bad_row, **options)
+    return read_sources(sources, arguments.lang, names, on_bad_row=arguments.on_bad_row, **options)
 
 
 def is_passages(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from interlingua.data.collection import LAYOUTS, load_collection
 from interlingua.data.collections.rows import parsed
 from interlingua.data.encyclopedia import is_encyclopedia
-from interlingua.data.files import read_files
+from interlingua.data.files import SourceNames, read_files
 from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.dpr_passages import read_tsv_passages
 from interlingua.data.readers.source import expand, filled_lines, plain_name
@@ -40,17 +40,22 @@ def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
                 yield from read_files(file, lang=lang)
 
 
-def read_sources(sources: Iterable[str | Path], lang: str = "", **options: Any) -> Iterator[Passage]:
+def read_sources(sources: Iterable[str | Path], lang: str = "", names: SourceNames | None = None, **options: Any
+                 ) -> Iterator[Passage]:
     """The passages to index of several sources: of the collections among them, then of files and folders, all read by
-    one call of `read_files` (with its `options`), so that no two passages get one name."""
+    one call of `read_files` (with its `options`). Each has the metadata `source`: what `names` calls a file or the
+    folder of a collection, and another collection as it is given (`encyclopedia:en`)."""
+    names = names or SourceNames()
     files: list[str | Path] = []
     collections: list[str | Path] = []
     for source in sources:
         (collections if is_collection(source) else files).append(source)
     for source in collections:
-        yield from load_collection(source, lang=lang or None).passages
+        name = names.name(source) if Path(source).exists() else str(source)
+        for one in load_collection(source, lang=lang or None).passages:
+            yield Passage(one.id, one.text, one.title, one.lang, {**one.metadata, "source": name})
     if files or not collections:
-        yield from read_files(files, lang=lang, **options)
+        yield from read_files(files, lang=lang, names=names, **options)
 
 
 def is_collection(source: str | Path) -> bool:

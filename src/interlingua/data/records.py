@@ -11,7 +11,7 @@ Qrels = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A unit of retrieval. `id` is unique in its collection; `lang` is an ISO 639-1 code or ''; `metadata` is what a
+    """A unit of retrieval. `id` is unique in its source; `lang` is an ISO 639-1 code or ''; `metadata` is what a
     search can be narrowed by (it is compared, but not hashed)."""
 
     id: str
@@ -19,6 +19,16 @@ class Passage:
     title: str = ""
     lang: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def source(self) -> str:
+        """The file or collection that the passage comes from, '' where that is not known: its metadata "source"."""
+        return self.metadata.get("source", "")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Source and id, which together are unique in an index."""
+        return self.source, self.id
 
 
 @dataclass(frozen=True, slots=True)

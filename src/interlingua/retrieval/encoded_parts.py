@@ -25,7 +25,7 @@ class EncodedParts(DualEncoder):
         super().__init__(model.query, model.own_passage)
         self._parts = list(parts)
         self._rest = iter(self._parts)
-        self._rows: dict[str, int] = {}
+        self._rows: dict[tuple[str, str], int] = {}
         self._vectors: Vectors | None = None
 
     def passages(self) -> Iterator[Passage]:
@@ -39,10 +39,10 @@ class EncodedParts(DualEncoder):
         of those that are left."""
         found = []
         for passage in passages:
-            while passage.id not in self._rows:
+            while passage.key not in self._rows:
                 self._next(passage)
             assert self._vectors is not None
-            found.append(self._vectors[self._rows[passage.id]])
+            found.append(self._vectors[self._rows[passage.key]])
         return np.stack(found)
 
     def _next(self, wanted: Passage) -> None:
@@ -51,4 +51,4 @@ class EncodedParts(DualEncoder):
             raise InterlinguaError(f"passage {wanted.id!a}: is not among those that were encoded. Encode again.")
         chunks = list(read_parquet(part))
         self._vectors = np.concatenate([vectors for _, vectors in chunks])
-        self._rows = {passage.id: row for row, passage in enumerate(p for held, _ in chunks for p in held)}
+        self._rows = {passage.key: row for row, passage in enumerate(p for held, _ in chunks for p in held)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import existing
 from interlingua.progress import say
 from interlingua.retrieval.approximate import index_vectors, near_of
 from interlingua.retrieval.bm25 import K1, B, check_parameters
-from interlingua.retrieval.index_about import MARKER, IndexInfo, read_about, signature
+from interlingua.retrieval.index_about import MARKER, IndexInfo, read_about, read_sources, signature, write_sources
 from interlingua.retrieval.index_build import build_folder
 from interlingua.retrieval.index_cache import analyzers_of, remove_other_caches, write_cache
 from interlingua.retrieval.index_dense import exactly
@@ -27,7 +28,8 @@ from interlingua.retrieval.index_questions import questions
 from interlingua.retrieval.index_search import Hit, Search, View
 from interlingua.retrieval.index_snapshot import Snapshot
 from interlingua.retrieval.index_tokens import IndexTokens, keep_tokens
-from interlingua.retrieval.index_writer import chunks, distinct, encoded, spooled
+from interlingua.retrieval.index_writer import chunks, encoded, spooled
+from interlingua.retrieval.passage_names import Arriving, named, only
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
@@ -42,10 +44,13 @@ FEW = 2_000  # new and deleted rows that are always left to the next time
 class Index:
     """Passages searchable by one encoder and by BM25. Make one with `build`, reopen it with `open`.
 
-    The folder holds `index.json`, the table `passages.lance` (LanceDB: the store of record), `caches/` (which can be
-    made again from the table), `tokens/` (see `keep_tokens`) and `writer.lock`. Searches see the newest version of the
-    table; `add`, `replace` and `delete` each make one version, whole or not at all. One writer at a time, any number of
-    readers. Safe to use from several threads.
+    A passage is told from all others by its source (the metadata "source", "" without it) and its id: two sources may
+    have an id in common, as the versions of a page in two languages do.
+
+    The folder holds `index.json`, `sources.json` (`SourceNames`), the table `passages.lance` (LanceDB: the store of
+    record), `caches/` (which can be made again from the table), `tokens/` (see `keep_tokens`) and `writer.lock`.
+    Searches see the newest version of the table; `add`, `replace` and `delete` each make one version, whole or not at
+    all. One writer at a time, any number of readers. Safe to use from several threads.
     """
 
     def __init__(self, path: Path, encoder: TextEncoder | None) -> None:
@@ -55,12 +60,14 @@ class Index:
 
     @classmethod
     def build(cls, encoder: TextEncoder, passages: Iterable[Passage], path: str | Path, *, model_path: str | Path = "",
-              overwrite: bool = False, k1: float = K1, b: float = B, **encode_options: Any) -> Index:
+              overwrite: bool = False, k1: float = K1, b: float = B, names: SourceNames | None = None,
+              **encode_options: Any) -> Index:
         """Encode `passages` (any iterable, read once) into a new folder at `path`, whole or not at all.
 
         What a build that was stopped has encoded is not encoded again. `model_path` is the name or folder from which
-        `open` may load the encoder; `k1` and `b` are BM25's. Raises InterlinguaError when the folder exists and
-        `overwrite` is not set, for duplicate ids, and when there is no passage. From
+        `open` may load the encoder; `k1` and `b` are BM25's; `names` are those that the reader of the passages gives
+        to their sources, for the index to keep. Raises InterlinguaError when the folder exists and `overwrite` is not
+        set, for two passages with one source and id, and when there is no passage. From
         `interlingua.retrieval.approximate.APPROXIMATE_FROM` passages on dense search is approximate, see `compact`.
         """
         from interlingua.models.hub import lasting_name
@@ -73,7 +80,7 @@ class Index:
             raise InterlinguaError(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         check_parameters(k1, b)
         model = lasting_name(model_path)
-        build_folder(encoder, passages, path.resolve(), model, float(k1), float(b), encode_options)
+        build_folder(encoder, passages, path.resolve(), model, float(k1), float(b), names, encode_options)
         return cls(path, encoder)
 
     @classmethod
@@ -97,11 +104,11 @@ class Index:
         return len(self._snapshot)
 
     def passage(self, id: str) -> Passage:
-        """The passage with an id. Raises InterlinguaError where there is none."""
-        found = (snapshot := self.refresh()).find([id])
-        if id not in found:
-            raise InterlinguaError(f"{self.path}: has no passage '{id}'.")
-        return snapshot.passage(found[id])
+        """The passage with an id, or the one called `source:id`. Raises InterlinguaError where there is none, and for
+        an id of several."""
+        snapshot = self.refresh()
+        found = named([id], snapshot.find, snapshot.source)
+        return snapshot.passage(only(id, found.get(id, []), snapshot.source, self.path))
 
     def search(self, text: str, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
                where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
@@ -132,39 +139,35 @@ class Index:
         self._tokens = tokens or self._tokens  # stays open while others search without a reranker
         return search.hits(queries, vectors, reranker, tokens)
 
-    def add(self, passages: Iterable[Passage]) -> int:
+    def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
         """Add passages; how many. They are there for good when this returns, and all of them or none.
 
-        Raises InterlinguaError for an id that is there already or comes twice, and where another writer is at work.
+        `names`, with which the reader of `passages` names their sources, learns those that the index knows, and the
+        index keeps the new ones. Raises InterlinguaError for a passage that is there already or comes twice, as its
+        source and id tell (without a source: its id), and where another writer is at work.
         """
-        def new(chunk: list[Passage]) -> list[Passage]:
-            if known := self._snapshot.find([passage.id for passage in chunk]):
-                raise InterlinguaError(f"{self.path}: has a passage '{min(known)}' already. Replace it with --replace "
-                                       "(in Python: replace).")
-            return chunk
+        return self._write(passages, "add", names)
 
-        return self._write(passages, new, "add")
+    def replace(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
+        """Put passages in place of those with their source and id, and add new ones; how many were new or different.
+        One that is there already, exactly so, is not encoded again.
 
-    def replace(self, passages: Iterable[Passage]) -> int:
-        """Put passages in place of those with their ids, and add those with new ids; how many were new or different.
-        One that is there already, exactly so, is not encoded again. Raises InterlinguaError as `add` does."""
-        def different(chunk: list[Passage]) -> list[Passage]:
-            snapshot = self._snapshot
-            known = snapshot.find([passage.id for passage in chunk])
-            return [one for one in chunk if one.id not in known or snapshot.passage(known[one.id]) != one]
-
-        return self._write(passages, different, "replace")
+        A passage without a source takes the place of the only one with its id, and keeps its source. Raises
+        InterlinguaError where several have the id, and as `add` does.
+        """
+        return self._write(passages, "replace", names)
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Delete passages; how many. Ids that are not there are passed over."""
+        """Delete passages; how many. An id means all passages that have it, `source:id` one of them. Ids that are not
+        there are passed over."""
         ids = [ids] if isinstance(ids, str) else list(ids)
         with self._writing() as store:
             snapshot = self._snapshot
-            found = snapshot.find(ids)
-            if found:
-                store.delete(np.array([snapshot.segments[part].numbers[row] for part, row in found.values()]))
+            places = {place for found in named(ids, snapshot.find, snapshot.source).values() for place in found}
+            if places:
+                store.delete(np.array(sorted(int(snapshot.segments[part].numbers[row]) for part, row in places)))
                 self._written(store)
-        return len(found)
+        return len(places)
 
     def compact(self, approximate: bool | None = None) -> None:
         """Make the cache again, join the table's files and remove what only older versions need, while searches go on.
@@ -245,20 +248,25 @@ class Index:
             self.refresh()
             yield PassageStore.open(self.path)
 
-    def _write(self, passages: Iterable[Passage], choose: Callable[[list[Passage]], list[Passage]], verb: str) -> int:
+    def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:
         encoder = self.encoder
         with self._writing() as store:
-            first = store.next_number()
+            if names is not None:
+                names.learn(read_sources(self.path))
+            first, snapshot, arriving = store.next_number(), self._snapshot, Arriving(self.path, verb)
 
             def batches() -> Iterator[Any]:
                 count = 0
-                for chunk in chunks(distinct(passages, set())):
-                    chosen = choose(chunk)
+                for chunk in chunks(passages):
+                    chosen = [passage for passage, place in arriving.match(chunk, snapshot.find, snapshot.source)
+                              if place is None or snapshot.passage(place) != passage]
                     if chosen:
                         yield store.batch(first + count, *encoded(encoder, chosen))
                         count += len(chosen)
 
             with spooled(batches(), store.schema, self.path) as (count, reader):
+                if names is not None:
+                    write_sources(self.path, names)  # first: a name without a passage does no harm
                 if count:
                     getattr(store, verb)(reader)
             if count:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from interlingua.data.files.walk import SourceNames
 from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_write
 
-FORMAT = 3
+FORMAT = 4
 MARKER = "index.json"
+SOURCES = "sources.json"
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,28 @@ def read_about(folder: Path) -> About:
         if not isinstance(about.get(key), kind):
             raise damaged(file, f"'{key}' is missing or no {kind.__name__}")
     return About(**{key: about[key] for key in kinds})
+
+
+def read_sources(folder: Path) -> dict[str, str]:
+    """The names of the files and folders that an index was made from, and where each was; none for one that was made
+    of passages."""
+    file = folder / SOURCES
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise damaged(file, error) from error
+    if not isinstance(known, dict) or not all(isinstance(place, str) for place in known.values()):
+        raise damaged(file, "no object of names and paths")
+    return known
+
+
+def write_sources(folder: Path, names: SourceNames) -> None:
+    """Keep the names, whole or not at all."""
+    if names.known != read_sources(folder):
+        with atomic_write(folder / SOURCES) as stream:
+            stream.write(json.dumps(names.known, ensure_ascii=False, indent=1) + "\n")
 
 
 def signature(folder: Path) -> tuple[int, int]:

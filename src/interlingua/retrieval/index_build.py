@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import check_replaceable, move_into_place
 from interlingua.progress import say, track
 from interlingua.retrieval.approximate import index_vectors
-from interlingua.retrieval.index_about import FORMAT, MARKER, About
+from interlingua.retrieval.index_about import FORMAT, MARKER, SOURCES, About, write_sources
 from interlingua.retrieval.index_cache import write_cache
 from interlingua.retrieval.index_writer import chunks, distinct, encoded
-from interlingua.retrieval.passage_rows import BATCH, TEXTS, passage_of
+from interlingua.retrieval.passage_rows import BATCH, PASSAGE, passage_of
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder
@@ -30,13 +31,13 @@ STARTED = "building.json"
 
 
 def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, model: str, k1: float, b: float,
-                 options: dict[str, Any]) -> None:
+                 names: SourceNames | None, options: dict[str, Any]) -> None:
     """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
 
     Chunks are written as they are encoded to `.{name}.building.part` beside `path`. Where that is left from a build
     that was stopped, passages that it holds unchanged are not encoded again; any other order or choice of passages is
-    fine. Raises InterlinguaError for duplicate ids, when there is no passage, for a folder of something else, and
-    where somebody else builds it; `path` is then as it was.
+    fine. `names` of sources are kept. Raises InterlinguaError for two passages with one source and id, when there is
+    no passage, for a folder of something else, and where somebody else builds it; `path` is then as it was.
     """
     from interlingua.models.fingerprint import fingerprint
 
@@ -54,6 +55,9 @@ def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, 
             store.compact()
             index_vectors(store)
             write_cache(store, partial)
+            (partial / SOURCES).unlink(missing_ok=True)
+            if names is not None:
+                write_sources(partial, names)
             About(model, print_of, encoder.similarity, store.dim, k1, b).write(partial)
             move_into_place(partial, path, MARKER)
             (path / STARTED).unlink()
@@ -83,12 +87,12 @@ def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, sto
            options: dict[str, Any]) -> PassageStore:
     """Make the store in `partial` hold exactly `passages`."""
     written = {} if store is None else dict(_digests(store))
-    given: set[str] = set()
+    given: set[tuple[str, str]] = set()
     fresh = 0
 
     def new() -> Iterator[Passage]:
         for passage in distinct(track(passages, "index passages"), given):
-            known = written.get(passage.id)
+            known = written.get(passage.key)
             if known is None or known[0] != _digest(passage):
                 yield passage
 
@@ -98,11 +102,11 @@ def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, sto
             words = StaticMaxSim.of(encoder)
             store = PassageStore.create(partial, vectors.shape[1], words.vocabulary if words else 0)
         batch = store.batch(store.next_number(), rows, vectors, subwords)
-        (store.replace if any(passage.id in written for passage in chunk) else store.add)(batch)
+        (store.replace if any(passage.key in written for passage in chunk) else store.add)(batch)
         fresh += len(chunk)
     if store is None or not given:
         raise InterlinguaError("there is no passage to index.")
-    gone = np.array([number for name, (_, number) in written.items() if name not in given], dtype=np.int64)
+    gone = np.array([number for key, (_, number) in written.items() if key not in given], dtype=np.int64)
     if len(gone):
         store.delete(gone)
     if written:
@@ -110,11 +114,12 @@ def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, sto
     return store
 
 
-def _digests(store: PassageStore) -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """The digest and the number of each passage that was written, by its id."""
-    for batch in store.batches(("number", *TEXTS), BATCH):
+def _digests(store: PassageStore) -> Iterator[tuple[tuple[str, str], tuple[bytes, int]]]:
+    """The digest and the number of each passage that was written, by its source and id."""
+    for batch in store.batches(("number", *PASSAGE), BATCH):
         for row in batch.to_pylist():
-            yield row["id"], (_digest(passage_of(row)), row["number"])
+            passage = passage_of(row)
+            yield passage.key, (_digest(passage), row["number"])
 
 
 def _digest(passage: Passage) -> bytes:

@@ -16,7 +16,7 @@ from interlingua.files import atomic_folder
 from interlingua.progress import say, track
 from interlingua.retrieval.index_segment import Segment, longest, terms_of
 from interlingua.retrieval.int8_search import Int8Matrix
-from interlingua.retrieval.passage_rows import BATCH, TEXTS, PassageRows, arrow, passage_of, text_schema
+from interlingua.retrieval.passage_rows import BATCH, PASSAGE, TEXTS, PassageRows, arrow, passage_of, text_schema
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
 from interlingua.retrieval.postings import Postings
 from interlingua.retrieval.postings_writer import write_postings
@@ -28,7 +28,7 @@ from interlingua.text.languages import find_code
 
 FOLDER = "caches"
 MARKER = "complete.json"
-FORMAT = 3
+FORMAT = 4
 ARRAYS = {"numbers": np.int64, "langs": np.int32, "vectors": np.float32, "ties": np.int64, "terms": np.uint64,
           "passages": np.int32, "counts": np.int32, "starts": np.int64, "lengths": np.int32}
 
@@ -109,7 +109,7 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
                 stream.write(vectors_of(batch, store.dim).tobytes())
                 file.write_batch(batch.select(TEXTS))
                 second.write_batch(batch.select([SUBWORDS]))
-                for row in batch.select(TEXTS).to_pylist():
+                for row in batch.select(PASSAGE).to_pylist():
                     yield terms_of(passage_of(row))
 
         write_postings(track(terms(), "analyse passages", shape[0]), folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,15 @@ from interlingua.retrieval.index_segment import Mask
 from interlingua.retrieval.index_snapshot import Place, Snapshot
 from interlingua.retrieval.index_tokens import IndexTokens
 from interlingua.retrieval.model_retriever import model_retriever
+from interlingua.retrieval.passage_names import ranking_names
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.run import Run
 from interlingua.retrieval.static_maxsim import Ids, StaticMaxSim
 from interlingua.retrieval.token_store import TokenStore
 
 Floats = NDArray[np.float32]
+Ranking = list[tuple[Place, float]]
+Parts = dict[str, dict[Place, float]]
 DEPTH = 100
 """The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
 
@@ -65,36 +68,18 @@ class Search:
         those that are kept for the reranker."""
         depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
         near = [{} for _ in queries] if vectors is None else self.near(self.snapshot, vectors, depth, self.chosen)
-        run, found = Run(), []
-        for number, query in enumerate(queries):
-            places, parts, most = self._parts(query, None if vectors is None else vectors[number], near[number], depth)
-            found.append((places, parts))
-            ranking = self._ranked(query, places, parts, most).truncate(depth)["q"]
-            run.add(query.id, [name for name, _ in ranking], [score for _, score in ranking])
+        found = [self._ranked(query, None if vectors is None else vectors[number], near[number], depth)
+                 for number, query in enumerate(queries)]
         if reranker is not None:
-            places = {name: place for held, _ in found for name, place in held.items()}
-            needed = dict.fromkeys(name for query in run for name in run.ids(query))
-            passages = [self.snapshot.passage(places[name]) for name in needed]
-            kept = self._kept(tokens, {name: places[name] for name in needed}) if tokens else None
-            run = rerank(run, queries, model_retriever(reranker, passages, kept), depth)
-            for query, (_, parts) in zip(queries, found, strict=True):
-                parts["reranker"] = dict(run[query.id])
-        return [[Hit(self.snapshot.passage(places[name]), score,
-                     {part: scores[name] for part, scores in parts.items() if name in scores})
-                 for name, score in run[query.id][: self.k]]
-                for query, (places, parts) in zip(queries, found, strict=True)]
+            found = self._reranked(queries, found, reranker, tokens, depth)
+        return [[Hit(self.snapshot.passage(place), score,
+                     {part: scores[place] for part, scores in parts.items() if place in scores})
+                 for place, score in ranking[: self.k]] for ranking, parts in found]
 
-    def _kept(self, tokens: IndexTokens, places: Mapping[str, Place]) -> dict[str, tuple[TokenStore, int]]:
-        """Which of the passages have token vectors, and where."""
-        numbers = {name: int(self.snapshot.segments[part].numbers[row]) for name, (part, row) in places.items()}
-        found = tokens.find(list(numbers.values()))
-        return {name: found[number] for name, number in numbers.items() if number in found}
-
-    def _parts(self, query: Query, vector: Floats | None, near: dict[Place, float], depth: int
-               ) -> tuple[dict[str, Place], dict[str, dict[str, float]], float]:
-        """Where the candidates are, by id, their scores, by "dense" and "lexical", and the most that the latter could
-        be."""
-        parts: dict[str, dict[Place, float]] = {}
+    def _ranked(self, query: Query, vector: Floats | None, near: dict[Place, float], depth: int
+                ) -> tuple[Ranking, Parts]:
+        """The best `depth` passages, and the scores of all candidates, by "dense" and "lexical"."""
+        parts: Parts = {}
         scores: list[Floats] = []
         most = 0.0
         if self.mode != "dense":
@@ -102,33 +87,15 @@ class Search:
             parts["lexical"] = self.lexical.best(scores, depth, self.chosen)
         if vector is not None:
             parts["dense"] = near
-        if self.mode == "hybrid" and vector is not None:
-            # both scores of each candidate, whichever search found it
-            every = {**self._first(parts["lexical"], depth), **self._first(near, depth)}
-            parts["lexical"] = {place: float(scores[place[0]][place[1]]) for place in every}
-            parts["dense"] = scored(self.snapshot, list(every), vector)
-        names = self._names({place for part in parts.values() for place in part})
-        return ({name: place for place, name in names.items()},
-                {part: {names[place]: score for place, score in held.items()} for part, held in parts.items()}, most)
-
-    def _first(self, scores: dict[Place, float], depth: int) -> dict[Place, float]:
-        """The `depth` best of some scores, ordered as all rankings are."""
-        names = self._names(scores)
+        if self.mode != "hybrid" or vector is None:
+            return self._first(parts[self.mode], depth), parts
+        # both scores of each candidate, whichever search found it
+        every = list(dict(self._first(parts["lexical"], depth)) | dict(self._first(near, depth)))
+        parts["lexical"] = {place: float(scores[place[0]][place[1]]) for place in every}
+        parts["dense"] = scored(self.snapshot, every, vector)
+        names = self._names(every)
         places = {name: place for place, name in names.items()}
-        ranked = Run.from_scores({"q": {names[place]: score for place, score in scores.items()}}).truncate(depth)
-        return {places[name]: score for name, score in ranked["q"]}
-
-    def _names(self, places: Any) -> dict[Place, str]:
-        named: dict[Place, str] = {}
-        for number, segment in enumerate(self.snapshot.segments):
-            rows = [row for part, row in places if part == number]
-            named.update(zip([(number, row) for row in rows], segment.passages.ids(rows), strict=True))
-        return named
-
-    def _ranked(self, query: Query, places: Mapping[str, Place], parts: dict[str, dict[str, float]], most: float
-                ) -> Run:
-        if self.mode != "hybrid":
-            return Run.from_scores({"q": parts[self.mode]})
+        named = {part: {names[place]: score for place, score in held.items()} for part, held in parts.items()}
 
         def subwords(name: str) -> Ids:
             part, row = places[name]
@@ -136,4 +103,46 @@ class Search:
 
         langs = {name: self.snapshot.lang(place) for name, place in places.items()}
         share = share_of_own(query.lang, self.languages)
-        return hybrid(query.text, parts, most, share, langs, self.words, subwords)
+        run = hybrid(query.text, named, most, share, langs, self.words, subwords)
+        return ([(places[name], score) for name, score in run.truncate(depth)["q"]],
+                {part: {places[name]: score for name, score in held.items()} for part, held in named.items()})
+
+    def _first(self, scores: dict[Place, float], depth: int) -> Ranking:
+        """The `depth` best of some scores, ordered as all rankings are."""
+        names = self._names(list(scores))
+        places = {name: place for place, name in names.items()}
+        ranked = Run.from_scores({"q": {names[place]: score for place, score in scores.items()}}).truncate(depth)
+        return [(places[name], score) for name, score in ranked["q"]]
+
+    def _names(self, places: Sequence[Place]) -> dict[Place, str]:
+        """The names with which passages are ranked: see `ranking_names`."""
+        order: list[Place] = []
+        for number in range(len(self.snapshot.segments)):
+            order += [place for place in places if place[0] == number]
+
+        def column(name: str) -> list[str]:
+            return [value for number, segment in enumerate(self.snapshot.segments)
+                    for value in segment.passages.column(name, [row for part, row in order if part == number])]
+
+        return dict(zip(order, ranking_names(column("id"), lambda: column("source")), strict=True))
+
+    def _reranked(self, queries: Sequence[Query], found: Sequence[tuple[Ranking, Parts]], reranker: Any,
+                  tokens: IndexTokens | None, depth: int) -> list[tuple[Ranking, Parts]]:
+        """What was found, in the order of the reranker, whose scores join the parts."""
+        names = self._names(list(dict.fromkeys(place for ranking, _ in found for place, _ in ranking)))
+        places = {name: place for place, name in names.items()}
+        passages = [replace(self.snapshot.passage(place), id=name) for place, name in names.items()]
+        run = Run()
+        for query, (ranking, _) in zip(queries, found, strict=True):
+            run.add(query.id, [names[place] for place, _ in ranking], [score for _, score in ranking])
+        kept = self._kept(tokens, places) if tokens else None
+        run = rerank(run, queries, model_retriever(reranker, passages, kept), depth)
+        rankings = [[(places[name], score) for name, score in run[query.id]] for query in queries]
+        return [(ranking, {**parts, "reranker": dict(ranking)})
+                for ranking, (_, parts) in zip(rankings, found, strict=True)]
+
+    def _kept(self, tokens: IndexTokens, places: Mapping[str, Place]) -> dict[str, tuple[TokenStore, int]]:
+        """Which of the passages have token vectors, and where."""
+        numbers = {name: int(self.snapshot.segments[part].numbers[row]) for name, (part, row) in places.items()}
+        found = tokens.find(list(numbers.values()))
+        return {name: found[number] for name, number in numbers.items() if number in found}

@@ -32,8 +32,8 @@ class TermNumbers(Protocol):
 @dataclass(frozen=True)
 class Segment:
     """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
-    of each when ordered by id descending; `terms` gives the number of a term in `postings`; `reach` is the length of
-    the longest vector. A cache has the `version` it was made from, and its vectors as `int8` too."""
+    of each in the order of `PassageRows.ties`; `terms` gives the number of a term in `postings`; `reach` is the length
+    of the longest vector. A cache has the `version` it was made from, and its vectors as `int8` too."""
 
     numbers: Rows
     passages: PassageRows

@@ -16,7 +16,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.progress import say
 from interlingua.retrieval.index_cache import cache_versions, newest_cache, write_cache
 from interlingua.retrieval.index_segment import Mask, Segment, terms_of
-from interlingua.retrieval.passage_rows import BATCH, TEXTS, Rows, passage_of
+from interlingua.retrieval.passage_rows import BATCH, PASSAGE, Rows, passage_of
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
 from interlingua.retrieval.subword_rows import COLUMN as SUBWORDS
 from interlingua.retrieval.subword_rows import subwords_of
@@ -49,9 +49,9 @@ class Arrivals:
 
     def with_new(self, store: PassageStore, after: int) -> Arrivals:
         """These and the rows of the store with numbers above `after`."""
-        columns = ("number", *TEXTS, "vector", SUBWORDS)
+        columns = ("number", *PASSAGE, "vector", SUBWORDS)
         batches = list(store.batches(columns, BATCH, after))
-        passages = [passage_of(row) for batch in batches for row in batch.select(TEXTS).to_pylist()]
+        passages = [passage_of(row) for batch in batches for row in batch.select(PASSAGE).to_pylist()]
         return Arrivals(np.concatenate([self.numbers, *(batch.column("number").to_numpy() for batch in batches)]),
                         self.passages + passages,
                         np.concatenate([self.vectors, *(vectors_of(batch, store.dim) for batch in batches)]),
@@ -110,10 +110,14 @@ class Snapshot:
                    for segment, live in zip(self.segments, self.live, strict=True)]
         return sum(int(part.sum(dtype=np.int64)) for part in lengths) / max(1, len(self))
 
-    def find(self, ids: Sequence[str]) -> dict[str, Place]:
+    def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
         """Where the passages with these ids are; an id that is not there is left out."""
-        return {name: (number, row) for number, (segment, live) in enumerate(zip(self.segments, self.live, strict=True))
-                for name, rows in segment.passages.find(ids).items() for row in rows if live is None or live[row]}
+        found: dict[str, list[Place]] = {}
+        for number, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
+            for name, rows in segment.passages.find(ids).items():
+                if there := [(number, row) for row in rows if live is None or live[row]]:
+                    found.setdefault(name, []).extend(there)
+        return found
 
     def places(self, numbers: Rows) -> list[Place]:
         """Where the rows with these numbers are; one that is not here, or not any more, is left out."""
@@ -126,6 +130,10 @@ class Snapshot:
     def passage(self, place: Place) -> Passage:
         """The passage at a place."""
         return self.segments[place[0]].passages[place[1]]
+
+    def source(self, place: Place) -> str:
+        """The source of the passage at a place."""
+        return self.segments[place[0]].passages.column("source", [place[1]])[0]
 
     def lang(self, place: Place) -> str:
         """The language of the passage at a place."""

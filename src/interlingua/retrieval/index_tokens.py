@@ -19,7 +19,7 @@ from interlingua.models.fingerprint import fingerprint
 from interlingua.progress import say
 from interlingua.retrieval.index_about import signature
 from interlingua.retrieval.late_interaction import passage_tokens
-from interlingua.retrieval.passage_rows import BATCH, TEXTS, Rows, passage_of
+from interlingua.retrieval.passage_rows import BATCH, PASSAGE, Rows, passage_of
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.token_store import ABOUT, TokenStore
 
@@ -176,7 +176,7 @@ def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:
     held: list[Passage] = []
     live = store.numbers()
     say(f"{int((kept.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
-    for batch in store.batches(("number", *TEXTS), BATCH):
+    for batch in store.batches(("number", *PASSAGE), BATCH):
         places = kept.rows(batch.column("number").to_numpy()).tolist()
         held += [replace(passage_of(row), id=str(row["number"]))
                  for row, place in zip(batch.to_pylist(), places, strict=True) if place < 0]

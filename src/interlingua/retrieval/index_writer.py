@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
+from interlingua.retrieval.passage_names import twice
 from interlingua.retrieval.passage_rows import arrow, to_rows
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import PassageVectors, TextEncoder, Vectors, embed_passages
@@ -23,12 +23,12 @@ from interlingua.retrieval.vectors import PassageVectors, TextEncoder, Vectors, 
 CHUNK = 4096  # passages encoded at a time
 
 
-def distinct(passages: Iterable[Passage], ids: set[str]) -> Iterator[Passage]:
-    """`passages`, whose ids join `ids`. Raises InterlinguaError for one that is there already."""
+def distinct(passages: Iterable[Passage], keys: set[tuple[str, str]]) -> Iterator[Passage]:
+    """`passages`, whose keys join `keys`. Raises InterlinguaError for one that is there already."""
     for passage in passages:
-        if passage.id in ids:
-            raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
-        ids.add(passage.id)
+        if (key := passage.key) in keys:
+            raise twice(passage)
+        keys.add(key)
         yield passage
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say
@@ -20,10 +21,11 @@ from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_questions import questions
 from interlingua.retrieval.index_search import Hit
 from interlingua.retrieval.milvus_address import Address, connect
-from interlingua.retrieval.milvus_rows import PASSAGE, condition, passage_of
+from interlingua.retrieval.milvus_rows import PASSAGE, condition, passage_of, source_of
 from interlingua.retrieval.milvus_search import SPARE, MilvusSearch
 from interlingua.retrieval.milvus_store import About, MilvusStore, alias_of
 from interlingua.retrieval.milvus_writer import FORMAT, compact, delete_passages, write_index, write_passages
+from interlingua.retrieval.passage_names import named, only
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_queries
 
@@ -52,13 +54,14 @@ class MilvusIndex:
 
     @classmethod
     def build(cls, encoder: TextEncoder, passages: Iterable[Passage], address: str, *, model_path: str | Path = "",
-              overwrite: bool = False, k1: float = K1, b: float = B, **encode_options: Any) -> MilvusIndex:
+              overwrite: bool = False, k1: float = K1, b: float = B, names: SourceNames | None = None,
+              **encode_options: Any) -> MilvusIndex:
         """Encode `passages` (any iterable, read once) into an index at `address`, such as
         `milvus://localhost:19530/docs` or `milvus:folder/file.db/docs`; it is there when it is whole, not before.
 
         A build that was stopped goes on where it ended if model and passages are the same. Options as those of
-        `Index.build`. Raises InterlinguaError when there is an index and `overwrite` is not set, for duplicate ids,
-        for a passage that Milvus has no room for, and when there is no passage.
+        `Index.build`. Raises InterlinguaError when there is an index and `overwrite` is not set, for two
+        passages with one source and id, for a passage that Milvus has no room for, and when there is no passage.
         """
         from interlingua.models.hub import lasting_name
 
@@ -70,7 +73,7 @@ class MilvusIndex:
             raise InterlinguaError(f"{place}: already exists. Choose another name, or replace it with --overwrite "
                                    "(in Python: overwrite=True).")
         model = lasting_name(model_path)
-        write_index(encoder, passages, place, client, model, float(k1), float(b), encode_options)
+        write_index(encoder, passages, place, client, model, float(k1), float(b), names, encode_options)
         return cls(place, client, encoder)
 
     @classmethod
@@ -102,12 +105,11 @@ class MilvusIndex:
         return int(self.about["passages"])
 
     def passage(self, id: str) -> Passage:
-        """The passage with an id. Raises InterlinguaError where there is none."""
+        """The passage with an id, or the one called `source:id`. Raises InterlinguaError where there is none, and for
+        an id of several."""
         self.refresh()
-        found = self._store.find([id], PASSAGE)
-        if id not in found:
-            raise InterlinguaError(f"{self.path}: has no passage '{id}'.")
-        return passage_of(found[id])
+        found = named([id], lambda ids: self._store.find(ids, PASSAGE), source_of)
+        return passage_of(only(id, found.get(id, []), source_of, self.path))
 
     def search(self, text: str, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
                where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
@@ -130,19 +132,21 @@ class MilvusIndex:
         search = MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched, words)
         return search.hits(queries, vectors, reranker)
 
-    def add(self, passages: Iterable[Passage]) -> int:
+    def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
         """Add passages; how many. Every 256 are there for good before the next are encoded.
 
-        Raises InterlinguaError for an id that is there already or comes twice.
+        `names` and what is raised as in `Index.add`.
         """
-        return self._write(passages, replace=False)
+        return self._write(passages, "add", names)
 
-    def replace(self, passages: Iterable[Passage]) -> int:
-        """Put passages in place of those with their ids, and add those with new ids; how many were new or different."""
-        return self._write(passages, replace=True)
+    def replace(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
+        """Put passages in place of those with their source and id, as `Index.replace` does, and add new ones; how many
+        were new or different."""
+        return self._write(passages, "replace", names)
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Delete passages; how many. Ids that are not there are passed over."""
+        """Delete passages; how many. An id means all passages that have it, `source:id` one of them. Ids that are not
+        there are passed over."""
         with self._writer:
             self.refresh()
             count = delete_passages(self._store, [ids] if isinstance(ids, str) else list(ids))
@@ -193,10 +197,10 @@ class MilvusIndex:
         """End the connection; Milvus Lite then lets another process open the file."""
         self._client.close()
 
-    def _write(self, passages: Iterable[Passage], *, replace: bool) -> int:
+    def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:
         encoder = self.encoder
         with self._writer:
             self.refresh()
-            count = write_passages(self._store, encoder, passages, replace=replace)
+            count = write_passages(self._store, encoder, passages, verb, names)
             self.refresh()
         return count

@@ -67,6 +67,11 @@ def passage_of(row: Mapping[str, Any]) -> Passage:
     return Passage(row["id"], row["text"], row["title"], row["lang"], dict(json.loads(one) for one in row["tags"]))
 
 
+def source_of(row: Mapping[str, Any]) -> str:
+    """The source of the passage in a row."""
+    return passage_of({"text": "", "title": "", "lang": "", **row}).source
+
+
 def tag(key: str, value: str) -> str:
     """An entry of metadata as one string, from which it can be read back."""
     return json.dumps([key, value], ensure_ascii=False)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.data.records import Passage, Query
+from interlingua.data.records import Query
 from interlingua.retrieval.hybrid import hybrid, share_of_own
 from interlingua.retrieval.index_lexical import question_terms
 from interlingua.retrieval.index_search import DEPTH, Hit
-from interlingua.retrieval.milvus_rows import PASSAGE, passage_of
+from interlingua.retrieval.milvus_rows import PASSAGE, passage_of, source_of
 from interlingua.retrieval.milvus_store import MilvusStore
 from interlingua.retrieval.model_retriever import model_retriever
+from interlingua.retrieval.passage_names import ranking_names
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.run import Run
 from interlingua.retrieval.sparse_bm25 import most, query_vector, term_number
@@ -24,7 +25,7 @@ from interlingua.retrieval.static_maxsim import StaticMaxSim
 Floats = NDArray[np.float32]
 SPARE = 16  # candidates beyond the cut, among which ties are ordered by id
 TOGETHER = 64  # questions of one call
-COLUMNS = [*PASSAGE, "vector", "sparse", "subwords"]
+COLUMNS = ["number", *PASSAGE, "vector", "sparse", "subwords"]
 
 
 class Asked(NamedTuple):
@@ -90,13 +91,14 @@ class MilvusSearch:
                 ) -> list[Hit]:
         """The best of what two searches found, scored and fused as a local index does it."""
         sparse = question.sparse
-        rows = {row["entity"]["id"]: row["entity"] for row in [*dense, *lexical]}
+        names = _names([*dense, *lexical])
+        rows = {names[row["entity"]["number"]]: row["entity"] for row in [*dense, *lexical]}
         parts: dict[str, dict[str, float]] = {}
         if self.mode != "dense":
-            parts["lexical"] = {name: score for name in (row["entity"]["id"] for row in lexical)
+            parts["lexical"] = {name: score for name in (names[row["entity"]["number"]] for row in lexical)
                                 if (score := _lexical(rows[name], sparse)) > 0}
         if vector is not None:
-            parts["dense"] = {row["entity"]["id"]: _dense(row["entity"], vector) for row in dense}
+            parts["dense"] = {names[row["entity"]["number"]]: _dense(row["entity"], vector) for row in dense}
         if self.mode == "hybrid" and vector is not None:
             every = {name for scores in parts.values() for name, _ in _run(scores).truncate(depth)["q"]}
             parts = {"lexical": {name: _lexical(rows[name], sparse) for name in every},
@@ -119,8 +121,9 @@ class MilvusSearch:
         alone = self.store.search("vector", list(vectors[rest]), depth, self.where, COLUMNS[:-1]) if rest else []
         found: dict[int, list[Hit]] = {}
         for number, rows in [*zip(asked, both, strict=True), *zip(rest, alone, strict=True)]:
-            entities = {row["entity"]["id"]: row["entity"] for row in rows}
-            run = _run({row["entity"]["id"]: row["distance"] if number in asked else 1 / (60 + rank)
+            names = _names(rows)
+            entities = {names[row["entity"]["number"]]: row["entity"] for row in rows}
+            run = _run({names[row["entity"]["number"]]: row["distance"] if number in asked else 1 / (60 + rank)
                         for rank, row in enumerate(rows, 1)})
             found[number] = [
                 Hit(passage_of(entities[name]), score, {"lexical": _lexical(entities[name], sparse[number]),
@@ -129,14 +132,26 @@ class MilvusSearch:
         return [found[number] for number in range(len(sparse))]
 
     def _reranked(self, found: Sequence[Sequence[Hit]], queries: Sequence[Query], reranker: Any) -> list[list[Hit]]:
-        hits = [{hit.passage.id: hit for hit in part} for part in found]
-        passages: dict[str, Passage] = {name: hit.passage for part in hits for name, hit in part.items()}
+        every = {hit.passage.key: hit.passage for part in found for hit in part}
+        called = ranking_names([id for _, id in every], lambda: [source for source, _ in every])
+        names = dict(zip(every, called, strict=True))
+        hits = [{names[hit.passage.key]: hit for hit in part} for part in found]
+        passages = dict(zip(called, every.values(), strict=True))
         run = Run()
-        for query, part in zip(queries, found, strict=True):
-            run.add(query.id, [hit.passage.id for hit in part], [hit.score for hit in part])
-        run = rerank(run, queries, model_retriever(reranker, list(passages.values())), max(self.k, DEPTH))
+        for query, part in zip(queries, hits, strict=True):
+            run.add(query.id, list(part), [hit.score for hit in part.values()])
+        renamed = [replace(passage, id=name) for name, passage in passages.items()]
+        run = rerank(run, queries, model_retriever(reranker, renamed), max(self.k, DEPTH))
         return [[Hit(passages[name], score, {**held[name].parts, "reranker": score}) for name, score in run[query.id]]
                 for query, held in zip(queries, hits, strict=True)]
+
+
+def _names(rows: Sequence[Any]) -> dict[int, str]:
+    """The names with which the passages of rows are ranked, by their numbers: see `ranking_names`."""
+    entities = {row["entity"]["number"]: row["entity"] for row in rows}
+    names = ranking_names([one["id"] for one in entities.values()],
+                          lambda: [source_of(one) for one in entities.values()])
+    return dict(zip(entities, names, strict=True))
 
 
 def _run(scores: Mapping[str, float]) -> Run:

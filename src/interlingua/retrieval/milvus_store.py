@@ -137,12 +137,14 @@ class MilvusStore:
             if rows:
                 yield sorted(rows, key=lambda row: row["number"])
 
-    def find(self, ids: Sequence[str], columns: list[str]) -> dict[str, dict[str, Any]]:
-        """The rows of the passages with these ids, by id; an id that no passage has is left out."""
-        found: dict[str, dict[str, Any]] = {}
+    def find(self, ids: Sequence[str], columns: list[str]) -> dict[str, list[dict[str, Any]]]:
+        """The rows of the passages with these ids, by id; an id that no passage has is left out. Their "tags" come
+        along, which tell passages with one id apart (`source_of`)."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        columns = [*dict.fromkeys(["number", "id", "tags", *columns])]
         for start in range(0, len(ids), SLICE):
-            rows = self._query(self.place, with_ids(ids[start : start + SLICE]), ["number", "id", *columns])
-            found.update((row["id"], row) for row in rows)
+            for row in self._query(self.place, with_ids(ids[start : start + SLICE]), columns):
+                found.setdefault(row["id"], []).append(row)
         return found
 
     def upsert(self, rows: Sequence[dict[str, Any]]) -> None:

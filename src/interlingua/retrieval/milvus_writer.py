@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import IO, Any
 
+from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say, track
@@ -18,13 +20,15 @@ from interlingua.retrieval.index_cache import analyzers_of
 from interlingua.retrieval.index_segment import terms_of
 from interlingua.retrieval.index_writer import vectors_and_subwords
 from interlingua.retrieval.milvus_address import Address
-from interlingua.retrieval.milvus_rows import PASSAGE, passage_of, row_of
+from interlingua.retrieval.milvus_rows import PASSAGE, passage_of, row_of, source_of
 from interlingua.retrieval.milvus_store import SLICE, About, MilvusStore
+from interlingua.retrieval.passage_names import Arriving, named, twice
 from interlingua.retrieval.sparse_bm25 import NONE, document_vector, term_number
 from interlingua.retrieval.vectors import TextEncoder, embed_passages
 
 FORMAT = 2
 CHUNK = 4096  # passages encoded at a time
+ROOM = 32_000  # bytes for the names of sources, in the JSON that Milvus keeps 64 KiB of
 
 
 @dataclass
@@ -57,7 +61,7 @@ class Counts:
 
 
 def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Address, client: Any, model: str,
-                k1: float, b: float, options: Mapping[str, Any]) -> MilvusStore:
+                k1: float, b: float, names: SourceNames | None, options: Mapping[str, Any]) -> MilvusStore:
     """Make a new version of the index of `passages` (read once) and let the alias name it when it is whole.
 
     The passages are counted first, and lie in a temporary file meanwhile: the weights need the mean length. A build
@@ -71,7 +75,8 @@ def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Addr
         dim = embed_passages(encoder, [Passage(**json.loads(spool.readline()))], **options).shape[1]
         about = {"format": FORMAT, "model": model, "fingerprint": fingerprint(encoder), "dim": dim,
                  "similarity": encoder.similarity, "k1": k1, "b": b, "mean_length": counts.length / counts.passages,
-                 "source": source, **_counted(counts), "next": counts.passages + 1, "writing": True}
+                 "source": source, **_counted(counts), "next": counts.passages + 1, "writing": True,
+                 "sources": _kept(names, {})}
         store, done = _target(address, client, about)
         spool.seek(0)
         rows = (Passage(**json.loads(line)) for line in islice(spool, done, None))
@@ -83,39 +88,54 @@ def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Addr
     return store
 
 
-def write_passages(store: MilvusStore, encoder: TextEncoder, passages: Iterable[Passage], *, replace: bool) -> int:
-    """Add passages; how many. With `replace` they take the place of those with their ids, and what is there already,
-    exactly so, is neither encoded nor counted. Each write of 256 is safe, and found, before the next is begun.
+def write_passages(store: MilvusStore, encoder: TextEncoder, passages: Iterable[Passage], verb: str,
+                   names: SourceNames | None) -> int:
+    """Add or replace passages, as `verb` says; how many. What is there already, exactly so, is neither encoded nor
+    counted. Each write of 256 is safe, and found, before the next is begun. `names` as in `Index.add`.
 
-    Raises InterlinguaError for an id that occurs twice, or that is there already and is not to be replaced.
+    Raises InterlinguaError as `Arriving` does.
     """
-    written = 0
-    seen: set[str] = set()
+    written, arriving = 0, Arriving(store.address, verb)
+    if names is not None:
+        names.learn(store.about().get("sources", {}))
     for _, part in _chunks(iter(passages), 0, None):
-        for passage in part:
-            if passage.id in seen:
-                raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
-            seen.add(passage.id)
-        old = store.find([passage.id for passage in part], [*PASSAGE, "length", "sparse"])
-        if old and not replace:
-            raise InterlinguaError(f"{store.address}: has a passage '{min(old)}' already. Replace it with --replace "
-                                   "(in Python: replace).")
-        new = [one for one in part if one.id not in old or passage_of(old[one.id]) != one]
-        if not new:
-            continue
+        matched = arriving.match(part, lambda ids: store.find(ids, [*PASSAGE, "length", "sparse"]), source_of)
+        new = [(one, row) for one, row in matched if row is None or passage_of(row) != one]
         about = store.about()
+        about["sources"] = sources = _kept(names, known := about.get("sources", {}))
+        if not new:
+            if sources != known:
+                store.write_about(about)
+            continue
         fresh = iter(range(about["next"], about["next"] + len(new)))
-        numbers = [old[passage.id]["number"] if passage.id in old else next(fresh) for passage in new]
+        numbers = [next(fresh) if row is None else row["number"] for _, row in new]
         about["next"] = max(about["next"], *(number + 1 for number in numbers))
-        rows = _rows(encoder, new, numbers, about, {})
-        _change(store, about, [old[passage.id] for passage in new if passage.id in old], rows)
+        rows = _rows(encoder, [one for one, _ in new], numbers, about, {})
+        _change(store, about, [row for _, row in new if row is not None], rows)
         written += len(new)
     return written
 
 
+def _kept(names: SourceNames | None, known: dict[str, str]) -> dict[str, str]:
+    """The names of sources to keep: `names`, or those that are `known` where there are none. Where there is no room
+    for all, those that are needed most: folders, whose files are named after them, and short ones."""
+    found = known if names is None else names.known
+    kept: dict[str, str] = {}
+    room = ROOM
+    for name, place in sorted(found.items(), key=lambda pair: (os.path.isfile(pair[1]), len(pair[1]), pair)):
+        room -= len(json.dumps([name, place])) + 2
+        if room < 0:
+            say(f"there is no room in Milvus to remember where all {len(found):,} sources are: give them by the same "
+                "paths next time")
+            break
+        kept[name] = place
+    return dict(sorted(kept.items()))
+
+
 def delete_passages(store: MilvusStore, ids: Sequence[str]) -> int:
     """Remove passages; the number of them. Ids that are not there are passed over."""
-    old = store.find(list(dict.fromkeys(ids)), ["lang", "length", "sparse"])
+    found = named(list(dict.fromkeys(ids)), lambda some: store.find(some, ["lang", "length", "sparse"]), source_of)
+    old = {row["number"]: row for rows in found.values() for row in rows}
     if old:
         _change(store, store.about(), old.values(), [])
     return len(old)
@@ -170,7 +190,7 @@ def _target(address: Address, client: Any, about: About) -> tuple[MilvusStore, i
     model, or a new one. Others that were begun are dropped."""
     for store in MilvusStore.unfinished(address, client):
         begun = store.about()
-        if {**begun, "model": ""} == {**about, "model": ""}:
+        if {**begun, "model": "", "sources": {}} == {**about, "model": "", "sources": {}}:
             done = store.rows() // SLICE * SLICE  # the last slice may have been cut off in its middle
             say(f"{address}: goes on after {done:,} passages that an earlier run has written")
             return store, done
@@ -182,11 +202,11 @@ def _target(address: Address, client: Any, about: About) -> tuple[MilvusStore, i
 
 def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str]:
     """Write passages to a file, a JSON line each; their counts, and a hash of all of them."""
-    counts, seen, source = Counts(), set[str](), sha256()
+    counts, seen, source = Counts(), set[tuple[str, str]](), sha256()
     for passage in track(passages, "count terms"):
-        if passage.id in seen:
-            raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
-        seen.add(passage.id)
+        if passage.key in seen:
+            raise twice(passage)
+        seen.add(passage.key)
         counts.add_passage(passage)
         line = json.dumps({**asdict(passage), "metadata": dict(passage.metadata)}).encode() + b"\n"
         source.update(line)

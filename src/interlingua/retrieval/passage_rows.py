@@ -15,7 +15,10 @@ from interlingua.errors import InterlinguaError
 Rows = NDArray[np.int64]
 BATCH = 4096
 """Rows of every batch but the last, so that a row is found without searching."""
-TEXTS = ("id", "lang", "title", "text", "metadata")
+PASSAGE = ("id", "lang", "title", "text", "metadata")
+"""The columns that a passage is made of."""
+TEXTS = ("id", "source", *PASSAGE[1:])
+"""The columns of text in a table. `source` repeats an entry of `metadata`: with `id` it tells passages apart."""
 
 
 def arrow() -> Any:
@@ -36,7 +39,7 @@ def compute() -> Any:
 
 
 def text_schema() -> Any:
-    """The columns of a passage. `metadata` is a list of keys and values, in the order of its keys."""
+    """`TEXTS` with their types. `metadata` is a list of keys and values, in the order of its keys."""
     pa = arrow()
     pair = pa.struct([("key", pa.string()), ("value", pa.string())])
     return pa.schema([(name, pa.string()) for name in TEXTS[:-1]] + [("metadata", pa.list_(pair))])
@@ -91,9 +94,9 @@ class PassageRows:
     def __getitem__(self, row: int) -> Passage:
         return passage_of(self.batches[row // BATCH].slice(row % BATCH, 1).to_pylist()[0])
 
-    def ids(self, rows: Sequence[int]) -> list[str]:
-        """The ids of some rows."""
-        columns = {number: self.batches[number].column("id") for number in {row // BATCH for row in rows}}
+    def column(self, name: str, rows: Sequence[int]) -> list[str]:
+        """The values of some rows in a column of strings."""
+        columns = {number: self.batches[number].column(name) for number in {row // BATCH for row in rows}}
         return [columns[row // BATCH][row % BATCH].as_py() for row in rows]
 
     def find(self, ids: Sequence[str]) -> dict[str, list[int]]:
@@ -121,10 +124,17 @@ class PassageRows:
         return mask
 
     def ties(self) -> Rows:
-        """[rows]: the place of each among all when ordered by id descending, the project's tie order."""
+        """[rows]: the place of each among all when ordered by id descending, the project's tie order; equal ids by
+        source descending."""
         pa, pc = arrow(), compute()
-        ids = pa.chunked_array([batch.column("id") for batch in self.batches], pa.string())
-        order = pc.sort_indices(pa.table({"id": ids}), sort_keys=[("id", "descending")]).to_numpy()
+        table = pa.table({name: pa.chunked_array([batch.column(name) for batch in self.batches], pa.string())
+                          for name in ("id", "source")})
+        by = [("id", "descending"), ("source", "descending")]
+        order = pc.sort_indices(table, sort_keys=by[:1])
+        ids = table.column("id").take(order)
+        if len(ids) > 1 and pc.any(pc.equal(ids[1:], ids[:-1])).as_py():  # seldom, and slower
+            order = pc.sort_indices(table, sort_keys=by)
+        order = order.to_numpy()
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
         return ranks

@@ -23,8 +23,8 @@ NUMBERS_OF_A_VERSION = 1 << 32
 
 
 class PassageStore:
-    """A table `number, id, lang, title, text, metadata, vector, subwords`. Numbers are never given twice: those written
-    in version v begin at v · 2³², and a replaced passage gets a new one.
+    """A table `number, id, source, lang, title, text, metadata, vector, subwords`. Numbers are never given twice: those
+    written in version v begin at v · 2³², and a replaced passage gets a new one.
 
     Each of `add`, `replace` and `delete` is one version, whole or not at all, and there when the call returns. A
     reader keeps the version it has until `refresh`. One writer at a time: hold `lock`.
@@ -118,9 +118,10 @@ class PassageStore:
             self._table.add(rows)
 
     def replace(self, rows: Any) -> None:
-        """Rows take the place of those with their id; those with a new id are appended."""
+        """Rows take the place of those with their source and id; those with new ones are appended."""
         with _plain_errors(self.folder):
-            self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+            merge = self._table.merge_insert(["source", "id"])
+            merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
 
     def delete(self, numbers: NDArray[np.int64]) -> None:
         """Remove the rows with these numbers."""

@@ -24,6 +24,7 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.fingerprint import fingerprint
 from interlingua.models.hub import lasting_name
 from interlingua.progress import say, track
+from interlingua.retrieval.passage_names import twice
 from interlingua.retrieval.vector_files import CHUNK, encoded, write_parquet
 
 WAITING = "waiting"
@@ -93,14 +94,14 @@ class PartEncoder:
 
 def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: bytes) -> Iterator[str]:
     """Write passages to files for the workers, but for parts that are there; the names of all parts."""
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     rest = iter(track(passages, "read passages"))
     number = 0
     while part := list(islice(rest, size)):
         for passage in part:
-            if passage.id in seen:
-                raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
-            seen.add(passage.id)
+            if passage.key in seen:
+                raise twice(passage)
+            seen.add(passage.key)
         lines = [json.dumps({**asdict(one), "metadata": dict(one.metadata)}).encode() + b"\n" for one in part]
         made_of = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
         name = f"part-{number:07d}-{made_of}.parquet"

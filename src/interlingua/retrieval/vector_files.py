@@ -13,7 +13,7 @@ import numpy as np
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder, atomic_write, existing
-from interlingua.retrieval.passage_rows import TEXTS, arrow, passage_of, text_schema, to_rows
+from interlingua.retrieval.passage_rows import PASSAGE, TEXTS, arrow, passage_of, text_schema, to_rows
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
 from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_passages
 
@@ -34,7 +34,7 @@ def encoded(encoder: TextEncoder, passages: Iterable[Passage], size: int = CHUNK
 
 def stored(store: PassageStore) -> Iterator[Chunk]:
     """The passages of an index with the vectors that it holds, in the order of their numbers."""
-    for batch in store.batches((*TEXTS, "vector"), CHUNK):
+    for batch in store.batches((*PASSAGE, "vector"), CHUNK):
         yield _chunk(batch, store.dim)
 
 
@@ -110,7 +110,7 @@ def _first(chunks: Iterable[Chunk]) -> tuple[int, Iterable[Chunk]]:
 
 
 def _chunk(batch: Any, dim: int) -> Chunk:
-    return [passage_of(row) for row in batch.select(list(TEXTS)).to_pylist()], vectors_of(batch, dim)
+    return [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()], vectors_of(batch, dim)
 
 
 def _parquet() -> Any:

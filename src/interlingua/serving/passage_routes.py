@@ -25,17 +25,18 @@ def passage_routes(service: Service) -> APIRouter:
 
     @router.post("/passages", response_model=schemas.WriteAnswer, summary="Add passages, or replace those of these ids")
     async def write(body: schemas.PassagesRequest, request: Request) -> JSONResponse:
-        twice = [name for name, count in Counter(one.id for one in body.passages).items() if count > 1]
-        if twice:
-            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' is there more than once.")
         passages = [
             Passage(one.id, one.text, one.title, normalise_code(one.lang) if one.lang else detect_language(one.text),
                     one.metadata) for one in body.passages]
+        twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
+        if twice:
+            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' is there more than once.")
         note(request.scope, texts=len(passages))
         done = await _written(service, Write(service.index, passages))
         return JSONResponse({"written": done.changed, "passages": done.passages})
 
-    @router.delete("/passages/{id:path}", response_model=schemas.DeleteAnswer, summary="Delete a passage")
+    @router.delete("/passages/{id:path}", response_model=schemas.DeleteAnswer,
+                   summary="Delete the passages with an id, or the one called source:id")
     async def delete(id: Annotated[str, Path(min_length=1, max_length=schemas.MAX_ID)]) -> JSONResponse:
         done = await _written(service, Delete(service.index, id))
         if not done.changed:

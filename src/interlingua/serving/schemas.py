@@ -84,7 +84,8 @@ class SearchRequest(Ours):
 
 
 class SearchHit(Ours):
-    id: str
+    id: str = Field(description="as it was given; with `source` it tells the passage from all others")
+    source: str = Field(description="the file or collection of the passage; versions of one page may share an id")
     rank: int
     score: float | None
     parts: dict[str, float | None] = Field(description="the scores that made `score`")

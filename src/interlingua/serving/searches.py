@@ -44,7 +44,8 @@ class Searches:
         if self.highlight and hits:
             spans = Highlights(question, lang, marker(self.reranker, self.index, self.mode))
         return [{"id": hit.passage.id, "rank": rank, "score": finite(hit.score),
-                 "parts": {name: finite(score) for name, score in hit.parts.items()}, "lang": hit.passage.lang,
+                 "parts": {name: finite(score) for name, score in hit.parts.items()},
+                 "source": hit.passage.source, "lang": hit.passage.lang,
                  "title": hit.passage.title, "text": hit.passage.text, "metadata": dict(hit.passage.metadata),
                  "highlights": spans(hit.passage) if spans and rank <= HIGHLIGHTED else []}
                 for rank, hit in enumerate(hits, 1)]

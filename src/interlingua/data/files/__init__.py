@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from interlingua.data.files.reading import read_files
 from interlingua.data.files.report import Report
+from interlingua.data.files.walk import SourceNames
 
-__all__ = ["Report", "read_files"]
+__all__ = ["Report", "SourceNames", "read_files"]

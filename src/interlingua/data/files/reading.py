@@ -16,7 +16,7 @@ from interlingua.data.files.plain_text import read_text
 from interlingua.data.files.report import BadFile, Report
 from interlingua.data.files.rows import Row, check_columns
 from interlingua.data.files.separated import read_separated
-from interlingua.data.files.walk import File, find_files
+from interlingua.data.files.walk import File, SourceNames, find_files
 from interlingua.data.files.web_page import read_html
 from interlingua.data.readers.source import plain_name
 from interlingua.data.records import Passage
@@ -40,15 +40,16 @@ BY_NAME_ONLY = frozenset({".json"})
 def read_files(
     paths: str | Path | Iterable[str | Path], *, lang: str = "", chunk_chars: int = CHUNK_CHARS,
     overlap: int = OVERLAP, columns: Mapping[str, str] | None = None, on_bad_row: str = "error",
-    report: Report | None = None,
+    report: Report | None = None, names: SourceNames | None = None,
 ) -> Iterator[Passage]:
     """The passages of files and folders: jsonl, csv, tsv, Parquet, plain text, Markdown, HTML; gzipped or not.
 
     Documents are cut into passages of whole sentences, up to `chunk_chars` characters of English (of Chinese a third),
-    which share `overlap` sentences; their ids are `folder/file.md#1` and so on. A row of a table is a passage, cut the
+    which share `overlap` sentences; their ids are `folder/file.md#1` and so on, as `names` calls the folder. A row of a table is a passage, cut the
     same way where it is longer; a line of jsonl is never cut. `columns` says which column is text, title, id or lang;
     the others are metadata. Every passage has the metadata `source`, and `chunk` where it was cut, unless a column is
-    called so. `lang` is the language of what does not name its own; without it the language is detected.
+    called so; ids are unique in a source. `lang` is the language of what does not name its own; without it the
+    language is detected.
 
     Holds one passage, one paragraph and one batch of rows, and the ids of rows. What was read and left out is said at
     the end, or noted in `report` where one is given. Raises InterlinguaError for a missing path, a file given that is
@@ -64,7 +65,7 @@ def read_files(
     reader.report.on_bad_row = on_bad_row
     roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
     found = False
-    for file in find_files(roots, reader.report.skip):
+    for file in find_files(roots, reader.report.skip, names):
         for passage in reader.read(file):
             found = True
             reader.report.languages[passage.lang] += 1
@@ -78,11 +79,11 @@ def read_files(
 
 
 class _Reader:
-    """The options of one call, and what must not occur twice in it: ids of rows, names of documents."""
+    """The options of one call, and what must not occur twice in it: ids of rows in a source, names of documents."""
 
     def __init__(self, lang: str, size: int, overlap: int, columns: Mapping[str, str], report: Report) -> None:
         self.lang, self.size, self.overlap, self.columns, self.report = lang, size, overlap, columns, report
-        self.seen: set[str] = set()
+        self.seen: set[tuple[str, str]] = set()
 
     def read(self, file: File) -> Iterator[Passage]:
         """The passages of one file; none for one that is only noted in the report."""
@@ -113,9 +114,9 @@ class _Reader:
         self.report.skip(file.name, reason)
 
     def _document(self, file: File, suffix: str) -> Iterator[Passage]:
-        if file.name in self.seen:
+        if (file.name, "") in self.seen:  # no row has an empty id
             raise InterlinguaError(f"{file.path}: a second file called '{file.name}'. Give each file once.")
-        self.seen.add(file.name)
+        self.seen.add((file.name, ""))
         return self._chunks(DOCUMENTS[suffix](file.path), file.name, {"source": file.name}, self.lang)
 
     def _chunks(self, blocks: Iterable[Block], name: str, metadata: Mapping[str, str], lang: str) -> Iterator[Passage]:
@@ -130,12 +131,13 @@ class _Reader:
         left_out: set[str] = set()
         for place, row in TABLES[suffix](file.path, self.columns, self.report, left_out):
             name = row.id or f"{file.name}:{place}"
-            if name in self.seen:
+            metadata = {"source": file.name, **row.metadata}
+            if (key := (metadata["source"], name)) in self.seen:
                 self.report.reject(file.path, place, f"the passage id '{name}' occurs twice")
                 continue
-            self.seen.add(name)
+            self.seen.add(key)
             named = row.lang or self.lang
-            lang, metadata = named or detect_language(row.text), {"source": file.name, **row.metadata}
+            lang = named or detect_language(row.text)
             if TABLES[suffix] is read_jsonl or len(row.text) <= chunk_limit(self.size, lang):
                 yield Passage(name, row.text, row.title, lang, metadata)
             else:

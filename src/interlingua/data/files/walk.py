@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,41 +20,132 @@ class File:
     given: bool
 
 
-def find_files(paths: Sequence[str | Path], skip: Callable[[str, str], None]) -> Iterator[File]:
+class SourceNames:
+    """The names of the files and folders that passages come from: each is called as itself, whatever else is read.
+
+    `known` is name → absolute path. An index keeps it, so that a file has one name in all calls: what lies in a folder
+    that is known is called after the path from there (`handbook/guide.md`, also when only that file is given). A second
+    folder with the name of one that still exists is called by the shortest end of its path that is free
+    (`old/handbook`). Where the folder that is known does not exist any more, since it or the index was moved, one with
+    its name is the same.
+    """
+
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        self.known: dict[str, str] = {}
+        self._name_at: dict[str, str] = {}
+        self._below: dict[str, list[str]] = {}  # folder in a name → the names that begin with it
+        self.learn(known or {})
+
+    def learn(self, known: Mapping[str, str]) -> None:
+        """Take over the names that an index knows."""
+        for name, place in known.items():
+            self._take(name, place)
+
+    def name(self, path: str | Path) -> str:
+        """The name of a file or folder, new or known."""
+        place = place_of(path)
+        if (found := self._inside(place)) is not None:
+            return found
+        parts = tuple(map(_text, Path(place).parts[1:])) or ("",)
+        if (moved := self._moved(parts)) is not None:
+            name, depth = moved
+            self._take(name, str(Path(place).parents[depth - 1]) if depth else place)
+            return "/".join((name, *parts[len(parts) - depth :]))
+        ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        name = next((end for end in ends if self._free(end, place)), _text(place))
+        self._take(name, place)
+        return name
+
+    def inside(self, folder: str) -> dict[str, str]:
+        """The names of known files and folders in `folder` (as `place_of` gives it), by their paths."""
+        begin = _text(folder).rstrip("/") + "/"
+        return {place: name for place, name in self._name_at.items() if place.startswith(begin)}
+
+    def _inside(self, place: str) -> str | None:
+        """The name by the nearest folder above that is known; of a known place its own."""
+        path = Path(place)
+        for above in (path, *path.parents):
+            if (name := self._name_at.get(_text(str(above)))) is not None:
+                return "/".join((name, *map(_text, path.relative_to(above).parts)))
+        return None
+
+    def _moved(self, parts: tuple[str, ...]) -> tuple[str, int] | None:
+        """The known name, of a place that is gone, in which a path ends, or one of the nearest folders above it; and
+        how many folders above. Of several the longest, which tells most."""
+        for depth in range(len(parts)):
+            upper = parts[: len(parts) - depth]
+            for start in range(len(upper)):
+                name = "/".join(upper[start:])
+                if name in self.known and not os.path.lexists(self.known[name]):
+                    return name, depth
+        return None
+
+    def _free(self, name: str, place: str) -> bool:
+        """Whether no file of another place has `name`, or a name that begins with it, or could get one."""
+        if name in self.known or any(name[:at] in self.known for at, sign in enumerate(name) if sign == "/"):
+            return False
+        return all(self.known[longer] == _text(place) + longer[len(name) :] for longer in self._below.get(name, ()))
+
+    def _take(self, name: str, place: str) -> None:
+        place = _text(place)
+        if (before := self.known.get(name)) is not None:
+            self._name_at.pop(before, None)
+        else:
+            for at, sign in enumerate(name):
+                if sign == "/":
+                    self._below.setdefault(name[:at], []).append(name)
+        self.known[name] = place
+        self._name_at[place] = name
+
+
+def place_of(path: str | Path) -> str:
+    """The absolute path of a folder, without links; of a file, without links in the folders above it."""
+    if os.path.isdir(path):
+        return os.path.realpath(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def find_files(paths: Sequence[str | Path], skip: Callable[[str, str], None], names: SourceNames | None = None
+               ) -> Iterator[File]:
     """The files meant by `paths`, in the order given; of a folder its files by name, then those of its sub-folders.
 
-    A file is called by its path from the folder given, with `/`; where several paths are given, after the shortest end
-    of the path that tells it from the others (`docs/a.txt`, `more/a.txt`). `skip(name, reason)` hears of hidden files,
-    of links (one to a hidden file of the folder is followed), and of what is no regular file. Raises InterlinguaError
-    for a path that does not exist, and for a folder inside another one given.
+    A file that is given is called by its name (`faq.csv`), one in a folder by its path from there, the name of the
+    folder included (`handbook/sub/guide.md`), always with `/`, as far as `names` (`SourceNames`) knows no other name.
+    `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what
+    is no regular file. Raises InterlinguaError for a path that does not exist, and for a folder inside another one
+    given.
     """
     roots = [root for path in paths for root in ([Path(path)] if Path(path).is_dir() else expand(path))]
     if not roots:
         raise InterlinguaError("no path of passages is given. Name files or folders.")
-    for root, label in zip(roots, _labels(roots), strict=True):
+    names = names or SourceNames()
+    for root, name in [(root, names.name(root)) for root in roots]:
         if root.is_dir():
             _alone(root, roots)
-            yield from _walk(root, f"{label}/" if len(roots) > 1 else "", skip)
+            yield from _walk(root, name, skip, names)
         elif root.is_file():
-            yield File(root, label, True)
+            yield File(root, name, True)
         else:
             raise InterlinguaError(f"{root}: is no regular file. Save what it gives to a file first.")
 
 
-def _walk(root: Path, prefix: str, skip: Callable[[str, str], None]) -> Iterator[File]:
+def _walk(root: Path, name: str, skip: Callable[[str, str], None], names: SourceNames) -> Iterator[File]:
     inside = Path(os.path.realpath(root))
-    waiting = [(root, prefix)]
+    known = names.inside(str(inside))
+    waiting = [(root, str(inside), name)]
     while waiting:
-        folder, begin = waiting.pop()
+        folder, place, begin = waiting.pop()
         below = []
         for entry in sorted(_entries(folder), key=lambda entry: entry.name):
-            name = begin + _text(entry.name)
+            here = os.path.join(place, entry.name)
+            name = (known and known.get(_text(here))) or f"{begin}/{_text(entry.name)}"
             if entry.name.startswith("."):
                 skip(name, "hidden")
             elif entry.is_symlink() and (reason := _not_followed(entry, inside)):
                 skip(name, reason)
             elif entry.is_dir():
-                below.append((Path(entry.path), f"{name}/"))
+                below.append((Path(entry.path), here, name))
             elif entry.is_file():
                 yield File(Path(entry.path), name, False)
             else:
@@ -90,20 +180,6 @@ def _alone(folder: Path, roots: Iterable[Path]) -> None:
         if there != place and there.is_relative_to(place):
             raise InterlinguaError(f"{other}: lies in {folder}, which is given too, and would be read twice. "
                                    "Give one of them.")
-
-
-def _labels(roots: Sequence[Path]) -> list[str]:
-    """For each root the shortest end of its path that no other root has."""
-    parts = [tuple(map(_text, Path(os.path.abspath(root)).parts[1:])) or ("",) for root in roots]
-    ends = [1] * len(roots)
-    while True:
-        labels = [path[-end:] for path, end in zip(parts, ends, strict=True)]
-        counts = Counter(labels)
-        longer = [end + 1 if counts[label] > 1 and end < len(path) else end
-                  for path, end, label in zip(parts, ends, labels, strict=True)]
-        if longer == ends:
-            return ["/".join(label) for label in labels]
-        ends = longer
 
 
 def _text(name: str) -> str:

@@ -62,7 +62,7 @@ export async function showCompare(state, signal) {
     const answers = await Promise.all(SIDES.map((side) => search(state[side], both, signal, (seconds) => {
       byId("summary").textContent = `The search service is busy; asking again in ${seconds} s …`;
     })));
-    const [first, second] = answers.map((answer) => answer.hits.map((hit) => hit.id));
+    const [first, second] = answers.map((answer) => answer.hits.map((hit) => JSON.stringify([hit.source, hit.id])));
     const pairs = shared(first, second);
     byId("overlap").replaceChildren(...measures(first, second, pairs));
     SIDES.forEach((side, number) => {
