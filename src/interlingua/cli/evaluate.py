@@ -26,6 +26,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--pooling", choices=["cls", "mean"], help="how token states become a vector")
     parser.add_argument("--on", nargs="+", default=[], metavar="COLLECTION",
                         help="folders, encyclopedia:LANG, or ir_datasets:ID (ID#FIELD: a field of the topics)")
+    parser.add_argument("--lang", default="", help="language of collections of --on that do not name theirs (else the "
+                                                   "name of the folder says it, or it is detected)")
     parser.add_argument("--tatoeba", nargs="+", default=[], metavar="FILE",
                         help="files of translations such as ara-eng.tsv.gz, or a folder of them: how often the nearest "
                              "sentence is the translation")
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
     # all data before the models: what is not there or not read here is said before hours pass
     sentences = read_translations(arguments) if arguments.tatoeba else {}
     scored = read_xor(arguments) if arguments.xor else None
-    collections = [load_collection(name) for name in arguments.on]
+    collections = [load_collection(name, lang=arguments.lang or None) for name in arguments.on]
     if arguments.passages and collections:
         pool = load_collection(arguments.passages)
         collections = [cross(collection, pool) for collection in collections]
@@ -94,7 +96,7 @@ def check_options(arguments: argparse.Namespace) -> None:
     from interlingua.errors import InterlinguaError
 
     given = {option for option in ("on", "tatoeba", "pairs", "picture", "bucc", "xor", "predictions", "passages",
-                                   "matrix", "runs", "measures", "pipeline", "translated", "translate")
+                                   "matrix", "runs", "measures", "pipeline", "translated", "translate", "lang")
              if getattr(arguments, option)}
     if arguments.tatoeba_protocol != "both":
         given.add("tatoeba-protocol")
@@ -108,7 +110,8 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise InterlinguaError("say which MODEL to measure. See `interlingua evaluate --help`.")
     needs = {"matrix": ["on"], "measures": ["on"], "runs": ["on", "xor"], "passages": ["on", "xor"],
              "pairs": ["tatoeba"], "tatoeba-protocol": ["tatoeba"], "picture": ["tatoeba"], "predictions": ["xor"],
-             "bucc-protocol": ["bucc"], "pipeline": ["on"], "translated": ["pipeline"], "translate": ["pipeline"]}
+             "bucc-protocol": ["bucc"], "pipeline": ["on"], "translated": ["pipeline"], "translate": ["pipeline"],
+             "lang": ["on"]}
     names = {"on": "collections. Say which with --on COLLECTION …",
              "tatoeba": "translations. Say which with --tatoeba FILE …",
              "bucc": "BUCC. Give its folder with --bucc FOLDER",

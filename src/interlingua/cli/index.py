@@ -99,7 +99,8 @@ def build(arguments: argparse.Namespace) -> None:
     if arguments.ray is not None:
         from interlingua.retrieval.ray_index import build_index_on_ray
 
-        built = build_index_on_ray(name, passages(arguments, sources, names), arguments.out, address=arguments.ray, **options)
+        built = build_index_on_ray(name, passages(arguments, sources, names), arguments.out, address=arguments.ray,
+                                   **options)
     else:
         model = DualEncoder.load(name)
         built = build_index(model, passages(arguments, sources, names), arguments.out, model_path=name, **options)

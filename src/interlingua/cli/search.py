@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace) -> None:
         passage = hit.passage
         if arguments.json:
             print(json.dumps({"rank": rank, "score": hit.score, "parts": hit.parts, "id": passage.id,
-                              "source": passage.source, "lang": passage.lang, "title": passage.title, "text": passage.text,
-                              "metadata": dict(passage.metadata)}, ensure_ascii=False))
+                              "source": passage.source, "lang": passage.lang, "title": passage.title,
+                              "text": passage.text, "metadata": dict(passage.metadata)}, ensure_ascii=False))
             continue
         source, text = passage.source, printable(passage.text)
         print(f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"

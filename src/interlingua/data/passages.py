@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from interlingua.data.collection import LAYOUTS, load_collection
+from interlingua.data.collection import load_collection
+from interlingua.data.collections import beir, folder, mrtydi
 from interlingua.data.collections.rows import parsed
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import SourceNames, read_files
@@ -59,12 +60,12 @@ def read_sources(sources: Iterable[str | Path], lang: str = "", names: SourceNam
 
 
 def is_collection(source: str | Path) -> bool:
-    """Whether the source is a test collection rather than somebody's own files: it has judgements."""
+    """Whether the source is a test collection rather than somebody's own files: passages, questions and judgements,
+    called as in one of the published layouts, whatever else lies beside them."""
     path = Path(source)
     if is_encyclopedia(source) or str(source).startswith("ir_datasets:") or (path / "qrels.txt").exists():
         return True
-    return (path.is_dir() and not any(path.glob("*.jsonl*")) and any(matches(path) for matches, _ in LAYOUTS)
-            and any(path.glob("**/qrels*")))
+    return path.is_dir() and any(layout.complete(path) for layout in (folder, beir, mrtydi))
 
 
 def _jsonl(file: Path, default: str) -> Iterator[Passage]:

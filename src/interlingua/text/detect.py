@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from interlingua.errors import InterlinguaError
@@ -27,6 +28,11 @@ def detect_language(text: str) -> str:
         return ""
     code, probability = _identifier().classify(text)
     return normalise_code(code) if probability >= SURE and code != "zxx" else ""
+
+
+def can_detect() -> bool:
+    """Whether py3langid is installed."""
+    return find_spec("py3langid") is not None
 
 
 @cache

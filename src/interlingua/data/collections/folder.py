@@ -12,6 +12,11 @@ def matches(path: Path) -> bool:
     return find(path, "passages.jsonl") is not None
 
 
+def complete(path: Path) -> bool:
+    """Whether all is there that a collection needs."""
+    return all(find(path, name) for name in ("passages.jsonl", "queries.tsv", "qrels.txt"))
+
+
 def load(path: Path, split: str, lang: str) -> Collection:
     """The collection in the folder; it has one split, so `split` is not looked at."""
     return Collection(path.name, list(jsonl_passages(needed(path, "passages.jsonl"), lang)),

@@ -18,6 +18,11 @@ def matches(path: Path) -> bool:
     return bool(_named(path, "docs*.jsonl*"))
 
 
+def complete(path: Path) -> bool:
+    """Whether all is there that a collection needs, of some split."""
+    return all(_named(path, pattern) for pattern in ("docs*.jsonl*", "topic*.tsv*", "qrels*"))
+
+
 def load(path: Path, split: str, lang: str) -> Collection:
     """The collection of one language: all its passages, the questions and judgements of one split."""
     seen: set[str] = set()

@@ -54,12 +54,9 @@ def parsed(path: Path, rows: Iterator[tuple[int, str]], parse: Callable[[str], I
                                    "whole or not at all.") from bad
 
 
-def language_in(row: dict[str, Any], default: str, path: Path) -> str:
-    """The language of a row, else the collection's. Raises InterlinguaError where neither is known."""
-    if not row.get("lang") and not default:
-        raise InterlinguaError(f"{path}: the language is unknown. Give lang=…, add a field lang to the rows, or let "
-                               "the name of the collection end in it (mycollection_ar).")
-    return lang_of(row, default)
+def language_in(row: dict[str, Any], default: str) -> str:
+    """The language of a row, else the collection's; '' where neither is known."""
+    return lang_of(row, default) if row.get("lang") or default else ""
 
 
 def jsonl_passages(path: Path, lang: str, *, id_keys: tuple[str, ...] = ("id", "_id", "docid"),
@@ -75,7 +72,7 @@ def jsonl_passages(path: Path, lang: str, *, id_keys: tuple[str, ...] = ("id", "
             title, text = string(row, "title", ""), string(row, "text", "")
         else:
             raise BadRow(f"no 'text' and no 'contents' (there is: {', '.join(row)})")
-        return Passage(number, text, title, language_in(row, lang, path))
+        return Passage(number, text, title, language_in(row, lang))
 
     return parsed(path, filled_lines(path), parse, "passage", seen)
 
@@ -94,7 +91,7 @@ def tsv_queries(path: Path, lang: str) -> Iterator[Query]:
         if len(cells) not in (2, 3):
             raise BadRow(f"{len(cells)} column(s), 2 or 3 are needed: id, text, language")
         row = dict(zip(("id", "text", "lang"), cells, strict=False))
-        return Query(string(row, "id"), string(row, "text"), language_in(row, lang, path))
+        return Query(string(row, "id"), string(row, "text"), language_in(row, lang))
 
     return parsed(path, filled_lines(path), parse, "query")
 
