@@ -181,7 +181,7 @@ COLLECTIONS_AND_RUNS = [
     ("evaluate model --on nothing", ["nothing: not a collection"]),
     ("evaluate model --on encyclopedia:klingon", ["'klingon' is not a language code"]),
     ("evaluate model --on encyclopedia:de", ["not written in 'de'"]),
-    ("evaluate model --on nolanguage", ["nolanguage/passages.jsonl: the language is unknown"]),
+    ("evaluate model --on nolanguage", ["nolanguage: the language of passages is unknown", "Give lang="]),
     ("evaluate model --on unjudged_en", ["unjudged_en: the qrels name 1 unknown passage id", "'99'"]),
     ("evaluate model --on unasked_en", ["unasked_en: the qrels name 1 unknown query id", "'q9'"]),
     ("evaluate model --on twice_en", ["twice_en/passages.jsonl, line 2: the passage id '1' occurs twice"]),

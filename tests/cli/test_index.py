@@ -63,6 +63,96 @@ def test_an_index_is_changed_in_place(place, capsys):
     assert str(place / "model") in shown
 
 
+def ids(index="idx"):
+    """Source and id of all passages of an index."""
+    return sorted(hit.passage.key for hit in Index.open(index).search("river", 500, mode="dense"))
+
+
+def test_files_have_the_same_names_in_every_command(place, capsys):
+    """The sequence of docs/search.md: several sources first, then one of them."""
+    (place / "books").rename("handbook")
+    (place / "news.jsonl").write_text('{"id": "n", "text": "A storm came.", "lang": "en"}\n')
+    said(capsys, *"index model handbook/ faq.csv encyclopedia:en --out two --columns text=answer id=name".split())
+    before = ids("two")
+    assert ("handbook/keeper.md", "handbook/keeper.md#2") in before
+    assert {source for source, _ in before} == {"handbook/keeper.md", "faq.csv", "encyclopedia:en"}
+    assert "1 passages added" in said(capsys, *"index --add two news.jsonl".split()).err
+    added = ids("two")
+    assert added == sorted([*before, ("news.jsonl", "n")])
+    for argument in ("handbook/", "handbook", "./handbook/.", "handbook/keeper.md"):
+        assert "0 passages added or changed" in said(capsys, "index", "--replace", "two", argument).err, argument
+    with open("handbook/keeper.md", "a", encoding="utf-8") as stream:
+        stream.write("# Bridges\n\nA bridge crosses both rivers here.\n")
+    assert "1 passages added or changed" in said(capsys, "index", "--replace", "two", "handbook/keeper.md").err
+    assert "0 passages added or changed" in said(capsys, "index", "--replace", "two", "handbook/", "news.jsonl").err
+    assert ids("two") == sorted([*added, ("handbook/keeper.md", "handbook/keeper.md#3")])
+    assert "2 passages deleted" in said(capsys, *"index --delete two handbook/keeper.md#3 faq.csv:q1".split()).err
+
+
+def test_versions_of_a_page_share_an_index(place, capsys):
+    for lang, texts in (("en", ["A storm at sea.", "A blue book."]), ("fi", ["Myrsky merellä.", "Sininen kirja."])):
+        rows = [json.dumps({"id": str(number), "text": text, "lang": lang}) for number, text in enumerate(texts, 1)]
+        (place / f"{lang}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    said(capsys, *"index model en.jsonl fi.jsonl encyclopedia:en encyclopedia:sw --out pages".split())
+    assert len(Index.open("pages")) == 4 + 2 * 112
+    hits = [json.loads(line) for line in said(
+        capsys, *"search pages sininen kirja --mode lexical --lang fi --json -k 1".split()).out.splitlines()]
+    assert [(hit["id"], hit["source"], hit["lang"]) for hit in hits] == [("2", "fi.jsonl", "fi")]
+    (place / "fi.jsonl").write_text('{"id": "2", "text": "Punainen kirja.", "lang": "fi"}\n')
+    assert "1 passages added or changed" in said(capsys, *"index --replace pages fi.jsonl".split()).err
+    index = Index.open("pages")
+    assert [index.passage(f"{lang}.jsonl:2").text for lang in ("en", "fi")] == ["A blue book.", "Punainen kirja."]
+    assert "1 passages deleted" in said(capsys, *"index --delete pages fi.jsonl:2".split()).err
+    assert "3 passages deleted" in said(capsys, *"index --delete pages en.jsonl:2 1 fi.jsonl:9".split()).err
+    assert main("index --add pages encyclopedia:sw".split()) == 2
+    assert "already" in capsys.readouterr().err
+
+
+def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
+    for folder, text in (("a", "A storm."), ("b", "A river.")):
+        (place / folder / "handbook").mkdir(parents=True)
+        (place / folder / "handbook/guide.txt").write_text(text)
+    said(capsys, *"index model a/handbook --out two --lang en".split())
+    said(capsys, *"index --add two b/handbook --lang en".split())
+    names = [("b/handbook/guide.txt", "b/handbook/guide.txt#1"), ("handbook/guide.txt", "handbook/guide.txt#1")]
+    assert ids("two") == names
+    assert json.loads((place / "two/sources.json").read_text()) == {
+        "handbook": str(place / "a/handbook"), "b/handbook": str(place / "b/handbook")}
+    (place / "moved").mkdir()
+    for name in ("a", "b", "two", "model"):
+        (place / name).rename(place / "moved" / name)
+    for argument in ("b/handbook/guide.txt", "b/handbook", "a/handbook"):
+        err = said(capsys, "index", "--replace", "moved/two", f"moved/{argument}", "--lang", "en", "--model",
+                   "moved/model").err
+        assert "0 passages added or changed" in err, argument
+    (place / "moved/b/handbook/guide.txt").write_text("A lake.")
+    said(capsys, *"index --replace moved/two moved/b/handbook --lang en --model moved/model".split())
+    index = Index.open("moved/two", DualEncoder.load("moved/model"))
+    assert (len(index), index.passage("b/handbook/guide.txt#1").text) == (2, "A lake.")
+    assert index.passage("handbook/guide.txt#1").text == "A storm."
+
+
+def test_a_beir_folder_is_indexed_and_measured_as_it_comes(place, capsys):
+    (place / "scifact/qrels").mkdir(parents=True)
+    texts = ["The lighthouse keeper wrote every storm into a small blue book.", "Two rivers meet below the old town."]
+    (place / "scifact/corpus.jsonl").write_text("".join(
+        json.dumps({"_id": str(number), "title": "", "text": text, "metadata": {}}) + "\n"
+        for number, text in enumerate(texts)))
+    (place / "scifact/queries.jsonl").write_text('{"_id": "q", "text": "Where do the two rivers meet?"}\n')
+    (place / "scifact/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+    (place / "scifact/README.md").write_text("# SciFact\n")
+    said(capsys, *"index model scifact --out science".split())
+    assert ids("science") == [("scifact", "0"), ("scifact", "1")]
+    assert Index.open("science").languages == {"en": 2}
+    said(capsys, *"index model scifact --out german --lang de".split())
+    assert Index.open("german").languages == {"de": 2}
+    evaluated = "evaluate --pipeline bm25 --on scifact --measures RR@10 --no-intervals --format json".split()
+    assert '"en"' in said(capsys, *evaluated).out
+    assert '"fi"' in said(capsys, *evaluated, "--lang", "fi").out
+    assert main("evaluate model --tatoeba faq.csv --lang fi".split()) == 2
+    assert "--lang is for collections" in capsys.readouterr().err
+
+
 def test_files_are_cut_and_read_as_asked(place, capsys):
     said(capsys, "index", "model", "books", "--out", "cut", "--chunk-chars", "20", "--overlap", "0", "--lang", "en")
     assert len(Index.open("cut")) == 6

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from interlingua.data import cross, load_collection, merge_collections, save_collection
 from interlingua.data.combine import question_translations
+from interlingua.data.passages import is_collection, read_sources
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
 
@@ -32,10 +34,71 @@ def test_beir_keeps_the_queries_of_the_split() -> None:
     assert [query.id for query in loaded.queries] == ["q0"]
     assert loaded.qrels == {"q0": {"p0": 1}}
     assert [query.id for query in load_collection(COLLECTIONS / "beir", lang="en", split="dev").queries] == ["q5"]
-    with pytest.raises(InterlinguaError, match=r"queries\.jsonl: the language is unknown. Give lang=…"):
-        load_collection(COLLECTIONS / "beir")
     with pytest.raises(InterlinguaError, match=r"no qrels/train\.tsv"):
         load_collection(COLLECTIONS / "beir", lang="en", split="train")
+
+
+def _beir(folder: Path, langs: str = "en", of: str = "en") -> Path:
+    """The encyclopedia in some languages in BEIR's layout, which says nothing of languages; questions in another."""
+    (folder / "qrels").mkdir(parents=True)
+    pool = [p for lang in langs.split() for p in load_collection(f"encyclopedia:{lang}").passages]
+    asked = load_collection(f"encyclopedia:{of}")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(
+        {"_id": f"{p.lang}-{p.id}", "title": p.title, "text": p.text, "metadata": {}}) + "\n" for p in pool))
+    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": q.id, "text": q.text}) + "\n"
+                                                  for q in asked.queries))
+    first = langs.split()[0]
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(
+        f"{query}\t{first}-{passage}\t1\n" for query, grades in asked.qrels.items() for passage in grades))
+    (folder / "README.md").write_text("# About this collection\n\nIt is in BEIR's layout.\n")
+    (folder / "license.txt").write_text("Free.\n")
+    return folder
+
+
+@pytest.mark.parametrize(("name", "lang"), [
+    ("scifact", "fi"), ("scifact-fi", "fi"), ("mmarco_sw", "sw"), ("beir/finnish", "fi"), ("faq-it", "en"),
+    ("nq_xx", "en")])
+def test_beir_says_its_language_by_name_or_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, lang: str
+) -> None:
+    loaded = load_collection(_beir(tmp_path / name, lang, lang))
+    assert (loaded.passage_langs, loaded.query_langs, loaded.name) == ([lang], [lang], Path(name).name)
+    said = capsys.readouterr().err
+    assert ("its name ends in 'it', but its passages are in 'en'" in said) == (name == "faq-it")
+    assert load_collection(tmp_path / name, lang="de").passage_langs == ["de"]
+
+
+def test_beir_of_several_languages_has_each_passage_in_its_own(tmp_path: Path) -> None:
+    loaded = load_collection(_beir(tmp_path / "mixed", "th en ja", "fi"))
+    assert loaded.query_langs == ["fi"]
+    assert all(passage.id.startswith(f"{passage.lang}-") for passage in loaded.passages)
+    assert loaded.passage_langs == ["en", "ja", "th"]
+
+
+def test_a_name_is_believed_where_the_text_is_not_sure(tmp_path: Path) -> None:
+    assert load_collection(_folder(tmp_path / "c_it")).passage_langs == ["it"]
+    with pytest.raises(InterlinguaError, match="the language of passages is unknown"):
+        load_collection(_folder(tmp_path / "plain"))
+
+
+def test_a_collection_is_known_by_what_it_must_have(tmp_path: Path) -> None:
+    assert is_collection(_beir(tmp_path / "beir"))
+    assert len(list(read_sources([tmp_path / "beir"]))) == len(load_collection("encyclopedia:en").passages)
+    assert {one.source for one in read_sources([tmp_path / "beir"])} == {"beir"}
+    plain = _folder(tmp_path / "plain_en")
+    (plain / "notes.jsonl").write_text('{"text": "of no interest"}\n')
+    (plain / "README.md").write_text("# Read me\n")
+    for name in ("passages.jsonl", "queries.tsv", "qrels.txt"):
+        (plain / f"{name}.gz").write_bytes(gzip.compress((plain / name).read_bytes()))
+        (plain / name).unlink()
+    assert is_collection(plain)
+    assert [one.id for one in read_sources([plain])] == ["p0"]
+    assert is_collection(COLLECTIONS / "mrtydi-v1.1-swahili")
+    for missing in ("queries.tsv.gz", "qrels.txt.gz"):
+        kept = (plain / missing).read_bytes()
+        (plain / missing).unlink()
+        assert not is_collection(plain)
+        (plain / missing).write_bytes(kept)
 
 
 def test_mrtydi_splits_contents_at_the_first_blank_line() -> None:

@@ -59,8 +59,9 @@ def test_what_is_not_read_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "2 files, 2 passages: en 1, unknown 1" in said
     for line in ("hidden (3, such as folder/..data)", "link that leaves the folder (2, such as folder/out)",
                  "link to a folder (1: folder/up)", "link to a file of the folder (2, such as folder/nowhere.txt)",
-                 "empty file (1: folder/empty.txt)", ".png file (2, such as folder/p.png)", "file without a suffix (1: folder/Makefile)",
-                 ".json file (1: folder/package.json)", "file without text (1: folder/script.html)", "no regular file (1: folder/pipe.txt)"):
+                 "empty file (1: folder/empty.txt)", ".png file (2, such as folder/p.png)",
+                 "file without a suffix (1: folder/Makefile)", ".json file (1: folder/package.json)",
+                 "file without text (1: folder/script.html)", "no regular file (1: folder/pipe.txt)"):
         assert f"not read: {line}\n" in said
     assert "Secret" not in said
 
@@ -183,7 +184,8 @@ def test_each_document_and_paragraph_in_its_language(tmp_path: Path) -> None:
     some = list(topics())[:8]
     for lang in ("sw", "th", "ja", "en"):
         make(tmp_path / "f", {f"{lang}.txt": "\n\n".join(topic.text(lang) for topic in some)})
-    make(tmp_path / "f", {"mixed.txt": "\n\n".join(topic.text(lang) for topic in some[:4] for lang in ("en", "ar", "fi"))})
+    mixed = "\n\n".join(topic.text(lang) for topic in some[:4] for lang in ("en", "ar", "fi"))
+    make(tmp_path / "f", {"mixed.txt": mixed})
     for one in read_files(tmp_path / "f", chunk_chars=400, report=Report()):
         source = one.metadata["source"]
         if source != "f/mixed.txt":

@@ -6,13 +6,18 @@ import base64
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from interlingua.data.records import Passage
 from interlingua.models.late_interaction import LateInteractionEncoder
+from interlingua.retrieval import Index
+from interlingua.serving.app import create_app
+from interlingua.serving.settings import ServeSettings
 
 Serving = Callable[..., Any]
 
@@ -189,6 +194,30 @@ def test_passages_are_added_replaced_and_deleted(client: TestClient, index: Any,
     assert client.delete("/passages/a%2Fb%20c", headers=writer).status_code == 404
     assert client.delete("/passages/p/0", headers=writer).status_code == 200
     assert "interlingua_passages 12.0" in client.get("/metrics").text
+
+
+def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer: dict[str, str]) -> None:
+    pages = [{"id": "7", "text": text, "lang": lang, "metadata": {"source": f"{lang}.jsonl"}}
+             for lang, text in (("en", "A small blue book."), ("fi", "Pieni sininen kirja."))]
+    index = Index.build(encoder, [Passage("8", "A bridge.", lang="en")], tmp_path / "idx")
+    token = writer["Authorization"].removeprefix("Bearer ")
+    with TestClient(create_app(index, ServeSettings(token=token, delay=0.0))) as client:
+        def post(*passages: dict[str, Any]) -> Any:
+            return client.post("/passages", json={"passages": list(passages)}, headers=writer)
+
+        assert post(*pages).json() == {"written": 2, "passages": 3}
+        hits = client.post("/search", json={"query": "sininen kirja"}).json()["hits"]
+        assert {(hit["id"], hit["source"], hit["lang"]) for hit in hits} == {
+            ("7", "en.jsonl", "en"), ("7", "fi.jsonl", "fi"), ("8", "", "en")}
+        answer = post({"id": "7", "text": "Which of them?"})
+        assert (answer.status_code, len(index)) == (409, 3)
+        assert "from 'en.jsonl', 'fi.jsonl'" in answer.json()["error"]["message"]
+        assert post(pages[0], pages[0]).status_code == 422
+        assert client.delete("/passages/fi.jsonl:7", headers=writer).json() == {"deleted": 1, "passages": 2}
+        assert post({"id": "7", "text": "A small red book.", "lang": "en"}).json() == {"written": 1, "passages": 2}
+        assert index.passage("en.jsonl:7").text == "A small red book."
+        assert post(pages[1]).json()["passages"] == 3
+        assert client.delete("/passages/7", headers=writer).json() == {"deleted": 2, "passages": 1}
 
 
 def test_bad_passages_change_nothing(client: TestClient, index: Any, writer: dict[str, str]) -> None:

@@ -45,11 +45,11 @@ def read_files(
     """The passages of files and folders: jsonl, csv, tsv, Parquet, plain text, Markdown, HTML; gzipped or not.
 
     Documents are cut into passages of whole sentences, up to `chunk_chars` characters of English (of Chinese a third),
-    which share `overlap` sentences; their ids are `folder/file.md#1` and so on, as `names` calls
-    the folder. A row of a table is a passage, cut the same way where it is longer; a line of jsonl is never cut.
-    `columns` says which column is text, title, id or lang; the others are metadata. Every passage has the metadata `source`, and `chunk` where it was cut, unless a column is
-    called so; ids are unique in a source. `lang` is the language of what does not name its own; without it the
-    language is detected.
+    which share `overlap` sentences; their ids are `folder/file.md#1` and so on, as `names` calls the folder. A row of a
+    table is a passage, cut the same way where it is longer; a line of jsonl is never cut. `columns` says which column
+    is text, title, id or lang; the others are metadata. Every passage has the metadata `source`, and `chunk` where it
+    was cut, unless a column is called so; ids are unique in a source. `lang` is the language of what does not name its
+    own; without it the language is detected.
 
     Holds one passage, one paragraph and one batch of rows, and the ids of rows. What was read and left out is said at
     the end, or noted in `report` where one is given. Raises InterlinguaError for a missing path, a file given that is
