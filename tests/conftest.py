@@ -9,7 +9,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,23 @@ def _static(
     rows = torch.randn(len(tokenizer), dim, generator=torch.Generator().manual_seed(seed))
     backbone = StaticEmbedding(tokenizer, rows, token_dropout=token_dropout, token_weights=token_weights)
     return Encoder.of(Parts(backbone, None, normalize=True), **{"device": "cpu", **options})
+
+
+@contextmanager
+def _standard_input(source: int) -> Iterator[None]:
+    before = os.dup(0)
+    os.dup2(source, 0)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
+@pytest.fixture(scope="session")
+def standard_input() -> Callable[[int], AbstractContextManager[None]]:
+    """`with standard_input(number):` makes the open file of this number the standard input of the process."""
+    return _standard_input
 
 
 @pytest.fixture(scope="session")

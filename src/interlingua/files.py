@@ -1,51 +1,222 @@
-"""Files: reading text that may be gzipped; writing files and folders so that a kill leaves the old one or the new."""
+"""Files: reading what may be gzipped or a pipe; writing files and folders so that a kill leaves the old one or the new.
+"""
 
 from __future__ import annotations
 
 import errno
 import glob
 import gzip
+import io
 import os
+import re
+import select
 import shutil
+import stat
 import tempfile
+import threading
+import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from interlingua.errors import InterlinguaError
+from interlingua.progress import say
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+UNREADABLE = (EOFError, OSError, zlib.error)
+"""What reading a broken file raises: one that is gzipped and cut short or damaged, a disk that fails."""
+STDIN = Path("/dev/stdin")
+OPEN_FILE = re.compile(r"/dev/stdin|(?:/dev/fd|/proc/self/fd)/(\d+)")
+PATIENCE = 5.0
+"""Seconds that a named pipe may be without a writer before it is given up."""
+PART = 1 << 20
 
 
 def existing(path: str | Path, what: str = "file") -> Path:
-    """`path`, or an error that names it and the nearest folder that does exist."""
-    path = restore(path)
+    """`path`, or an error that names it and the nearest folder that does exist. `-` is /dev/stdin."""
+    path = STDIN if str(path) == "-" else restore(path)
     if path.exists():
         return path
     parent = next((p for p in path.parents if p.exists()), Path("."))
     raise InterlinguaError(f"{path}: no such {what} (the nearest folder that exists is {parent.resolve()}).")
 
 
+def is_input(path: str | Path) -> bool:
+    """Whether something that is no folder can be read at `path`: a file, a pipe, or `-`, standard input."""
+    return str(path) == "-" or (os.path.exists(path) and not os.path.isdir(path))
+
+
+def open_input(path: str | Path) -> IO[bytes]:
+    """The bytes of a file, a pipe or `-` from the first on, gunzipped where they are gzipped. Opened as `open_raw`
+    does; reading raises one of `UNREADABLE` where a gzipped file is broken."""
+    raw = open_raw(path)
+    if raw.peek(2)[:2] != b"\x1f\x8b":
+        return raw
+    packed = gzip.GzipFile(fileobj=raw, mode="rb")
+    packed.myfileobj = raw  # type: ignore[assignment]  # closed with it
+    return cast("IO[bytes]", packed)
+
+
+def open_raw(path: str | Path) -> io.BufferedReader:
+    """The bytes of a file, a pipe or `-` as they are, from the first on; seekable, and any number of times.
+
+    A pipe, a device or a socket gives its bytes once. The first who opens it copies all of them to a temporary file
+    without a name, and whoever opens it in this process gets the copy (until `forget_pipes`). Raises InterlinguaError
+    for a path that does not exist, a folder, and a named pipe to which nobody writes for `PATIENCE` seconds; OSError
+    where the file system refuses.
+    """
+    path = existing(path)
+    if path.is_dir():
+        raise InterlinguaError(f"{path}: is a folder, a file is needed.")
+    facts, number = os.stat(path), _number(path)
+    key = facts.st_dev, facts.st_ino
+    if stat.S_ISREG(facts.st_mode):
+        # of `{ read -r first; interlingua …; } < file` the rest is meant, which only the open file knows
+        begun = number is not None and (key in _copies or os.lseek(number, 0, os.SEEK_CUR) > 0)
+        if not begun:
+            return open(path, "rb")
+    copy = _copies.setdefault(key, _Copy())
+    copy.fill(path, number)
+    return io.BufferedReader(_CopyReader(copy))
+
+
+def forget_pipes() -> None:
+    """Drop the copies of pipes: whatever is opened from now on is read anew."""
+    _copies.clear()
+
+
+def _number(path: Path) -> int | None:
+    """The number of the open file that `path` stands for (0 of /dev/stdin), None for any other path."""
+    found = OPEN_FILE.fullmatch(str(path))
+    return int(found[1] or 0) if found else None
+
+
+class _Copy:
+    """The bytes that a pipe gave, in a temporary file that has no name and goes when the process ends, however it
+    ends. `pin` keeps the number (inode) of a named pipe from being given to another one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.file: IO[bytes] | None = None
+        self.pin: int | None = None
+        self.begun = False
+
+    def fill(self, path: Path, number: int | None) -> None:
+        """Read `path`, or the open file `number`, to its end, unless that was done."""
+        with self.lock:
+            if self.file is not None:
+                return
+            if self.begun:
+                raise InterlinguaError(f"{path}: reading it was stopped half way, and a pipe gives its text only once. "
+                                       "Start the command again.")
+            source = os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            file = tempfile.TemporaryFile()  # noqa: SIM115
+            try:
+                if os.isatty(source):
+                    say(f"{path}: type text, a line each; Ctrl-D ends it")
+                named = number is None and stat.S_ISFIFO(os.fstat(source).st_mode)
+                for part in _parts(path, source, named):
+                    self.begun = True
+                    self._write(file, part, path)
+                self._write(file, b"", path)
+                if named and hasattr(os, "O_PATH"):
+                    self.pin = os.open(path, os.O_PATH)
+            except BaseException:
+                file.close()
+                raise
+            finally:
+                os.close(source)
+            self.file = file
+
+    def _write(self, file: IO[bytes], part: bytes, path: Path) -> None:
+        try:
+            file.write(part)
+            if not part:
+                file.flush()
+        except OSError as error:
+            raise InterlinguaError(f"{path}: cannot be copied to {tempfile.gettempdir()} ({error.strerror}). Save what "
+                                   "it gives to a file, or let TMPDIR name a folder on a disk with room.") from error
+
+    def __del__(self) -> None:
+        if self.file is not None:
+            self.file.close()
+        if self.pin is not None:
+            os.close(self.pin)
+
+
+_copies: dict[tuple[int, int], _Copy] = {}
+
+
+def _parts(path: Path, source: int, named: bool) -> Iterator[bytes]:
+    """What `source` gives until its writers have closed it. A `named` pipe is opened without waiting for a writer, and
+    at first looks as if it had ended: reading it is refused with EAGAIN, or gives bytes, once a writer is there."""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    deadline = time.monotonic() + PATIENCE
+    written = not named
+    while True:
+        try:
+            part = os.read(source, PART)
+        except BlockingIOError:
+            written = True
+            poll.poll()
+            continue
+        if part:
+            written = True
+            yield part
+        elif written or poll.poll(0):  # the second: a writer came and went without a word
+            return
+        elif time.monotonic() > deadline:
+            raise InterlinguaError(f"{path}: nothing writes to this pipe. Start the program that fills it first.")
+        else:
+            poll.poll(50)
+
+
+class _CopyReader(io.RawIOBase):
+    """A copy, read from the place where this reader is."""
+
+    def __init__(self, copy: _Copy) -> None:
+        assert copy.file is not None
+        self.copy, self.handle, self.place = copy, copy.file.fileno(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count = os.preadv(self.handle, [buffer], self.place)
+        self.place += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self.place, os.SEEK_END: os.fstat(self.handle).st_size}
+        self.place = max(0, starts[whence] + offset)
+        return self.place
+
+
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """`(line number from 1, line without its end)` of a UTF-8 text file, gzipped or not.
+    """`(line number from 1, line without its end)` of a UTF-8 text file or pipe (`open_input`), gzipped or not.
 
     Lines end at \\n only (not at the Unicode separators that occur inside real text); a BOM is dropped.
     Raises InterlinguaError naming file and line for bytes that are not UTF-8 or a broken gzip file.
     """
     path = existing(path)
-    if path.is_dir():
-        raise InterlinguaError(f"{path}: is a folder, a file is needed.")
-    with open(path, "rb") as probe:
-        opener: Any = gzip.open if probe.read(2) == b"\x1f\x8b" else open
-    number = 0
+    source, number = open_input(path), 0
     try:
-        with opener(path, "rb") as stream:
+        with source as stream:
             for number, raw in enumerate(stream, 1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise InterlinguaError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start} of the line). "
                                "Convert the file with `iconv -t UTF-8`.") from error
-    except (EOFError, gzip.BadGzipFile, OSError) as error:
+    except UNREADABLE as error:
         raise InterlinguaError(f"{path}: cannot be read after line {number} ({error}).") from error
 
 
@@ -174,6 +345,4 @@ def _sync(stream: IO[Any]) -> None:
 
 
 def _text(binary: Any) -> TextIO:
-    import io
-
     return io.TextIOWrapper(binary, encoding="utf-8", newline="\n", write_through=True)

@@ -1,18 +1,18 @@
 """Whatever is wrong with what a person gives: one line that names it, exit code 2, nothing is damaged."""
 
 import hashlib
-import io
 import json
+import os
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
+from interlingua import files
 from interlingua.cli import main
 from interlingua.data.collection import load_collection
 from interlingua.models.dual import DualEncoder
@@ -128,7 +128,7 @@ RECIPES = [
     ("train empty.yaml --out new", ["empty.yaml", "a recipe is a mapping"]),
     ("train list.yaml --out new", ["list.yaml", "a recipe is a mapping"]),
     ("train broken.yaml --out new", ["broken.yaml", "not valid YAML", "line 2"]),
-    ("train latin1.yaml --out new", ["latin1.yaml", "'utf-8' codec", "position 16"]),
+    ("train latin1.yaml --out new", ["latin1.yaml", "line 1: not UTF-8", "byte 16"]),
     ("train hu2023/semantc --out new", ["hu2023/semantc", "Did you mean 'hu2023/semantic'?"]),
     ("train hu2023/table2 --out new", ["hu2023/table2", "interlingua reproduce hu2023/table2"]),
     ("train hu2023/semantic --out new", ["hu2023/semantic", "--data FOLDER"]),
@@ -155,7 +155,7 @@ RECIPES = [
     ("reproduce hu2023/table22", ["hu2023/table22", "Did you mean 'hu2023/table2'?"]),
     ("reproduce hu2023/semantic", ["hu2023/semantic", "not a table"]),
     ("reproduce broken.yaml", ["broken.yaml", "not valid YAML", "line 2"]),
-    ("reproduce latin1.yaml", ["latin1.yaml", "'utf-8' codec"]),
+    ("reproduce latin1.yaml", ["latin1.yaml", "line 1: not UTF-8"]),
     ("reproduce hu2023/table2 --scale mni", ["'mni'", "Did you mean 'mini'?"]),
     ("reproduce hu2023/table2 --seeds 0 --data d", ["--seeds 0"]),
 ]
@@ -309,12 +309,25 @@ def test_an_unwritable_out_is_named(place, monkeypatch, capsys):
     assert ".part" not in fails(capsys, "encode model good.run --out /proc/new.npy", "/proc/new.npy")
 
 
-def test_standard_input_that_is_not_utf8(place, monkeypatch, capsys):
+@pytest.mark.parametrize(("name", "says"), [("latin1.txt", "/dev/stdin, line 2: not UTF-8"),
+                                            ("empty.txt", "/dev/stdin: is empty")])
+def test_standard_input_that_cannot_be_read(place, monkeypatch, capsys, standard_input, name, says):
     monkeypatch.chdir(place)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="utf-8"))
-    fails(capsys, "encode model --out new.npy", "standard input: not UTF-8")
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    fails(capsys, "encode model --out new.npy", "standard input: is empty")
+    with open(name, "rb") as stream, standard_input(stream.fileno()):
+        fails(capsys, "encode model --out new.npy", says)
+
+
+@pytest.mark.parametrize("command", [
+    "inspect pipe", "inspect pipe --kind sentences --lang en", "encode model pipe --out new.npy",
+    "encode model pipe --out new.parquet", "compare pipe good.run --qrels good.qrels",
+    "compare good.run good.run --qrels pipe", "mine pipe latin1.txt --model model --out new.tsv",
+    "calibrate model --on en=pipe --out new", "index model pipe --out new", "evaluate model --on pipe"])
+def test_a_pipe_to_which_nobody_writes_is_named(place, monkeypatch, capsys, command):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(files, "PATIENCE", 0.0)
+    if not Path("pipe").exists():
+        os.mkfifo("pipe")
+    fails(capsys, command, "pipe: nothing writes to this pipe. Start the program that fills it first.")
 
 
 @pytest.mark.parametrize("command", ["--debug evaluate model --on nowhere", "evaluate model --on nowhere --debug"])

@@ -188,7 +188,7 @@ def test_runs_are_trec_files_that_read_back_and_compare(street, tmp_path, capsys
 
 
 @pytest.mark.parametrize("role", ["query", "passage"])
-def test_encode_writes_the_vectors_of_each_line(street, tmp_path, capsys, monkeypatch, role):
+def test_encode_writes_the_vectors_of_each_line(street, tmp_path, capsys, standard_input, role):
     lines = ["What do bees make?", "Mehiläiset tekevät hunajaa."]
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     printed(capsys, "encode", street.model, "--as", role, "--out", tmp_path / "v.npy", tmp_path / "lines.txt")
@@ -197,8 +197,8 @@ def test_encode_writes_the_vectors_of_each_line(street, tmp_path, capsys, monkey
     vectors = np.load(tmp_path / "v.npy")
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, expected)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
-    printed(capsys, "encode", street.model, "--as", role, "--out", tmp_path / "stdin.npy")
+    with open(tmp_path / "lines.txt", "rb") as stream, standard_input(stream.fileno()):
+        printed(capsys, "encode", street.model, "--as", role, "--out", tmp_path / "stdin.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "stdin.npy"), vectors)
 
 

@@ -27,6 +27,7 @@ from interlingua.cli import (
     train,
 )
 from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import forget_pipes
 
 VERBS = (train, evaluate, encode, index, search, serve, reproduce, compare, report, calibrate, mine, inspect, demo)
 
@@ -95,6 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.verb is None:
         parser.print_help()
         return 0
+    forget_pipes()  # where one process runs several commands
     try:
         arguments.run(arguments)
     except InterlinguaError as error:

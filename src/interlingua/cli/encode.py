@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -61,22 +60,17 @@ def lines(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     from interlingua.errors import InterlinguaError
-    from interlingua.files import atomic_write, read_lines
+    from interlingua.files import atomic_write, existing, read_lines
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
 
     if len(arguments.texts) > 1:
         raise InterlinguaError("a .npy holds the lines of one file. For passages of several, write --out FILE.parquet "
                                "or a folder.")
-    source = arguments.texts[0] if arguments.texts else "-"
-    try:
-        texts = [line.rstrip("\n") for line in sys.stdin] if source == "-" else [
-            line for _, line in read_lines(source)]
-    except UnicodeDecodeError as error:
-        raise InterlinguaError(f"standard input: not UTF-8 ({error.reason}). "
-                               "Convert it with `iconv -t UTF-8`.") from error
+    source = existing(arguments.texts[0] if arguments.texts else "-")
+    texts = [line for _, line in read_lines(source)]
     if not texts:
-        raise InterlinguaError(f"{'standard input' if source == '-' else source}: is empty. Give one text a line.")
+        raise InterlinguaError(f"{source}: is empty. Give one text a line.")
     model = DualEncoder.load(arguments.model)
     encode = model.encode_query if arguments.role == "query" else model.encode_document
     vectors = np.asarray(encode(texts, show_progress_bar=True), dtype=np.float32)

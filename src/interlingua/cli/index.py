@@ -160,11 +160,12 @@ def passages(arguments: argparse.Namespace, sources: list[str], names: Any) -> A
 def is_passages(name: str) -> bool:
     """Whether a first argument is passages already, so that no model was named."""
     from interlingua.data.passages import is_collection
+    from interlingua.files import is_input
 
     path = Path(name)
     if path.is_dir() and any(any(path.glob(pattern)) for pattern in MODEL_FILES):
         return False
-    return path.is_file() or is_collection(name) or (path.is_dir() and any(path.iterdir()))
+    return is_input(name) or is_collection(name) or (path.is_dir() and any(path.iterdir()))
 
 
 def counted(index: Any) -> str:

@@ -13,7 +13,7 @@ from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import SourceNames, read_files
 from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.dpr_passages import read_tsv_passages
-from interlingua.data.readers.source import expand, filled_lines, plain_name
+from interlingua.data.readers.source import expand, filled_lines, kind_of
 from interlingua.data.records import Passage
 from interlingua.text.languages import normalise_code
 
@@ -32,10 +32,10 @@ def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
         yield from read_files(path, lang=lang)
     else:
         for file in expand(source):
-            suffix = plain_name(file).rpartition(".")[2]
-            if suffix == "tsv":
+            suffix = kind_of(file)
+            if suffix == ".tsv":
                 yield from read_tsv_passages(file, lang)
-            elif suffix in ("jsonl", "json", "ndjson"):
+            elif suffix in (".jsonl", ".json", ".ndjson"):
                 yield from _jsonl(file, lang)
             else:
                 yield from read_files(file, lang=lang)

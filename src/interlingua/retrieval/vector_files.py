@@ -12,7 +12,7 @@ import numpy as np
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
-from interlingua.files import atomic_folder, atomic_write, existing
+from interlingua.files import atomic_folder, atomic_write, open_raw
 from interlingua.retrieval.passage_rows import PASSAGE, TEXTS, arrow, passage_of, text_schema, to_rows
 from interlingua.retrieval.passage_store import PassageStore, vectors_of
 from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_passages
@@ -62,9 +62,8 @@ def write_parquet(file: str | Path, chunks: Iterable[Chunk]) -> int:
 def read_parquet(file: str | Path) -> Iterator[Chunk]:
     """What `write_parquet` wrote, a row group at a time. Raises InterlinguaError for a file that is something else."""
     pa, pq = arrow(), _parquet()
-    file = existing(file)
     try:
-        with pq.ParquetFile(file) as held:
+        with open_raw(file) as stream, pq.ParquetFile(stream) as held:
             dim = held.schema_arrow.field("vector").type.list_size
             for group in range(held.num_row_groups):
                 yield _chunk(held.read_row_group(group).combine_chunks().to_batches()[0], dim)

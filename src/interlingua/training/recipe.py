@@ -20,7 +20,7 @@ from pydantic import (
 
 from interlingua.data.source import DataSpec
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.files import existing
+from interlingua.files import existing, read_lines
 from interlingua.plain_yaml import parse_yaml
 from interlingua.training.optimizer import OptimizerSpec
 
@@ -170,8 +170,8 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | Non
 def read_yaml(path: Path) -> Any:
     """The value of a YAML file. Raises InterlinguaError naming it when it is no YAML or not UTF-8."""
     try:
-        return parse_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        return parse_yaml("".join(f"{line}\n" for _, line in read_lines(path)))
+    except yaml.YAMLError as error:
         raise InterlinguaError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from interlingua.data.collections.rows import jsonl_passages, read_qrels, tsv_queries
 from interlingua.data.records import Collection
 from interlingua.errors import InterlinguaError
+from interlingua.files import is_input
 
 
 def matches(path: Path) -> bool:
@@ -32,7 +33,7 @@ def load(path: Path, split: str, lang: str) -> Collection:
 
 
 def _named(path: Path, pattern: str) -> list[Path]:
-    return sorted(file for where in (pattern, f"*/{pattern}") for file in path.glob(where) if file.is_file())
+    return sorted(file for where in (pattern, f"*/{pattern}") for file in path.glob(where) if is_input(file))
 
 
 def _of_split(path: Path, pattern: str, split: str) -> Path:

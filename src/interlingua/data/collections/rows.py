@@ -10,7 +10,7 @@ from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, stri
 from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Passage, Qrels, Query
 from interlingua.errors import InterlinguaError
-from interlingua.files import read_lines
+from interlingua.files import is_input, read_lines
 
 Item = TypeVar("Item", bound=Passage | Query)
 
@@ -19,7 +19,7 @@ def find(folder: Path, *names: str) -> Path | None:
     """The file of one of these names in `folder`, gzipped or not."""
     for name in names:
         for candidate in (folder / name, folder / f"{name}.gz"):
-            if candidate.is_file():
+            if is_input(candidate):
                 return candidate
     return None
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from interlingua.data.readers import squad
 from interlingua.data.readers.bad_rows import BadRow, objects, string
+from interlingua.data.readers.source import head, plain_name
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import InterlinguaError
+from interlingua.files import is_input
 
 
 def matches(path: Path) -> bool:
-    return path.is_file() and path.name.removesuffix(".gz").endswith(".json")
+    return is_input(path) and (squad.matches(path, head(path)) or plain_name(path).endswith(".json"))
 
 
 def load(path: Path, split: str, lang: str) -> Collection:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import zlib
 from pathlib import Path
 
 from interlingua.data.files.report import BadFile
-from interlingua.data.readers.source import open_bytes
+from interlingua.files import UNREADABLE, open_input
 
 CHUNK = 1 << 20
 LONGEST_LINE = 1 << 26
@@ -23,7 +22,7 @@ def check_text(path: Path, rows: bool = False) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     filled, place, line, width = False, 0, 1, 0
     try:
-        with open_bytes(path) as stream:
+        with open_input(path) as stream:
             while True:
                 raw = stream.read(CHUNK)
                 if place == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -45,7 +44,7 @@ def check_text(path: Path, rows: bool = False) -> bool:
                 if rows and longest > LONGEST_LINE:
                     raise BadFile(f"a line of more than {LONGEST_LINE >> 20} MiB", line)
                 place, line = place + len(raw), line + raw.count(b"\n")
-    except (EOFError, OSError, zlib.error) as error:
+    except UNREADABLE as error:
         raise BadFile(f"cannot be read ({error})") from error
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from interlingua.data.files.report import BadFile, Report
 from interlingua.data.files.rows import Row, choose_columns, to_row
 from interlingua.errors import InterlinguaError
+from interlingua.files import open_raw
 
 BATCH = 1_000
 
@@ -26,7 +27,7 @@ def read_parquet(path: Path, columns: Mapping[str, str], report: Report, left_ou
     except ImportError as error:
         raise InterlinguaError(f"{path}: reading Parquet needs pyarrow: pip install 'interlingua[index]'.") from error
     try:
-        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as table:
+        with open_raw(path) as stream, parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20) as table:
             schema = table.schema_arrow
             chosen = choose_columns(schema.names, columns)
             text = schema.field(chosen["text"]).type

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from interlingua.data.files.blocks import Block, Blocks
-from interlingua.data.readers.source import open_bytes
+from interlingua.files import open_input
 
 LINE = 1 << 16
 """Characters of a line that are read at once."""
@@ -30,7 +30,7 @@ def lines(path: Path) -> Iterator[tuple[str, bool]]:
     """(line with its end, True) of a text file; of a very long line parts, of which only the first has True. Lines end
     at \\n, \\r\\n or \\r."""
     first = True
-    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig") as stream:
+    with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
         while line := stream.readline(LINE):
             yield line, first
             first = line.endswith("\n")

@@ -18,7 +18,7 @@ from interlingua.data.files.rows import Row, check_columns
 from interlingua.data.files.separated import read_separated
 from interlingua.data.files.walk import File, SourceNames, find_files
 from interlingua.data.files.web_page import read_html
-from interlingua.data.readers.source import plain_name
+from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.text.detect import detect_language
@@ -87,11 +87,12 @@ class _Reader:
 
     def read(self, file: File) -> Iterator[Passage]:
         """The passages of one file; none for one that is only noted in the report."""
-        suffix = Path(plain_name(file.path)).suffix.lower()
+        suffix = kind_of(file.path)
         if suffix not in (*DOCUMENTS, *TABLES) or (suffix in BY_NAME_ONLY and not file.given):
+            pipe = "" if file.path.is_file() else ". A pipe must give jsonl, or have a name with such a suffix (mkfifo)"
             self._pass_over(file, f"{suffix} file" if suffix else "file without a suffix",
                             'passages are read from jsonl, one object a line: {"text": …, "id": …, "title": …, '
-                            f'"lang": …}}; from {", ".join((*TABLES, *DOCUMENTS))}; and from folders of these')
+                            f'"lang": …}}; from {", ".join((*TABLES, *DOCUMENTS))}; and from folders of these{pipe}')
             return
         found, bad = False, self.report.bad
         try:

@@ -112,9 +112,9 @@ def find_files(paths: Sequence[str | Path], skip: Callable[[str, str], None], na
 
     A file that is given is called by its name (`faq.csv`), one in a folder by its path from there, the name of the
     folder included (`handbook/sub/guide.md`), always with `/`, as far as `names` (`SourceNames`) knows no other name.
-    `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what
-    is no regular file. Raises InterlinguaError for a path that does not exist, and for a folder inside another one
-    given.
+    `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what in
+    a folder is no regular file; a pipe is read where it is given itself. Raises InterlinguaError for a path that does
+    not exist, and for a folder inside another one given.
     """
     roots = [root for path in paths for root in ([Path(path)] if Path(path).is_dir() else expand(path))]
     if not roots:
@@ -124,10 +124,8 @@ def find_files(paths: Sequence[str | Path], skip: Callable[[str, str], None], na
         if root.is_dir():
             _alone(root, roots)
             yield from _walk(root, name, skip, names)
-        elif root.is_file():
-            yield File(root, name, True)
         else:
-            raise InterlinguaError(f"{root}: is no regular file. Save what it gives to a file first.")
+            yield File(root, name, True)
 
 
 def _walk(root: Path, name: str, skip: Callable[[str, str], None], names: SourceNames) -> Iterator[File]:

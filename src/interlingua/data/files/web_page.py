@@ -10,7 +10,7 @@ from pathlib import Path
 
 from interlingua.data.files.blocks import Block, Blocks
 from interlingua.data.files.report import BadFile
-from interlingua.data.readers.source import open_bytes
+from interlingua.files import open_input
 from interlingua.text.languages import find_code
 
 UNSEEN = frozenset("script style template noscript svg math object iframe canvas select textarea".split())
@@ -34,7 +34,7 @@ def read_html(path: Path) -> Iterator[Block]:
     """
     page = _Page()
     try:
-        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig") as stream:
+        with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
             while part := stream.read(PART):
                 page.feed(part)
                 yield from page.blocks.take()

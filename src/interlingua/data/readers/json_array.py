@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from interlingua.data.readers.source import open_bytes
 from interlingua.errors import InterlinguaError
+from interlingua.files import UNREADABLE, open_input
 
 CHUNK = 1 << 20
 LARGEST = 1 << 26
@@ -22,11 +22,11 @@ def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     not an array of objects, a truncated file, or an element of more than 64 Mi characters.
     """
     try:
-        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig") as stream:
+        with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
             yield from _Window(path, stream).elements()
     except UnicodeDecodeError as error:
         raise InterlinguaError(f"{path}: not UTF-8 ({error}). Convert the file with `iconv -t UTF-8`.") from error
-    except (EOFError, OSError) as error:
+    except UNREADABLE as error:
         raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
 
 

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from interlingua.errors import InterlinguaError
-from interlingua.files import existing, read_lines
+from interlingua.files import UNREADABLE, existing, is_input, open_input, read_lines
+from interlingua.progress import say
 
 PathLike = str | Path
 HEAD_BYTES = 1 << 16
 
 
 def expand(path: PathLike | Iterable[PathLike]) -> list[Path]:
-    """The files meant by a path: itself, the files of a folder (not of its sub-folders, no hidden ones), or the
-    matches of a glob, in sorted order. An iterable of paths is expanded one by one, in the order given."""
+    """The files meant by a path: itself (a pipe too; `-` is /dev/stdin), the files of a folder (not of its sub-folders,
+    no hidden ones), or the matches of a glob, in sorted order. What else a folder holds, a pipe or a broken link, is
+    said. An iterable of paths is expanded one by one, in the order given."""
     if not isinstance(path, (str, Path)):
         return [file for one in path for file in expand(one)]
     here = Path(path)
-    if here.is_file():
-        return [here]
+    if is_input(here):
+        return [existing(here)]
     if here.is_dir():
-        found = sorted(file for file in here.iterdir() if file.is_file() and not file.name.startswith("."))
+        inside = sorted(one for one in here.iterdir() if not one.name.startswith(".") and not one.is_dir())
+        found = [one for one in inside if one.is_file()]
+        if other := [one.name for one in inside if not one.is_file()]:
+            say(f"{path}: not read, as they are no regular files: {', '.join(other)}")
         what = "the folder holds no file"
     elif glob.has_magic(str(path)):
-        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if not Path(name).is_dir())
         what = "no file matches"
     else:
         return [existing(here)]
@@ -38,19 +42,12 @@ def expand(path: PathLike | Iterable[PathLike]) -> list[Path]:
     return found
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    """The bytes of a file, gunzipped when it is gzipped."""
-    with open(existing(path), "rb") as probe:
-        packed = probe.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path, "rb")) if packed else open(path, "rb")
-
-
 def head(path: Path) -> str:
     """The first 64 KiB as text, to recognise a format by. Raises InterlinguaError for an empty file."""
     try:
-        with open_bytes(path) as stream:
+        with open_input(path) as stream:
             start = stream.read(HEAD_BYTES)
-    except (EOFError, OSError) as error:
+    except UNREADABLE as error:
         raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
     utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = start.decode("utf-16" if utf16 else "utf-8-sig", errors="ignore")
@@ -91,4 +88,11 @@ def columns(start: str) -> set[int]:
 def plain_name(path: Path) -> str:
     """The file name without `.gz`."""
     return path.name[:-3] if path.name.endswith(".gz") else path.name
+
+
+def kind_of(path: Path) -> str:
+    """The suffix of the file name without `.gz`, in small letters: `.csv`, also of Table.CSV.gz. A pipe without a
+    suffix (`/dev/stdin`, `/dev/fd/63`) is `.jsonl` where it begins with an object."""
+    suffix = Path(plain_name(path)).suffix.lower()
+    return ".jsonl" if not suffix and not path.is_file() and head(path).lstrip().startswith("{") else suffix
 

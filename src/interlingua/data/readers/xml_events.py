@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from xml.parsers import expat
 
-from interlingua.data.readers.source import open_bytes
 from interlingua.errors import InterlinguaError
+from interlingua.files import UNREADABLE, open_input
 
 CHUNK = 1 << 16
 
@@ -45,7 +45,7 @@ def xml_events(path: Path) -> Iterator[Event]:
     parser.EntityDeclHandler = refuse
     parser.SkippedEntityHandler = refuse
     try:
-        with open_bytes(path) as stream:
+        with open_input(path) as stream:
             while chunk := stream.read(CHUNK):
                 parser.Parse(chunk, False)
                 yield from events
@@ -55,7 +55,7 @@ def xml_events(path: Path) -> Iterator[Event]:
     except expat.ExpatError as error:
         raise InterlinguaError(f"{path}, line {error.lineno}: not well-formed XML "
                                f"({expat.errors.messages[error.code]}). Export the file again.") from error
-    except (EOFError, OSError) as error:
+    except UNREADABLE as error:
         raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
 
 
