@@ -15,7 +15,7 @@ class InterlinguaError(ValueError):
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`" Did you mean 'x'?"` when something close to `word` is known, else the known names."""
-    names = sorted(set(known))
+    names = sorted({*known} - {""})
     close = difflib.get_close_matches(word, names, n=1)
     if close:
         return f" Did you mean '{close[0]}'?"

@@ -1,6 +1,7 @@
 """The demonstration from end to end, with few steps."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,8 @@ def test_the_demonstration_runs_and_runs_again(tmp_path, monkeypatch, capsys):
     for system in ("in the box ", "+ retrieval ", "+ semantic "):
         assert sum(line.startswith(system) for line in out.splitlines()) == 4
     assert f"interlingua serve {tmp_path}/index" in out
+    section = out.partition('README.md, "')[2].partition('"')[0]
+    assert f"\n## {section}\n" in (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     header = next(line for line in out.splitlines() if line.startswith("RR@100"))
     assert set(encyclopedia.languages()) <= set(header.split())
     for chosen in demo.QUESTIONS:

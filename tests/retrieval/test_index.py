@@ -61,6 +61,14 @@ def test_results_can_be_limited_to_languages(index):
         index.search("cat", langs=["da"])
 
 
+def test_an_unknown_language_is_not_listed_as_an_empty_name(tmp_path):
+    index = Index.build(LetterEncoder(), [*PASSAGES, Passage("5", "12 %")], tmp_path / "idx")
+    with pytest.raises(InterlinguaError) as error:
+        index.search("cat", langs=["zu"])
+    assert str(error.value).endswith("has no passage in language 'zu'. Known: de, en, fr. Of 1 passages the language is "
+                                     "unknown.")
+
+
 def test_passages_are_encoded_in_chunks(index, tmp_path, monkeypatch):
     monkeypatch.setattr(index_writer, "CHUNK", 3)
     again = Index.build(LetterEncoder(), PASSAGES, tmp_path / "chunked")

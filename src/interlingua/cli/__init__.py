@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from interlingua import __version__
 from interlingua.cli import (
@@ -26,7 +25,8 @@ from interlingua.cli import (
     serve,
     train,
 )
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
+from interlingua.errors import InterlinguaError
 from interlingua.files import forget_pipes
 
 VERBS = (train, evaluate, encode, index, search, serve, reproduce, compare, report, calibrate, mine, inspect, demo)
@@ -43,33 +43,6 @@ Train, evaluate and search with encoders that read meaning, not language.
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse with a suggestion for a misspelt verb, and exit code 2 in one line."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """One line and the way out."""
-        if message.startswith("argument VERB: invalid choice") and "'" in message:
-            message = f"unknown verb '{message.split(chr(39))[1]}'." + suggestion(message.split("'")[1], names())
-        end = "" if message.endswith((".", "?")) else "."
-        self.exit(2, f"interlingua: {message}{end} See `{self.prog} --help`.\n")
-
-
-class VerbParser(Parser):
-    """A verb's own parser: arguments and options in any order (`train recipe.yaml --out runs/a training.steps=9`)."""
-
-    _mixing = False
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As argparse, which would close a list of arguments at the first option after it."""
-        if self._mixing:  # argparse parses options and arguments apart by calling this twice
-            return super().parse_known_args(args, namespace)
-        self._mixing = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._mixing = False
-
-
 def names() -> list[str]:
     """Every verb."""
     return [name for verb in VERBS for name in verb.NAMES]
@@ -80,6 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="interlingua", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"interlingua {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS,
+                        help="print a script that completes commands in this shell")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", parser_class=VerbParser)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS,

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("calibrate",)
 
 
@@ -14,7 +16,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser("calibrate", parents=[common],
                               help="shift, scale and rotate each language's vectors onto a pivot's")
     parser.add_argument("model", help="a model folder or name, of one encoder")
-    parser.add_argument("--on", nargs="+", default=[], metavar="[LANG=]FILE",
+    parser.add_argument("--on", action=Repeated, default=[], metavar="[LANG=]FILE",
                         help="raw sentences, no test data: fr=texts.txt.gz, or files that tell their languages "
                              "(fr.txt, jsonl with lang, fr-en.tsv.gz: both sides)")
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the calibrated model")
@@ -26,7 +28,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--rotate", default="none", choices=["refine", "adversarial", "supervised", "none"],
                         help="rotate each language onto the pivot; refine and adversarial do it without translations "
                              "(none)")
-    parser.add_argument("--pairs", nargs="+", default=[], metavar="FILE",
+    parser.add_argument("--pairs", action=Repeated, default=[], metavar="FILE",
                         help="translations into the pivot, for --rotate supervised")
     parser.add_argument("--epochs", type=int, default=5, help="of --rotate adversarial (5)")
     parser.add_argument("--epoch-size", type=int, default=1_000_000, metavar="N",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("compare",)
 
 
@@ -14,9 +16,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN",
                         help="TREC run files: that of A and that of B; on several collections all of A's, then all of "
                              "B's, in one order")
-    parser.add_argument("--qrels", nargs="+", default=[], metavar="FILE",
+    parser.add_argument("--qrels", action=Repeated, default=[], metavar="FILE",
                         help="TREC qrels files, one for each pair of runs (or one for all)")
-    parser.add_argument("--on", nargs="+", default=[], metavar="COLLECTION",
+    parser.add_argument("--on", action=Repeated, default=[], metavar="COLLECTION",
                         help="take the judgements of these collections in place of --qrels")
     parser.add_argument("--measure", default="RR@100")
     parser.add_argument("--test", choices=["t", "permutation"], default="t")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("evaluate",)
 
 
@@ -13,10 +15,10 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser("evaluate", parents=[common],
                               help="measure models on test collections, a column per language")
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders or names; each is a row")
-    parser.add_argument("--pipeline", nargs="+", default=[], metavar="P",
+    parser.add_argument("--pipeline", action=Repeated, default=[], metavar="P",
                         help="rows beside the models, in one line each: \"bm25 %% 1000 >> runs/m\" (rerank), \"bm25 + "
                              "0.8 * runs/m\" (hybrid), \"rrf(bm25, runs/m)\", \"runs/m(maxp=180/90)\", \"run(a.run)\"")
-    parser.add_argument("--translated", nargs="+", default=[], metavar="FILE",
+    parser.add_argument("--translated", action=Repeated, default=[], metavar="FILE",
                         help="the questions as bm25 is to read them, id ⇥ text: one file for all collections, or one "
                              "for each in the order of --on")
     parser.add_argument("--translate", metavar="COMMAND",
@@ -24,14 +26,14 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--layer", type=int, metavar="K",
                         help="pool hidden state K (0 = embeddings) in place of the last, as CCP does on Tatoeba")
     parser.add_argument("--pooling", choices=["cls", "mean"], help="how token states become a vector")
-    parser.add_argument("--on", nargs="+", default=[], metavar="COLLECTION",
+    parser.add_argument("--on", action=Repeated, default=[], metavar="COLLECTION",
                         help="folders, encyclopedia:LANG, or ir_datasets:ID (ID#FIELD: a field of the topics)")
     parser.add_argument("--lang", default="", help="language of collections of --on that do not name theirs (else the "
                                                    "name of the folder says it, or it is detected)")
-    parser.add_argument("--tatoeba", nargs="+", default=[], metavar="FILE",
+    parser.add_argument("--tatoeba", action=Repeated, default=[], metavar="FILE",
                         help="files of translations such as ara-eng.tsv.gz, or a folder of them: how often the nearest "
                              "sentence is the translation")
-    parser.add_argument("--pairs", nargs="+", default=[], metavar="X-Y",
+    parser.add_argument("--pairs", action=Repeated, default=[], metavar="X-Y",
                         help="measure --tatoeba on these pairs of languages, such as de-fr, joined through English "
                              "where no file holds both")
     parser.add_argument("--tatoeba-protocol", choices=["both", "xtreme"], default="both",
@@ -45,18 +47,19 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                              "are printed where the sample is there)")
     parser.add_argument("--xor", metavar="QUESTIONS.jsonl",
                         help="XOR-Retrieve: how often the first 2,000 and 5,000 tokens retrieved hold the answer")
-    parser.add_argument("--predictions", nargs="+", default=[], metavar="FILE",
+    parser.add_argument("--predictions", action=Repeated, default=[], metavar="FILE",
                         help="score these with --xor: TREC runs, or XOR-Retrieve's own JSON")
     parser.add_argument("--passages", metavar="COLLECTION",
                         help="search this collection's passages with the others' questions "
                              "(XQuAD-like: ids correspond); with --xor the English passages, jsonl or DPR's TSV")
     parser.add_argument("--matrix", metavar="MEASURE", nargs="?", const="RR@100",
                         help="question language × passage language over the collections, and the merged pool")
-    parser.add_argument("--measures", nargs="+", metavar="M", help="RR@100 R@100 nDCG@10, unless you name others")
+    parser.add_argument("--measures", action=Repeated, metavar="M", help="RR@100 R@100 nDCG@10, unless you name others")
     parser.add_argument("--depth", type=int, default=100, help="passages retrieved per question (100)")
     parser.add_argument("--runs", metavar="DIR", help="write TREC run and qrels files here")
     parser.add_argument("--format", default="text", choices=["text", "markdown", "tsv", "json"])
     parser.add_argument("--no-intervals", action="store_true", help="leave the 95%% intervals out")
+    parser.without = ("--pipeline", "--predictions")
     parser.set_defaults(run=run)
 
 

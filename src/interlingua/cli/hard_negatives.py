@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 ONLY = ("with_", "passages", "negatives_per_question", "depth", "skip_top", "positive_margin", "sampling", "seed",
         "scores", "lang", "format", "on_bad_row")
 
@@ -15,7 +17,7 @@ def add_options(parser: Any) -> None:
     group.add_argument("--negatives", action="store_true", help="find passages that look like answers and are none")
     group.add_argument("--with", dest="with_", metavar="bm25|MODEL",
                        help="what finds them: bm25, bm25(analyzer=char4), a model's folder or name")
-    group.add_argument("--passages", nargs="+", metavar="PASSAGES",
+    group.add_argument("--passages", action=Repeated, metavar="PASSAGES",
                        help="what is searched: jsonl, TSV or collections; without it the passages of the questions")
     group.add_argument("--negatives-per-question", type=int, metavar="N", help="how many to write (8)")
     group.add_argument("--depth", type=int, metavar="N", help="how many results to look at (100)")

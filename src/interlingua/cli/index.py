@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("index",)
 MODEL_FILES = ("modules.json", "config.json", "*.safetensors", "pytorch_model*.bin")
 
@@ -47,7 +49,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)")
     parser.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
     parser.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")
-    parser.add_argument("--columns", nargs="+", metavar="text=COLUMN",
+    parser.add_argument("--columns", action=Repeated, form="(text|title|id|lang)=", metavar="text=COLUMN",
                         help="which columns of tables are text, title, id and lang, where they have other names")
     parser.add_argument("--on-bad-row", choices=["error", "skip"], default="error",
                         help="stop at a row that cannot be read, or count and list it")

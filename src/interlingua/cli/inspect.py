@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("inspect",)
 
 
@@ -21,8 +23,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--side", choices=["source", "target", "foreign", "both"],
                         help="sentences: read this side of parallel files")
     parser.add_argument("--on-bad-row", choices=["error", "skip"], help="skip: count and list rows that cannot be used")
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
-                        help="an option of the reader, e.g. threshold=1.04; may be given several times")
+    parser.add_argument("--option", action=Repeated, form=".+=", default=[], metavar="KEY=VALUE",
+                        help="an option of the reader, e.g. threshold=1.04")
     parser.set_defaults(run=run)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("report",)
 
 
@@ -14,7 +16,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                               help="the language mirror: does a model rank by meaning or by language?")
     parser.add_argument("models", nargs="+", metavar="MODEL",
                         help="model folders or names, shown side by side: before and after a training or calibration")
-    parser.add_argument("--on", nargs="+", required=True, metavar="COLLECTION",
+    parser.add_argument("--on", action=Repeated, required=True, metavar="COLLECTION",
                         help="the same questions and passages in several languages, as XQuAD has them: one collection "
                              "a language, whose ids correspond; or encyclopedia:LANG")
     parser.add_argument("--out", default="mirror.html", metavar="FILE.html", help="the page (mirror.html)")

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("reproduce",)
 
 
@@ -18,7 +20,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs", metavar="DIR", help="where runs and results go (runs)")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds a row (1)")
     parser.add_argument("--device", help="cpu, cuda, … (default: a GPU if there is one)")
-    parser.add_argument("--rows", nargs="+", metavar="ROW",
+    parser.add_argument("--rows", action=Repeated, metavar="ROW",
                         help="only these rows, to share the work among machines; their report is called …-rows.md")
     parser.add_argument("--plan", action="store_true", help="check every row's recipe and say what would run")
     parser.set_defaults(run=run)

@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("search",)
 BOLD, PLAIN = "\033[1m", "\033[0m"
 SHAPING = "\u00ad\u200c\u200d\u200e\u200f"  # what text in many scripts needs: soft hyphen, joiners, direction marks
@@ -24,7 +26,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--lang", default="", help="language of the question (else detected)")
     parser.add_argument("--lang-of-results", default="any", metavar="any|same|xx,yy",
                         help="only passages in the language of the question, or in these")
-    parser.add_argument("--where", nargs="+", default=[], metavar="KEY=VALUE",
+    parser.add_argument("--where", action=Repeated, form=".+=", default=[], metavar="KEY=VALUE",
                         help="only passages with these metadata, such as source=guide.md")
     parser.add_argument("--rerank", metavar="MODEL",
                         help="a model, best of late interaction, that puts the first 100 into its own order")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.parser import Repeated
+
 NAMES = ("serve",)
 TOKEN, READ_TOKEN = "INTERLINGUA_TOKEN", "INTERLINGUA_READ_TOKEN"
 
@@ -15,9 +17,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("index", help="an index folder, or milvus://…")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8080, help="8080; 0 for any that is free")
-    parser.add_argument("--name", action="append", default=[],
-                        help="a host name under which it may be reached, of a proxy before it say; may be repeated "
-                             "(on a loopback address localhost always is, and without this no other)")
+    parser.add_argument("--name", action=Repeated, default=[],
+                        help="a host name under which it may be reached, of a proxy before it say; on a loopback "
+                             "address localhost always is, and without this no other")
     parser.add_argument("--model", metavar="PATH",
                         help="the model that made the index, where it is not at the place the index remembers")
     parser.add_argument("--rerank", metavar="MODEL",

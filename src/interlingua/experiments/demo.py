@@ -48,7 +48,7 @@ def demo(out: str | Path) -> None:
 What next?
   ask it something         interlingua search {out}/index "Apa kegunaan huruf Braille?"
   what was just trained    {out}/semantic/recipe.yaml, {out}/semantic/log.jsonl
-  your own data            README.md, "Your own data in five minutes"
+  your own data            README.md, "A model of your own"
   a search page            interlingua serve {out}/index
 """)
 

@@ -35,7 +35,9 @@ def questions(texts: Sequence[str], lang: str | Sequence[str | None] | None, mod
         raise InterlinguaError(f"{len(given)} languages for {len(texts)} questions: give one for each.")
     for name in langs or ():
         if name not in languages:
-            raise InterlinguaError(f"{place}: has no passage in language '{name}'.{suggestion(name, languages)}")
+            unknown = f" Of {languages['']:,} passages the language is unknown." if languages.get("") else ""
+            raise InterlinguaError(f"{place}: has no passage in language '{name}'."
+                                   f"{suggestion(name, languages)}{unknown}")
     queries = [Query(f"question {number}", text, known or detect_language(text))
                for number, (text, known) in enumerate(zip(texts, given, strict=True), 1)]
     return Questions(queries, {name: count for name, count in languages.items() if langs is None or name in langs})
