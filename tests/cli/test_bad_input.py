@@ -245,6 +245,7 @@ INDEXES = [
     ("index model good.jsonl --out model --overwrite", ["model: is not an index"]),
     ("index model good.jsonl --out good.run/new", ["good.run"]),
     ("search nowhere a", ["nowhere: no such index folder"]),
+    ("search index " + "\ufdfa" * 600, ["at most 10,000 characters", "this one of 600 has 10,800"]),
     ("search index a --model nothing", ["nothing: is not a model folder"]),
     ("search damaged a", ["damaged: the table of passages cannot be read"]),
     ("search good_en a", ["good_en: is not an index"]),

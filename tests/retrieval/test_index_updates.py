@@ -13,7 +13,8 @@ from interlingua.errors import InterlinguaError
 from interlingua.retrieval import Index
 from interlingua.retrieval import index as index_module
 from interlingua.retrieval.bm25 import BM25
-from interlingua.retrieval.index_lexical import Lexical, question_terms
+from interlingua.retrieval.index_lexical import Lexical
+from interlingua.retrieval.index_questions import Question
 
 WORDS = {
     "en": "cat dog house river storm keeper wrote book lighthouse small blue the a".split(),
@@ -203,5 +204,5 @@ def test_a_search_goes_on_while_a_writer_removes_its_cache(tmp_path):
     before = Lexical(reader.refresh(), 0.9, 0.4)
     writer.add([Passage("2", "cat", lang="en")])
     writer.compact()
-    (scores,), most = before.scores(question_terms("cat", "en", ["en"]))
+    (scores,), most = before.scores(Question("cat", "en").terms(["en"]))
     assert (len(scores), 0 < scores[0] < most) == (1, True)

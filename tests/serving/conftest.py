@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.index_questions import Question
 from interlingua.serving.app import create_app
 from interlingua.serving.settings import ServeSettings
 
@@ -49,9 +50,10 @@ class ListIndex:
         finally:
             self._go.set()
 
-    def search_many(self, texts: Sequence[str], k: int = 10, langs: Sequence[str] | None = None,
-                    **options: Any) -> list[list[Hit]]:
-        self.calls.append(list(texts))
+    def search_many(self, questions: Sequence[str | Question], k: int = 10, langs: Sequence[str] | None = None,
+                    budget: Any = None, **options: Any) -> list[list[Hit]]:
+        texts = [one if isinstance(one, str) else one.text for one in questions]
+        self.calls.append(texts)
         self.options.append({"k": k, "langs": langs, **options})
         self.entered.set()
         assert self._go.wait(30)
@@ -63,7 +65,7 @@ class ListIndex:
         kept = [passage for passage in self.passages.values() if langs is None or passage.lang in langs]
         if not kept:
             return [[] for _ in texts]
-        scores = self.encoder.encode_query(list(texts)) @ self.encoder.encode_document([one.text for one in kept]).T
+        scores = self.encoder.encode_query(texts) @ self.encoder.encode_document([one.text for one in kept]).T
         return [[Hit(kept[place], float(row[place]), {"dense": float(row[place]), "lexical": -float("inf")})
                  for place in np.argsort(-row, kind="stable")[:k]] for row in scores]
 

@@ -26,7 +26,7 @@ Serving = Callable[..., Any]
 def _spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks the first character of every passage."""
     monkeypatch.setattr("interlingua.retrieval.highlights.marker", lambda *_: None)
-    monkeypatch.setattr("interlingua.retrieval.highlights.Highlights", lambda *_: lambda passage: [(0, 1)])
+    monkeypatch.setattr("interlingua.retrieval.highlights.Highlights", lambda *_, **__: lambda passage: [(0, 1)])
 
 
 def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> None:
@@ -41,7 +41,7 @@ def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> No
     assert (first["text"], first["title"], first["lang"]) == (passage.text, passage.title, passage.lang)
     assert (first["metadata"], first["highlights"]) == ({"kind": "sea"}, [[0, 1]])
     assert first["parts"] == {"dense": first["score"], "lexical": None}  # JSON has no −∞
-    assert index.options == [{"k": 3, "langs": None, "mode": "dense", "where": {"kind": "sea"}, "lang": ["en"],
+    assert index.options == [{"k": 3, "langs": None, "mode": "dense", "where": {"kind": "sea"},
                               "reranker": None}]
     plain = client.post("/search", json={"query": "who wrote the book?", "highlight": False}).json()
     assert all(hit["highlights"] == [] for hit in plain["hits"])

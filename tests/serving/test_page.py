@@ -156,7 +156,8 @@ def hit(rank: int, text: str, **fields: Any) -> dict[str, Any]:
 
 
 def answering(*hits: dict[str, Any]) -> Callable[[Route], None]:
-    return lambda route: route.fulfill(json={"query": "", "lang": "en", "mode": "hybrid", "took_ms": 1, "hits": hits})
+    return lambda route: route.fulfill(json={"query": "", "lang": "en", "mode": "hybrid", "took_ms": 1, "hits": hits,
+                                             "notices": []})
 
 
 def body(request: Request) -> dict[str, Any]:

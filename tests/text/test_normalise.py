@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+from itertools import pairwise
+from unicodedata import combining, normalize
 
-from interlingua.text.normalise import text_hash, text_key
+import pytest
+
+from interlingua.text import normalise
+from interlingua.text.normalise import nfkc, text_hash, text_key
 
 
 def test_equal_after_normalisation() -> None:
@@ -29,3 +35,21 @@ def test_hash_is_the_same_in_another_process() -> None:
     code = "from interlingua.text.normalise import text_hash; print(text_hash('湖', 'deep'))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(printed) == text_hash("湖", "deep")
+
+
+def test_nfkc_is_that_of_python_however_many_marks_are_on_a_letter() -> None:
+    dice = random.Random(0)
+    marks = [*(chr(code) for code in range(0x300, 0x370)), *"\u3099\u309a\uff9e\uff9f\u0344\u0345\u093f\u05b4\u200d"]
+    for length in (1, 29, 30, 31, 32, 90):
+        for _ in range(50):
+            text = "".join(dice.choice("aカｶÅ한ﷺ ") + "".join(dice.choices(marks, k=length)) for _ in range(3))
+            assert nfkc(text) == normalize("NFKC", text)
+
+
+def test_many_marks_are_in_order_before_python_sorts_them_by_insertion(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(normalise, "normalize", lambda form, text: given.append(text) or normalize(form, text))
+    nfkc("a" + "\u0301\u0323\uff9e" * 1_000)
+    classes = [combining(mark) for mark in given[0]]
+    assert len(classes) == 3_001
+    assert all(before <= after for before, after in pairwise(classes))

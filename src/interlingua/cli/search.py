@@ -39,19 +39,22 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
     from interlingua.models.loading import load_any
+    from interlingua.progress import say
     from interlingua.retrieval.highlights import Highlights, marker
     from interlingua.retrieval.index import open_index
-    from interlingua.text.detect import detect_language
+    from interlingua.retrieval.index_questions import Question
     from interlingua.text.languages import normalise_code
 
-    question = " ".join(arguments.question)
-    lang = normalise_code(arguments.lang) if arguments.lang else detect_language(question)
-    langs, where = wanted(arguments.lang_of_results, lang), metadata(arguments.where)
+    question = Question(" ".join(arguments.question), normalise_code(arguments.lang) if arguments.lang else None)
+    langs, where = wanted(arguments.lang_of_results, question.lang), metadata(arguments.where)
     index = open_index(arguments.index, load_any(arguments.model) if arguments.model else None)
     reranker = load_any(arguments.rerank) if arguments.rerank else None
-    hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, lang=lang, reranker=reranker)
+    hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, reranker=reranker)
+    if question.is_cut:
+        say("the question is long: its first words were compared with those of the passages, the rest only by the "
+            "model.")
     bold = hits and not arguments.json and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    spans = Highlights(question, lang, marker(reranker, index, arguments.mode)) if bold else None
+    spans = Highlights(question, encoder=marker(reranker, index, arguments.mode)) if bold else None
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
         if arguments.json:

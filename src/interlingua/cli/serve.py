@@ -32,6 +32,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", type=int, default=128,
                         help="requests that may wait; more are told to come back (128)")
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds until a request is given up (30)")
+    parser.add_argument("--budget", type=float, default=10.0, metavar="SECONDS",
+                        help="work on one question, after which it is given up (10)")
     parser.add_argument("--log-queries", action="store_true", help="put the text of questions into the log")
     parser.set_defaults(run=serve)
 
@@ -51,8 +53,8 @@ def serve(arguments: argparse.Namespace) -> None:
         own = (*arguments.name, arguments.host, own_name(listener), *LOCAL)
         names = own if arguments.name or is_loopback(listener) else ()
         settings = ServeSettings(max_batch=arguments.max_batch, queue=arguments.queue, timeout=arguments.timeout,
-                                 token=token, read_token=read_token, log_queries=arguments.log_queries,
-                                 rerank_model=name, names=names)
+                                 budget=arguments.budget, token=token, read_token=read_token,
+                                 log_queries=arguments.log_queries, rerank_model=name, names=names)
         if not is_loopback(listener) and not read_token:
             say(f"warning: everybody who reaches {arguments.host} may search. --read-token-file asks for a token; the "
                 "connection itself is not encrypted.")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from tokenizers import Regex
 from tokenizers.normalizers import NFKC, Lowercase, Normalizer, Replace, Sequence, Strip
+
+from interlingua.text.normalise import nfkc
 
 
 def normalizer(lowercase: bool) -> Normalizer:
@@ -17,5 +17,5 @@ def normalizer(lowercase: bool) -> Normalizer:
 def normalised(text: str, lowercase: bool) -> str:
     """The same by Python, which takes a tenth of the time. It may differ in characters that only one of the two knows,
     and in control characters."""
-    plain = " ".join(unicodedata.normalize("NFKC", text).split())
+    plain = " ".join(nfkc(text).split())
     return plain.replace("Σ", "σ").lower() if lowercase else plain  # Python would write the last one of a word as ς

@@ -7,15 +7,16 @@ from typing import Any
 
 from interlingua.data.records import Passage
 from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.retrieval.index_lexical import question_terms
+from interlingua.retrieval.index_questions import Question
 from interlingua.retrieval.near_tokens import NearTokens
 from interlingua.retrieval.near_words import NearWords, Span
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.grams import CLUSTER, CLUSTERS, SOUTH_EAST
 from interlingua.text.analyzers.words import RUN
-from interlingua.text.detect import detect_language
 from interlingua.text.languages import find_code
 
+MARKED = 10_000
+"""Characters of a passage in which words are marked, the first of them."""
 ALIKE = 0.5
 """Share of a word's terms that must be the question's: all of a stem, half of a stem with n-grams."""
 
@@ -24,31 +25,24 @@ class Highlights:
     """The words of passages that answer to a question: those with its terms, and with an `encoder` of late interaction,
     or a static one, also those that are the nearest to a word of the question, whatever language either is in.
 
-    `lang` is the language of the question, detected if not given.
+    `lang` is the language of a question that is given as a text, detected if not given. A `Question` that was searched
+    for has its terms already.
     """
 
-    def __init__(self, question: str, lang: str = "", encoder: Any = None) -> None:
-        self._question, self._lang = question, lang or detect_language(question)
+    def __init__(self, question: str | Question, lang: str = "", encoder: Any = None) -> None:
+        self._question = question if isinstance(question, Question) else Question(question, lang or None)
         near = NearTokens if isinstance(encoder, LateInteractionEncoder) else NearWords
-        self._near = near(question, encoder, analyzer(find_code(self._lang) or ""))
-        self._terms: dict[str, set[str]] = {}
+        self._near = near(self._question.text, encoder, analyzer(find_code(self._question.lang) or ""))
 
     def __call__(self, passage: Passage) -> list[Span]:
-        """Spans of characters of `passage.text`, in order and apart from each other."""
-        asked = self._asked(passage.lang)
-        cut = analyzer(find_code(passage.lang) or "")
-        found = [span for span in _pieces(passage.text) if _alike(cut, passage.text[slice(*span)], asked)]
-        return _joined(sorted(found + self._near.spans(passage.text, cut)))
-
-    def _asked(self, lang: str) -> set[str]:
-        """The terms of the question for passages in a language, found once."""
-        if lang not in self._terms:
-            terms = question_terms(self._question, self._lang, [lang, self._lang])
-            self._terms[lang] = {*terms, *question_terms(self._question, lang, [lang])}
-        return self._terms[lang]
+        """Spans of characters of `passage.text`, in order and apart from each other, among the first `MARKED`."""
+        text, cut = passage.text[:MARKED], analyzer(find_code(passage.lang) or "")
+        asked = self._question.counts(self._question.lang).keys() | self._question.counts(passage.lang).keys()
+        found = [span for span in _pieces(text) if _alike(cut, text[slice(*span)], asked)]
+        return _joined(sorted(found + self._near.spans(text, cut)))
 
 
-def highlights(question: str, passage: Passage, lang: str = "", encoder: Any = None) -> list[Span]:
+def highlights(question: str | Question, passage: Passage, lang: str = "", encoder: Any = None) -> list[Span]:
     """`Highlights` of one passage."""
     return Highlights(question, lang, encoder)(passage)
 

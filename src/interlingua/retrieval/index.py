@@ -24,7 +24,7 @@ from interlingua.retrieval.index_cache import analyzers_of, remove_other_caches,
 from interlingua.retrieval.index_dense import exactly
 from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_lexical import Lexical
-from interlingua.retrieval.index_questions import questions
+from interlingua.retrieval.index_questions import Budget, Question, questions
 from interlingua.retrieval.index_search import Hit, Search, View
 from interlingua.retrieval.index_snapshot import Snapshot
 from interlingua.retrieval.index_tokens import IndexTokens, keep_tokens
@@ -110,7 +110,7 @@ class Index:
         found = named([id], snapshot.find, snapshot.source)
         return snapshot.passage(only(id, found.get(id, []), snapshot.source, self.path))
 
-    def search(self, text: str, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
+    def search(self, text: str | Question, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
                where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
         """The `k` best passages for a question in any language, best first.
 
@@ -120,24 +120,30 @@ class Index:
         """
         return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
 
-    def search_many(self, texts: Sequence[str], k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
-                    where: Mapping[str, str] | None = None, lang: str | Sequence[str | None] | None = None,
-                    reranker: Any = None) -> list[list[Hit]]:
-        """`search` for several questions, which are encoded together; `lang` may be a list with one for each."""
+    def search_many(self, texts: Sequence[str | Question], k: int = 10, langs: Names[str] | None = None, *,
+                    mode: str = "hybrid", where: Mapping[str, str] | None = None,
+                    lang: str | Sequence[str | None] | None = None, reranker: Any = None,
+                    budget: Budget | None = None) -> list[list[Hit]]:
+        """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
+        a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if k < 1:
             raise InterlinguaError(f"k={k}: must be at least 1.")
         snapshot, lexical, near = self._newest()
-        queries, searched = questions(texts, lang, mode, langs, snapshot.languages, self.path)
-        if not queries:
+        asked = questions(texts, lang, mode, langs, snapshot.languages, self.path)
+        if not asked.queries:
             return []
-        vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
+        budget, vectors = budget or Budget(), None
+        if mode != "lexical":
+            encoder = self.encoder  # loaded before anything is measured
+            with budget.stage("encoding", *asked.asked):
+                vectors = embed_queries(encoder, asked.queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
         words = self._words = StaticMaxSim.of(self._encoder, self._words)  # another thread may write the latter
-        search = Search(snapshot, chosen, lexical, mode, k, searched,
-                        exactly if where or langs is not None else near, words)
+        search = Search(snapshot, chosen, lexical, mode, k, asked.searched,
+                        exactly if where or langs is not None else near, words, budget)
         tokens = IndexTokens.open(self.path, reranker, self._tokens)
         self._tokens = tokens or self._tokens  # stays open while others search without a reranker
-        return search.hits(queries, vectors, reranker, tokens)
+        return search.hits(asked, vectors, reranker, tokens)
 
     def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
         """Add passages; how many. They are there for good when this returns, and all of them or none.

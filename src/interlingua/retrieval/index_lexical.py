@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import log
 
 import numpy as np
@@ -12,21 +12,8 @@ from numpy.typing import NDArray
 from interlingua.retrieval.index_segment import Mask, Segment
 from interlingua.retrieval.index_snapshot import Place, Snapshot
 from interlingua.retrieval.passage_rows import Rows
-from interlingua.text.analyzers import analyzer
-from interlingua.text.languages import find_code
 
 Floats = NDArray[np.float32]
-
-
-def question_terms(text: str, lang: str, languages: Iterable[str]) -> Counter[str]:
-    """The terms of a question and how often it has them: by the analyzer of its language where there are passages in
-    it, else by all analyzers of the passages, each term as often as the one that finds it most often says."""
-    codes = sorted({find_code(name) or "" for name in languages})
-    code = find_code(lang) or ""
-    terms: Counter[str] = Counter()
-    for chosen in [code] if code and code in codes else codes:
-        terms |= Counter(analyzer(chosen)(text))
-    return terms
 
 
 class Lexical:
@@ -48,10 +35,12 @@ class Lexical:
                     for segment, live in zip(self.snapshot.segments, self.snapshot.live, strict=True)]
             found = sum(len(rows) for rows, _ in held)
             idf = np.float32(log(1 + (len(self.snapshot) - found + 0.5) / (found + 0.5)))
+            most += times * float(idf)
+            if not found:
+                continue
             for total, norms, (rows, counts) in zip(totals, self._norms, held, strict=True):
                 weights = idf * (counts / (counts + norms[rows])).astype(np.float32)
                 total[rows] += np.float32(times) * weights  # a row occurs once in the postings of a term
-            most += times * float(idf)
         return totals, most
 
     def best(self, scores: Sequence[Floats], depth: int, chosen: Sequence[Mask | None]) -> dict[Place, float]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from interlingua.data.records import Passage, Query
 from interlingua.retrieval.hybrid import hybrid, share_of_own
 from interlingua.retrieval.index_dense import Near, exactly, scored
-from interlingua.retrieval.index_lexical import Lexical, question_terms
+from interlingua.retrieval.index_lexical import Lexical
+from interlingua.retrieval.index_questions import Budget, Question, Questions
 from interlingua.retrieval.index_segment import Mask
 from interlingua.retrieval.index_snapshot import Place, Snapshot
 from interlingua.retrieval.index_tokens import IndexTokens
@@ -51,7 +53,8 @@ class Hit(NamedTuple):
 @dataclass(frozen=True)
 class Search:
     """Searches of `mode` for `k` passages among the `chosen` rows (a mask for each segment of `snapshot`), which are in
-    `languages`; `near` finds vectors, `words` matches passages subword by subword."""
+    `languages`; `near` finds vectors, `words` matches passages subword by subword. `budget` is what each question may
+    take."""
 
     snapshot: Snapshot
     chosen: Sequence[Mask | None]
@@ -61,29 +64,39 @@ class Search:
     languages: Mapping[str, int]
     near: Near = exactly
     words: StaticMaxSim | None = None
+    budget: Budget = field(default_factory=Budget)
 
-    def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None,
+    def hits(self, questions: Questions, vectors: Floats | None, reranker: Any = None,
              tokens: IndexTokens | None = None) -> list[list[Hit]]:
-        """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search. `tokens` are
+        """The hits for each question; its vector is in `vectors` [questions, dim], None in lexical search. `tokens` are
         those that are kept for the reranker."""
+        asked = questions.asked
         depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
-        near = [{} for _ in queries] if vectors is None else self.near(self.snapshot, vectors, depth, self.chosen)
-        found = [self._ranked(query, None if vectors is None else vectors[number], near[number], depth)
-                 for number, query in enumerate(queries)]
+        with self.budget.stage("dense search", *asked):
+            near = [{} for _ in asked] if vectors is None else self.near(self.snapshot, vectors, depth, self.chosen)
+        found = []
+        for number, question in enumerate(asked):
+            terms = Counter[str]()
+            if self.mode != "dense":
+                with self.budget.stage("analysis", question):
+                    terms = question.terms(self.snapshot.languages)
+            with self.budget.stage("scoring", question):
+                vector = None if vectors is None else vectors[number]
+                found.append(self._ranked(question, terms, vector, near[number], depth))
         if reranker is not None:
-            found = self._reranked(queries, found, reranker, tokens, depth)
+            found = self._reranked(questions.queries, found, reranker, tokens, depth)
         return [[Hit(self.snapshot.passage(place), score,
                      {part: scores[place] for part, scores in parts.items() if place in scores})
                  for place, score in ranking[: self.k]] for ranking, parts in found]
 
-    def _ranked(self, query: Query, vector: Floats | None, near: dict[Place, float], depth: int
-                ) -> tuple[Ranking, Parts]:
+    def _ranked(self, question: Question, terms: Counter[str], vector: Floats | None, near: dict[Place, float],
+                depth: int) -> tuple[Ranking, Parts]:
         """The best `depth` passages, and the scores of all candidates, by "dense" and "lexical"."""
         parts: Parts = {}
         scores: list[Floats] = []
         most = 0.0
         if self.mode != "dense":
-            scores, most = self.lexical.scores(question_terms(query.text, query.lang, self.snapshot.languages))
+            scores, most = self.lexical.scores(terms)
             parts["lexical"] = self.lexical.best(scores, depth, self.chosen)
         if vector is not None:
             parts["dense"] = near
@@ -102,8 +115,8 @@ class Search:
             return self.snapshot.segments[part].subwords[row]
 
         langs = {name: self.snapshot.lang(place) for name, place in places.items()}
-        share = share_of_own(query.lang, self.languages)
-        run = hybrid(query.text, named, most, share, langs, self.words, subwords)
+        share = share_of_own(question.lang, self.languages)
+        run = hybrid(question.text, named, most, share, langs, self.words, subwords)
         return ([(places[name], score) for name, score in run.truncate(depth)["q"]],
                 {part: {places[name]: score for name, score in held.items()} for part, held in named.items()})
 

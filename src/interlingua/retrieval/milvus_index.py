@@ -18,7 +18,7 @@ from interlingua.retrieval.bm25 import K1, B
 from interlingua.retrieval.index_about import IndexInfo
 from interlingua.retrieval.index_cache import analyzers_of
 from interlingua.retrieval.index_encoder import check_encoder, load_encoder
-from interlingua.retrieval.index_questions import questions
+from interlingua.retrieval.index_questions import Budget, Question, questions
 from interlingua.retrieval.index_search import Hit
 from interlingua.retrieval.milvus_address import Address, connect
 from interlingua.retrieval.milvus_rows import PASSAGE, condition, passage_of, source_of
@@ -111,26 +111,32 @@ class MilvusIndex:
         found = named([id], lambda ids: self._store.find(ids, PASSAGE), source_of)
         return passage_of(only(id, found.get(id, []), source_of, self.path))
 
-    def search(self, text: str, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
+    def search(self, text: str | Question, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
                where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
         """The `k` best passages for a question in any language, best first; options as those of `Index.search`."""
         return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
 
-    def search_many(self, texts: Sequence[str], k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
-                    where: Mapping[str, str] | None = None, lang: str | Sequence[str | None] | None = None,
-                    reranker: Any = None) -> list[list[Hit]]:
-        """`search` for several questions, which are encoded together; `lang` may be a list with one for each."""
+    def search_many(self, texts: Sequence[str | Question], k: int = 10, langs: Names[str] | None = None, *,
+                    mode: str = "hybrid", where: Mapping[str, str] | None = None,
+                    lang: str | Sequence[str | None] | None = None, reranker: Any = None,
+                    budget: Budget | None = None) -> list[list[Hit]]:
+        """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
+        a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if not 1 <= k <= MOST:
             raise InterlinguaError(f"k={k}: must be from 1 to {MOST:,}, the most that Milvus gives.")
         self.refresh()
-        queries, searched = questions(texts, lang, mode, langs, self.languages, self.path)
-        if not queries or (langs is not None and not langs):
-            return [[] for _ in queries]
-        vectors = None if mode == "lexical" else embed_queries(self.encoder, queries)
+        asked = questions(texts, lang, mode, langs, self.languages, self.path)
+        if not asked.queries or (langs is not None and not langs):
+            return [[] for _ in asked.queries]
+        budget, vectors = budget or Budget(), None
+        if mode != "lexical":
+            encoder = self.encoder  # loaded before anything is measured
+            with budget.stage("encoding", *asked.asked):
+                vectors = embed_queries(encoder, asked.queries)
         where_ = condition(langs, where or {})
         words = self._words = StaticMaxSim.of(self._encoder, self._words)  # another thread may write the latter
-        search = MilvusSearch(self._store, where_, mode, k, self.path.fusion, searched, words)
-        return search.hits(queries, vectors, reranker)
+        search = MilvusSearch(self._store, where_, mode, k, self.path.fusion, asked.searched, words, budget)
+        return search.hits(asked, vectors, reranker)
 
     def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
         """Add passages; how many. Every 256 are there for good before the next are encoded.

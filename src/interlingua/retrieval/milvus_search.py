@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Query
 from interlingua.retrieval.hybrid import hybrid, share_of_own
-from interlingua.retrieval.index_lexical import question_terms
+from interlingua.retrieval.index_questions import Budget, Question, Questions
 from interlingua.retrieval.index_search import DEPTH, Hit
 from interlingua.retrieval.milvus_rows import PASSAGE, passage_of, source_of
 from interlingua.retrieval.milvus_store import MilvusStore
@@ -40,7 +40,8 @@ class Asked(NamedTuple):
 @dataclass(frozen=True)
 class MilvusSearch:
     """Searches of `mode` for `k` passages that meet the condition `where`, in `languages`. `fusion` as in
-    `MilvusIndex`; `words` matches passages subword by subword."""
+    `MilvusIndex`; `words` matches passages subword by subword. `budget` is what each question may take, without the
+    reranker."""
 
     store: MilvusStore
     where: str
@@ -49,29 +50,34 @@ class MilvusSearch:
     fusion: str
     languages: Mapping[str, int]
     words: StaticMaxSim | None = None
+    budget: Budget = field(default_factory=Budget)
 
-    def hits(self, queries: Sequence[Query], vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
-        """The hits for each query; its vector is in `vectors` [queries, dim], None in lexical search."""
+    def hits(self, questions: Questions, vectors: Floats | None, reranker: Any = None) -> list[list[Hit]]:
+        """The hits for each question; its vector is in `vectors` [questions, dim], None in lexical search."""
         depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
-        asked = self._asked(queries)
+        asked = self._asked(questions.asked)
         found: list[list[Hit]] = []
-        for start in range(0, len(queries), TOGETHER):
+        for start in range(0, len(asked), TOGETHER):
             part = slice(start, start + TOGETHER)
-            found += self._found(None if vectors is None else vectors[part], asked[part], depth)
+            with self.budget.stage("scoring", *questions.asked[part]):
+                found += self._found(None if vectors is None else vectors[part], asked[part], depth)
         if reranker is not None:
-            found = self._reranked(found, queries, reranker)
+            found = self._reranked(found, questions.queries, reranker)
         return [hits[: self.k] for hits in found]
 
-    def _asked(self, queries: Sequence[Query]) -> list[Asked]:
+    def _asked(self, questions: Sequence[Question]) -> list[Asked]:
         """The questions' side of BM25, with the counts of now."""
         if self.mode == "dense":
-            return [Asked(query.text, {}, 0.0, 0.0) for query in queries]
+            return [Asked(question.text, {}, 0.0, 0.0) for question in questions]
         languages = self.store.about()["languages"]
-        terms = [list(question_terms(query.text, query.lang, languages).elements()) for query in queries]
+        terms: list[list[str]] = []
+        for question in questions:
+            with self.budget.stage("analysis", question):
+                terms.append(list(question.terms(languages).elements()))
         about, found_in = self.store.look_up(sorted({term_number(term) for found in terms for term in found}))
-        return [Asked(query.text, query_vector(found, found_in, about["passages"]),
-                      most(found, found_in, about["passages"]), share_of_own(query.lang, self.languages))
-                for query, found in zip(queries, terms, strict=True)]
+        return [Asked(question.text, query_vector(found, found_in, about["passages"]),
+                      most(found, found_in, about["passages"]), share_of_own(question.lang, self.languages))
+                for question, found in zip(questions, terms, strict=True)]
 
     def _found(self, vectors: Floats | None, questions: Sequence[Asked], depth: int) -> list[list[Hit]]:
         sparse = [question.sparse for question in questions]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -54,24 +57,25 @@ class NearWords:
 
 def _words(text: str, encoder: Encoder, most: int) -> dict[Span, list[int]]:
     """The first `most` different words of a text, in order, with their subwords."""
-    runs = list(RUN.finditer(text))
-    of = [-1] * len(text)  # which run a character is of
-    for number, run in enumerate(runs):
-        of[run.start() : run.end()] = [number] * len(run[0])
+    first: dict[tuple[int, ...], Span] = {}
+    for span, subwords in groupby(_placed(text, encoder), key=itemgetter(0)):
+        first.setdefault(tuple(id for _, id in subwords), span)
+        if len(first) == most:
+            break
+    return {span: list(ids) for ids, span in first.items()}
+
+
+def _placed(text: str, encoder: Encoder) -> Iterator[tuple[Span, int]]:
+    """The subwords of a text, each with its word, in order."""
+    runs = [(*run.span(), run.start("unspaced") >= 0) for run in RUN.finditer(text)]
+    ends = [end for _, end, _ in runs]
     subwords = backbone(encoder).subwords
     mark = subwords.tokenizer.token_to_id("▁")  # stands before an unspaced word, and says nothing
-    found: dict[Span, list[int]] = {}
     for id, (start, end) in subwords.spans(text):
-        number = next((number for number in of[start:end] if number >= 0), -1)
-        if number >= 0 and id != mark:
-            run = runs[number]
-            unspaced = run.start("unspaced") >= 0
-            span = (max(start, run.start()), min(end, run.end())) if unspaced else run.span()
-            found.setdefault(span, []).append(id)
-    first: dict[tuple[int, ...], Span] = {}
-    for span, ids in found.items():
-        first.setdefault(tuple(ids), span)
-    return {span: list(ids) for ids, span in islice(first.items(), most)}
+        number = bisect_right(ends, start)
+        if number < len(runs) and runs[number][0] < end and id != mark:
+            begin, stop, unspaced = runs[number]
+            yield ((max(start, begin), min(end, stop)) if unspaced else (begin, stop)), id
 
 
 def _vectors(words: dict[Span, list[int]], encoder: Encoder) -> Tensor:

@@ -24,7 +24,8 @@ from interlingua.serving.whole_body import WholeBody
 REFUSALS = {
     400: "Not possible here, or not JSON", 401: "The token is missing or wrong", 403: "Writing is off",
     404: "There is no such thing", 408: "The request came too slowly", 413: "The body is too large",
-    422: "A field is missing, misspelt or out of its limits", 503: "Too many requests wait; see Retry-After",
+    422: "A field is missing, misspelt or out of its limits, or the question took too much time",
+    503: "Too many requests wait; see Retry-After",
     504: "No answer in time",
 }
 DESCRIPTION = "Search in any language, and the model behind it."

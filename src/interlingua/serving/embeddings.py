@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.retrieval.model_retriever import model_retriever
+from interlingua.serving.errors import ApiError
+from interlingua.serving.schemas import MAX_TEXT
 from interlingua.serving.searches import finite
 from interlingua.text.detect import detect_language
+from interlingua.text.normalise import nfkc
+
+MAX_TEXTS = 4 << 20
+"""Characters that all texts of a request may have in NFKC: as many as a body has bytes."""
 
 
 class Embedded(NamedTuple):
@@ -35,6 +41,8 @@ class Embeddings:
     base64: bool
 
     def __call__(self, items: Sequence[Sequence[str]]) -> list[Embedded]:
+        for item in items:
+            check_lengths(item)
         texts = [text for item in items for text in item]
         encoder = self.index.encoder
         encode = encoder.encode_query if self.role == "query" else encoder.encode_document
@@ -49,6 +57,18 @@ class Embeddings:
             return [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
         rows: list[Any] = vectors.tolist()
         return rows
+
+
+def check_lengths(texts: Sequence[str]) -> None:
+    """Raise ApiError 422 for texts that grow too long in NFKC, which a model reads: one character may become 18."""
+    whole = 0
+    for number, text in enumerate(texts, 1):
+        length = len(text) if text.isascii() else len(nfkc(text))
+        whole += length
+        if length > MAX_TEXT or whole > MAX_TEXTS:
+            raise ApiError(422, "invalid_request", f"text {number} of {len(texts)}: in Unicode's form NFKC it has "
+                           f"{length:,} characters, and those up to it {whole:,}. At most {MAX_TEXT:,} of one text and "
+                           f"{MAX_TEXTS:,} of all are read.")
 
 
 def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
@@ -84,6 +104,8 @@ class Reranks:
     encoder: Any
 
     def __call__(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[list[float | None]]:
+        for _, documents in items:
+            check_lengths(documents)
         queries = [Query(str(number), query) for number, (query, _) in enumerate(items)]
         names = {str(number): [f"{number}:{place}" for place in range(len(documents))]
                  for number, (_, documents) in enumerate(items)}

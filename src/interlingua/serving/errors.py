@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from interlingua.errors import InterlinguaError
+from interlingua.retrieval.index_questions import OutOfTime
 
 LONGEST = 500
 MALFORMED = {"json_invalid", "token_ids"}
@@ -50,6 +51,9 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
     def user(request: Request, error: Any) -> Response:
         return error_response(ApiError(400, "bad_request", told(error)))
 
+    def late(request: Request, error: Any) -> Response:
+        return error_response(ApiError(422, "out_of_time", told(error)))  # not 503, after which clients ask again
+
     def http(request: Request, error: Any) -> Response:
         what = f"{request.method} {request.scope['path'][:100]}"
         message = {404: f"{what}: there is nothing here. See /docs.", 405: f"{what}: not with this method. See /docs."}
@@ -62,6 +66,7 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
 
     app.add_exception_handler(ApiError, api)
     app.add_exception_handler(InterlinguaError, user)
+    app.add_exception_handler(OutOfTime, late)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)
 

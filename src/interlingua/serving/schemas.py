@@ -11,6 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from interlingua.errors import InterlinguaError
+from interlingua.retrieval.index_questions import LONGEST, normal_question
+
 MAX_K = 1_000
 MAX_QUERY = 10_000
 MAX_TEXT = 100_000
@@ -32,6 +35,14 @@ def _filled(text: str) -> str:
     return text
 
 
+def _short(text: str) -> str:
+    try:
+        normal_question(text)
+    except InterlinguaError as error:
+        raise PydanticCustomError("too_long", "{reason}", {"reason": str(error)}) from None
+    return text
+
+
 def _no_token_ids(value: Any) -> Any:
     first = next(iter(value), None) if isinstance(value, list) else value
     if isinstance(first, (int, float, list)):
@@ -41,7 +52,7 @@ def _no_token_ids(value: Any) -> Any:
 
 String = Annotated[str, AfterValidator(_encodable)]
 Code = Annotated[String, Field(min_length=1, max_length=35)]
-Question = Annotated[String, Field(min_length=1, max_length=MAX_QUERY), AfterValidator(_filled)]
+Question = Annotated[String, Field(min_length=1, max_length=LONGEST), AfterValidator(_filled), AfterValidator(_short)]
 Body = Annotated[String, Field(min_length=1, max_length=MAX_TEXT), AfterValidator(_filled)]
 Label = Annotated[String, Field(min_length=1, max_length=MAX_ID)]
 Metadata = Annotated[dict[Label, Annotated[String, Field(max_length=MAX_QUERY)]], Field(max_length=64)]
@@ -102,6 +113,8 @@ class SearchAnswer(Ours):
     mode: Mode
     took_ms: float
     hits: list[SearchHit]
+    notices: list[str] = Field(description="what was left out, in words: words of a very long question, highlights for "
+                                           "which there was no time")
 
 
 class EmbeddingsRequest(Theirs):

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
+from interlingua.retrieval.index_questions import Question
 from interlingua.serving import schemas
 from interlingua.serving.embeddings import Reranks
 from interlingua.serving.errors import ApiError, check_model
@@ -32,11 +33,13 @@ def search_routes(service: Service) -> APIRouter:
             raise ApiError(400, "no_reranker", "rerank: this server has no reranker. Start it with --rerank MODEL.")
         searches = Searches(
             service.index, service.reranker if body.rerank else None, body.k, body.mode, langs,
-            body.lang_of_results == "same", tuple(sorted((body.where or {}).items())), body.highlight)
-        hits = await service.batcher.submit(searches, (body.query, lang))
-        note(request.scope, hits=len(hits))
+            body.lang_of_results == "same", tuple(sorted((body.where or {}).items())), body.highlight,
+            service.settings.budget)
+        found = await service.batcher.submit(searches, Question(body.query, lang))
+        note(request.scope, hits=len(found.hits))
         took = round((perf_counter() - start) * 1e3, 1)
-        return JSONResponse({"query": body.query, "lang": lang, "mode": body.mode, "took_ms": took, "hits": hits})
+        return JSONResponse({"query": body.query, "lang": lang, "mode": body.mode, "took_ms": took, "hits": found.hits,
+                             "notices": found.notices})
 
     @router.post("/rerank", response_model=schemas.RerankAnswer, summary="Order documents by how well they answer")
     async def rerank(body: schemas.RerankRequest, request: Request) -> JSONResponse:

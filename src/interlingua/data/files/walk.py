@@ -112,9 +112,9 @@ def find_files(paths: Sequence[str | Path], skip: Callable[[str, str], None], na
 
     A file that is given is called by its name (`faq.csv`), one in a folder by its path from there, the name of the
     folder included (`handbook/sub/guide.md`), always with `/`, as far as `names` (`SourceNames`) knows no other name.
-    `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what in
-    a folder is no regular file; a pipe is read where it is given itself. Raises InterlinguaError for a path that does
-    not exist, and for a folder inside another one given.
+    `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what
+    in a folder is no regular file; a pipe is read where it is given itself. Raises InterlinguaError for a path that
+    does not exist, and for a folder inside another one given.
     """
     roots = [root for path in paths for root in ([Path(path)] if Path(path).is_dir() else expand(path))]
     if not roots:

@@ -12,7 +12,7 @@ function summary(answer) {
   const langs = new Set(answer.hits.map((hit) => hit.lang));
   const found = plural(answer.hits.length, "passage") + (langs.size > 1 ? ` in ${plural(langs.size, "language")}` : "");
   const read = answer.lang ? ` · question read as ${isolated(nativeName(answer.lang))}` : "";
-  return `${found}${read} · ${Math.max(1, Math.round(answer.took_ms))} ms`;
+  return [`${found}${read} · ${Math.max(1, Math.round(answer.took_ms))} ms`, ...answer.notices].join(" · ");
 }
 
 function nothing(state) {

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 from weakref import WeakSet
+
+import regex
 
 Cut = Callable[[str], list[str]]
 HELD = 1 << 16  # pieces of text whose terms are remembered, by all analyzers together
 LONGEST = 40  # characters of a piece that is worth remembering
+PIECE = 250
+"""Characters that `Analyzer.counts` reads at a time, of a text without white space."""
+PIECES = regex.compile(rf"(?s).{{1,{PIECE}}}(?<=[\p{{P}}\p{{S}}\s])|.{{1,{PIECE}}}(?!\p{{M}})|.{{1,{PIECE}}}")
+"""The longest that ends with punctuation, else before a letter and not before its mark."""
 
 
 class Analyzer:
@@ -46,12 +53,38 @@ class Analyzer:
             found += terms
         return found
 
+    def counts(self, text: str, most: int) -> tuple[Counter[str], bool]:
+        """How often `text` has each term, and whether all of it was read: nothing more is read from `most` terms on.
+
+        What stands between white space is read once, however often it comes again. Of more than `PIECE` characters
+        without white space, some are read at a time, so that an n-gram across the border between them is not found.
+        """
+        found: Counter[str] = Counter()
+        read = 0
+        for piece, times in Counter(_pieces(text)).items():
+            if read >= most:
+                return found, False
+            terms = self(piece)
+            read += max(1, len(terms))
+            for term in terms:
+                found[term] += times
+        return found, True
+
     def many(self, texts: Iterable[str]) -> list[list[str]]:
         """The terms of each text."""
         return [self(text) for text in texts]
 
     def __repr__(self) -> str:
         return f"<Analyzer {self.name} ({self.version}): {', '.join(self.steps)}>"
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """What stands between white space, some of it at a time where it is long."""
+    for piece in text.split():
+        if len(piece) <= PIECE:
+            yield piece
+        else:
+            yield from PIECES.findall(piece)
 
 
 def _forget() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from unicodedata import decimal, normalize
+from unicodedata import decimal
 
 import regex
+
+from interlingua.text import normalise
 
 DIGITS = regex.compile(r"[\p{Nd}--0-9]", regex.V1)
 INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}--\u200b]+", regex.V1)
@@ -19,7 +21,7 @@ def nfkc(text: str) -> str:
     """`text` in NFKC, but for the Thai and Lao vowel AM: NFKC splits it, dictionaries write it as one letter."""
     if text.isascii():
         return text
-    return normalize("NFKC", text).replace("\u0e4d\u0e32", "\u0e33").replace("\u0ecd\u0eb2", "\u0eb3")
+    return normalise.nfkc(text).replace("\u0e4d\u0e32", "\u0e33").replace("\u0ecd\u0eb2", "\u0eb3")
 
 
 def folded(text: str, *, turkish: bool = False) -> str:

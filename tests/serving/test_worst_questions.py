@@ -1,0 +1,250 @@
+"""Whatever a question is made of, it costs little more than an ordinary one, and its neighbours get their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval import index_questions
+from interlingua.retrieval.highlights import MARKED, Highlights
+from interlingua.retrieval.index import Index
+from interlingua.retrieval.index_lexical import Lexical
+from interlingua.retrieval.index_questions import ELSEWHERE, LONGEST, READ, TERMS, Budget, OutOfTime, Question
+from interlingua.serving import embeddings, searches
+from interlingua.serving.app import create_app
+from interlingua.serving.batching import Batcher
+from interlingua.serving.searches import Searches
+from interlingua.serving.settings import ServeSettings
+from interlingua.text.analyzers import Analyzer, analyzer
+from interlingua.text.analyzers.analyzer import PIECE
+
+LANGS = ("en", "en", "en", "ar", "bn", "fi", "id", "ja", "ko", "ru", "sw", "te", "th")
+dice = random.Random(0)
+
+
+def letters(alphabet: str, count: int = LONGEST) -> str:
+    return "".join(dice.choices(alphabet, k=count))
+
+
+WORST = {
+    "chinese": "".join(chr(dice.randint(0x4E00, 0x9FA5)) for _ in range(LONGEST)),
+    "two characters": letters("漢字"),
+    "hangul": "".join(chr(dice.randint(0xAC00, 0xD7A3)) for _ in range(LONGEST)),
+    "thai": letters("กขคงจฉชซญดตถทธนบปผฝพฟภมยรลวศสหอ"),
+    "one word": letters("abcdefghijklmnopqrstuvwxyz"),
+    "words": " ".join(letters("abcdefghijklmnopqrstuvwxyz", 4) for _ in range(LONGEST // 5)),
+    "expanding": "\ufdfa" * (LONGEST // 18),
+    "joiners": "a\u200d" * (LONGEST // 2),
+    "marks": "a" + letters("\u0301\u0323\u0345", LONGEST - 1),
+    "vowels": "\u0645\u064e" * (LONGEST // 2),
+    "emoji": "👩‍👩‍👧‍👦" * (LONGEST // 7),
+    "full stops": "a." * (LONGEST // 2),
+}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, tiny_static: Callable[..., Any], sentences: list[str]) -> Index:
+    passages = [Passage(f"p/{number}", text, lang=lang)
+                for number, (text, lang) in enumerate(zip(sentences, LANGS, strict=True))]
+    return Index.build(DualEncoder(tiny_static()), passages, tmp_path_factory.mktemp("worst") / "index")
+
+
+@pytest.fixture
+def client(index: Index) -> Iterator[TestClient]:
+    with TestClient(create_app(index, ServeSettings(delay=0.0))) as client:
+        yield client
+
+
+class Work:
+    """The texts that each analyzer has cut and the terms it found."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: dict[str, list[str]] = {}
+        self.terms: Counter[str] = Counter()
+        self.runs: Counter[str] = Counter()
+        cut, count = Analyzer.__call__, Analyzer.counts
+
+        def cutting(analyzer: Analyzer, text: str) -> list[str]:
+            found = cut(analyzer, text)
+            self.texts.setdefault(analyzer.name, []).append(text)
+            self.terms[analyzer.name] += len(found)
+            return found
+
+        def counting(analyzer: Analyzer, text: str, most: int) -> tuple[Counter[str], bool]:
+            self.runs[analyzer.name] += 1
+            return count(analyzer, text, most)
+
+        monkeypatch.setattr(Analyzer, "__call__", cutting)
+        monkeypatch.setattr(Analyzer, "counts", counting)
+
+    @property
+    def characters(self) -> int:
+        return sum(len(text) for texts in self.texts.values() for text in texts)
+
+
+@pytest.mark.parametrize("kind", WORST)
+def test_the_work_for_a_question_is_bounded(index: Index, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    normalised: list[str] = []
+    nfkc = index_questions.nfkc
+    monkeypatch.setattr(index_questions, "nfkc", lambda text: normalised.append(text) or nfkc(text))
+    work = Work(monkeypatch)
+    question = Question(WORST[kind])
+    hits = index.search(question, 10, mode="hybrid")
+    assert len(hits) == 10
+    code = question.lang or "und"
+    for name, terms in work.terms.items():
+        assert terms < (READ if name.startswith(code) else ELSEWHERE) + 2 * PIECE, name
+        assert sum(map(len, work.texts[name])) <= LONGEST, name
+    assert len(question.terms(index.languages)) <= TERMS
+    spans = Highlights(question, encoder=index.encoder)
+    for hit in hits:
+        spans(hit.passage)
+    assert len(normalised) == 1
+    assert set(work.runs.values()) == {1}  # scores and highlights share what an analyzer found
+    assert len(work.runs) <= len(set(LANGS)) + 1
+
+
+def test_an_ordinary_question_has_the_terms_that_its_analyzers_find(sentences: list[str]) -> None:
+    for text in [*sentences, "The the THE ½ l'eau ﬁne… ｶﾞｽ a´b 3.5,7 ①"]:
+        for lang, langs in (("en", ["en", "fi"]), ("", ["en", "fi", "th", "zh", "ar"]), ("de", ["hi", "tr", "ko"])):
+            terms: Counter[str] = Counter()
+            for code in [lang] if lang in langs else sorted(langs):
+                terms |= Counter(analyzer(code)(text))
+            question = Question(text, lang)
+            assert list(question.terms(langs).items()) == list(terms.items())
+            assert not question.is_cut
+
+
+def test_what_is_left_out_is_the_end_and_is_said(client: TestClient) -> None:
+    words = [f"{chr(97 + number // 26 % 26)}{chr(97 + number % 26)}{number}" for number in range(1_200)]
+    question = Question(" ".join(words), "zz")
+    assert set(question.terms(["en"])) == set(words[:ELSEWHERE])
+    assert question.is_cut
+    question = Question(" ".join(words), "en")
+    assert len(question.terms(["en", "fi"])) == len(words)
+    assert not question.is_cut
+    notices = [client.post("/search", json={"query": text, "lang": "de", "k": 1}).json()["notices"]
+               for text in ("who?", " ".join(words))]
+    assert notices[0] == []
+    assert "first words" in notices[1][0]
+
+
+def test_a_limit_of_distinct_terms_takes_the_first_of_each_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_questions, "TERMS", 3)
+    question = Question("winters books rivers", "zz")
+    assert set(question.terms(["en", "ru"])) == {"winter", "winters", "book"}
+    assert question.is_cut
+
+
+@pytest.mark.parametrize("query", ["\ufdfa" * LONGEST, "\ufdfa" * (LONGEST // 18 + 1)])
+def test_a_question_that_grows_too_long_is_refused(client: TestClient, index: Index, query: str) -> None:
+    for path, more in (("/search", {}), ("/rerank", {"documents": ["a"]})):
+        answer = client.post(path, json={"query": query, **more})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (422, "invalid_request")
+        assert error["message"].startswith("query: a question has at most 10,000 characters in Unicode's form NFKC")
+        assert "\n" not in error["message"]
+    with pytest.raises(InterlinguaError, match="at most 10,000 characters"):
+        index.search(query)
+
+
+def test_texts_that_grow_too_long_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, body in (("/v1/embeddings", {"input": ["a", "\ufdfa" * 6_000]}),
+                       ("/rerank", {"query": "a", "documents": ["b", "\ufdfa" * 6_000]})):
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422
+        assert answer.json()["error"]["message"].startswith("text 2 of 2: in Unicode's form NFKC it has 108,000")
+    monkeypatch.setattr(embeddings, "MAX_TEXTS", 50)
+    status = [client.post("/v1/embeddings", json={"input": ["\ufdfa"] * count}).status_code for count in (2, 3)]
+    assert status == [200, 422]
+
+
+def test_time_that_is_spent_is_a_clear_error(index: Index) -> None:
+    for mode, stage in (("hybrid", "encoding"), ("lexical", "dense search|analysis")):
+        with pytest.raises(OutOfTime, match=f"given up during ({stage}): it took more than 0 seconds"):
+            index.search_many(["who?"], mode=mode, budget=Budget(0, clock=iter(range(100)).__next__))
+    with TestClient(create_app(index, ServeSettings(delay=0.0, budget=1e-9))) as client:
+        answer = client.post("/search", json={"query": "who wrote the book?"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "out_of_time")
+        assert client.get("/health").status_code == 200
+
+
+def test_the_time_of_a_stage_is_shared_by_its_questions() -> None:
+    first, second = Question("a", "en"), Question("b", "en")
+    budget = Budget(1.0, clock=iter([0.0, 2.0, 2.0, 2.0, 2.5]).__next__)
+    with budget.stage("encoding", first, second):
+        pass  # one second of each
+    with pytest.raises(OutOfTime), budget.stage("scoring", second):
+        pass
+
+
+def test_the_neighbours_of_a_question_that_is_given_up_are_answered(
+        index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = [0]  # terms, which stand for the time
+    scores = Lexical.scores
+
+    def counting(lexical: Lexical, terms: Counter[str]) -> Any:
+        compared.append(len(terms))
+        return scores(lexical, terms)
+
+    monkeypatch.setattr(Lexical, "scores", counting)
+    monkeypatch.setattr(searches, "Budget", lambda seconds: Budget(seconds, clock=lambda: float(sum(compared))))
+    call = Searches(index, None, 3, "hybrid", None, False, (), False, 300.0)
+
+    async def answers(*texts: str) -> list[Any]:
+        batcher = Batcher(max_batch=8, delay=0.01, queue=8, timeout=30.0)
+        batcher.start()
+        try:
+            return await asyncio.gather(*(batcher.submit(call, Question(text, "de")) for text in texts),
+                                        return_exceptions=True)
+        finally:
+            await batcher.close()
+
+    first, worst, last = asyncio.run(answers("who wrote the book?", WORST["words"], "two rivers"))
+    assert isinstance(worst, OutOfTime)
+    assert compared.count(max(compared)) == 2  # in the batch, then alone
+    assert [hit["id"] for hit in first.hits] == [
+        hit.passage.id for hit in index.search("who wrote the book?", 3, lang="de")]
+    assert len(last.hits) == 3
+
+
+def test_highlights_are_left_out_where_there_is_no_time_for_them(
+        index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[str] = []
+
+    def spans(*_: Any, **__: Any) -> Callable[[Passage], list[tuple[int, int]]]:
+        return lambda passage: marked.append(passage.id) or [(0, 1)]
+
+    monkeypatch.setattr("interlingua.retrieval.highlights.Highlights", spans)
+    monkeypatch.setattr(searches, "Budget", lambda seconds: Budget(seconds, clock=lambda: float(len(marked))))
+    (answer,) = Searches(index, None, 10, "hybrid", None, False, (), True, 3.0)([Question("the book", "en")])
+    assert len(answer.hits) == 10
+    assert len(marked) == 4  # the fourth is the one too many
+    assert [bool(hit["highlights"]) for hit in answer.hits] == [True] * 4 + [False] * 6
+    assert answer.notices == ["highlights were left out from result 5 on: the question took more than 3 seconds."]
+
+
+@pytest.mark.parametrize("text", ["buch " * 200_000, "漢字" * 500_000, "a" * 1_000_000])
+def test_only_so_much_of_a_passage_is_looked_at(index: Index, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question("buch 漢字", "de")
+    spans = Highlights(question, encoder=index.encoder)
+    work = Work(monkeypatch)
+    found = spans(Passage("1", text, lang="de"))
+    assert all(end <= MARKED for _, end in found)
+    assert work.characters < 4 * MARKED
+
+
+def test_settings_have_a_budget_above_zero(tmp_path: Path) -> None:
+    for budget in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InterlinguaError, match="budget"):
+            ServeSettings(budget=budget)
