@@ -1,5 +1,4 @@
-"""Files: reading what may be gzipped or a pipe; writing files and folders so that a kill leaves the old one or the new.
-"""
+"""Files: read what may be gzipped or a pipe; write so that a kill or a power cut leaves the old or the new, whole."""
 
 from __future__ import annotations
 
@@ -16,17 +15,19 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import InterlinguaError, suggestion
 from interlingua.progress import say
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+Durability = Literal["full", "process"]
+"""What a write survives once its call has returned: "full" a power cut, "process" only the end of the process."""
 UNREADABLE = (EOFError, OSError, zlib.error)
 """What reading a broken file raises: one that is gzipped and cut short or damaged, a disk that fails."""
 STDIN = Path("/dev/stdin")
@@ -224,10 +225,11 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and move it into place when the block ends without an error.
 
-    A name ending in .gz is compressed. An exception or a kill leaves what was at `path` as it was.
+    A name ending in .gz is compressed. An exception or a kill leaves what was at `path` as it was. After the block the
+    file and its name are on the disk.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     stream: Any = None
     try:
@@ -246,6 +248,7 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
                 yield raw
                 _sync(raw)
         os.replace(temporary, path)
+        sync_path(path.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -258,10 +261,10 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     A folder that is there already is replaced only if it holds the file `marker` (it is an older save) or is empty;
     else InterlinguaError, so that nobody's other files are lost. It is renamed aside, the new one is renamed in, and
     only then is it deleted. A kill between the two renames leaves nothing at `path`; `restore`, which `existing`
-    calls, then brings the older one back.
+    calls, then brings the older one back. After the block the folder and all in it are on the disk.
     """
     path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     check_replaceable(path, marker)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     try:
@@ -280,14 +283,14 @@ def move_into_place(new: Path, path: Path, marker: str) -> None:
         Path(folder).chmod(0o755)
         for name in names:
             Path(folder, name).chmod(0o644)  # safetensors makes files for their owner alone
-            _sync_path(Path(folder, name))
-        _sync_path(Path(folder))
+        for one in (*(Path(folder, name) for name in names), Path(folder)):
+            sync_path(one)
     try:
         _swap(new, path, marker)
     except BaseException:
         restore(path)
         raise
-    _sync_path(path.parent)
+    sync_path(path.parent)
     for old in _left_aside(path):
         shutil.rmtree(old, ignore_errors=True)
 
@@ -328,7 +331,26 @@ def _swap(new: Path, path: Path, marker: str) -> None:
         os.rename(path, new.with_suffix(".old"))
 
 
-def _sync_path(path: Path) -> None:
+def make_folder(folder: Path) -> Path:
+    """`folder`, made where it is not there, with those above it. The disk holds the names of those that were made."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in reversed(new):
+        sync_path(made.parent)
+    return folder
+
+
+def sync(files: Iterable[Path]) -> None:
+    """Have the disk hold these files, in this order, then their names in their folders. A file that is gone is passed
+    over. Raises OSError where the disk does not take them."""
+    files = list(files)
+    for path in dict.fromkeys([*files, *(file.parent for file in files)]):
+        with suppress(FileNotFoundError):
+            sync_path(path)
+
+
+def sync_path(path: Path) -> None:
+    """Have the disk hold the content of a file, or the names in a folder."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -337,6 +359,15 @@ def _sync_path(path: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def durability_of(name: str) -> Durability:
+    """The durability with this name. Raises InterlinguaError for any other."""
+    for known in get_args(Durability):
+        if name == known:
+            return known  # type: ignore[no-any-return]
+    raise InterlinguaError(f"durability '{name}': is 'full' (a write survives a power cut) or 'process' (it survives "
+                           f"the end of the process).{suggestion(name, get_args(Durability))}")
 
 
 def _sync(stream: IO[Any]) -> None:

@@ -215,7 +215,8 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
             index.compact()
             assert content(Index.open(built, Encoder())) == expected | {"new": "a"}
             assert [path.name for path in (built / "caches").iterdir()] == [str(index.info().cache)]
-            assert {path.name for path in built.iterdir()} == {"index.json", "passages.lance", "caches", "writer.lock"}
+            assert {path.name for path in built.iterdir()} == {"index.json", "passages.lance", "caches", "synced.json",
+                                                               "writer.lock"}
             Index.build(Encoder(), passages(0, 100), built, overwrite=True)
 
 

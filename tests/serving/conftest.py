@@ -83,6 +83,10 @@ class ListIndex:
     def info(self) -> Any:
         return SimpleNamespace(model="/models/tiny")
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        yield
+
     def replace(self, passages: Sequence[Passage]) -> int:
         self.passages.update({passage.id: passage for passage in passages})
         return len(passages)

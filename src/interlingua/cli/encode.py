@@ -121,9 +121,9 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
             from interlingua.retrieval.milvus_index import MilvusIndex
 
             return MilvusIndex.open(place).vectors()
-        from interlingua.retrieval.passage_store import PassageStore
+        from interlingua.retrieval.index_snapshot import whole_store
 
-        return stored(PassageStore.open(Path(place)))
+        return stored(whole_store(Path(place)))
     if not arguments.texts:
         raise InterlinguaError(f"{place}: is not an index, so there must be files of passages to encode.")
     held = encoded(DualEncoder.load(place), read_sources(arguments.texts, arguments.lang))

@@ -60,6 +60,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                        help="with --compact: index the vectors for approximate search (done by itself for millions)")
     dense.add_argument("--exact", dest="approximate", action="store_false",
                        help="with --compact: search exactly; to be said each time where there are millions")
+    parser.add_argument("--durability", choices=["full", "process"],
+                        help="with --add, --replace and --delete: full, the default, waits until a power cut cannot "
+                             "undo the change; process does not")
     parser.add_argument("--json", action="store_true", help="with --info: one JSON object")
     parser.set_defaults(run=run)
 
@@ -79,6 +82,9 @@ def run(arguments: argparse.Namespace) -> None:
         raise InterlinguaError("--approximate, --exact: go with --compact and the folder of an index.")
     if verb == "tokens" and arguments.tokens.startswith("milvus:"):
         raise InterlinguaError("--tokens: a store in Milvus keeps none. Its reranker encodes what it reranks.")
+    if arguments.durability and verb not in ("add", "replace", "delete"):
+        raise InterlinguaError(f"--durability: goes with --add, --replace and --delete. What --{verb} writes is always "
+                               "on the disk.")
     if not takes and arguments.inputs:
         raise InterlinguaError(f"--{verb}: takes nothing but the index, and '{arguments.inputs[0]}' was given too.")
     if verb == "out":
@@ -117,7 +123,8 @@ def change(arguments: argparse.Namespace, verb: str) -> None:
     from interlingua.retrieval.index import open_index
 
     place = getattr(arguments, verb)
-    index = open_index(place, DualEncoder.load(arguments.model) if arguments.model else None)
+    index = open_index(place, DualEncoder.load(arguments.model) if arguments.model else None,
+                       durability=arguments.durability or "full")
     if verb == "info":
         show(index.info(), arguments.json)
     elif verb == "compact":

@@ -28,6 +28,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
                         help=f"holds the token for writing passages (or ${TOKEN}; without one nobody may)")
     parser.add_argument("--read-token-file", metavar="FILE",
                         help=f"holds a token without which nobody may search either (or ${READ_TOKEN})")
+    parser.add_argument("--durability", choices=["full", "process"], default="full",
+                        help="full: a write is answered when a power cut cannot undo it; process: at once (full)")
     parser.add_argument("--max-batch", type=int, default=64, help="texts that go through the model at once (64)")
     parser.add_argument("--queue", type=int, default=128,
                         help="requests that may wait; more are told to come back (128)")
@@ -68,7 +70,8 @@ def _opened(arguments: argparse.Namespace) -> tuple[Any, Any]:
     from interlingua.models.loading import load_any
     from interlingua.retrieval.index import open_index
 
-    index = open_index(arguments.index, DualEncoder.load(arguments.model) if arguments.model else None)
+    index = open_index(arguments.index, DualEncoder.load(arguments.model) if arguments.model else None,
+                       durability=arguments.durability)
     index.encoder  # noqa: B018
     return index, load_any(arguments.rerank) if arguments.rerank else None
 

@@ -14,7 +14,7 @@ import numpy as np
 from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
-from interlingua.files import existing
+from interlingua.files import Durability, durability_of, existing
 from interlingua.progress import say
 from interlingua.retrieval.approximate import index_vectors, near_of
 from interlingua.retrieval.bm25 import K1, B, check_parameters
@@ -26,7 +26,7 @@ from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_lexical import Lexical
 from interlingua.retrieval.index_questions import Budget, Question, questions
 from interlingua.retrieval.index_search import Hit, Search, View
-from interlingua.retrieval.index_snapshot import Snapshot
+from interlingua.retrieval.index_snapshot import Snapshot, whole_store
 from interlingua.retrieval.index_tokens import IndexTokens, keep_tokens
 from interlingua.retrieval.index_writer import chunks, encoded, spooled
 from interlingua.retrieval.passage_names import Arriving, named, only
@@ -51,24 +51,32 @@ class Index:
     record), `caches/` (which can be made again from the table), `tokens/` (see `keep_tokens`) and `writer.lock`.
     Searches see the newest version of the table; `add`, `replace` and `delete` each make one version, whole or not at
     all. One writer at a time, any number of readers. Safe to use from several threads.
+
+    With `durability` "full" a write is on the disk when its call returns: a power cut does not undo it. With "process"
+    it is quicker and survives the end of the process, not a power cut, after which the index may be as it was some
+    writes before. What `build` and `compact` make is on the disk either way.
     """
 
-    def __init__(self, path: Path, encoder: TextEncoder | None) -> None:
+    def __init__(self, path: Path, encoder: TextEncoder | None, durability: Durability = "full") -> None:
         self.path, self._encoder, self._tokens, self._words = path, encoder, IndexTokens(()), StaticMaxSim.of(encoder)
+        self.durability = durability
+        self._held: PassageStore | None = None  # by the one who writes
         self._writer, self._reader, self._loading = RLock(), RLock(), Lock()
         self._load()
 
     @classmethod
     def build(cls, encoder: TextEncoder, passages: Iterable[Passage], path: str | Path, *, model_path: str | Path = "",
               overwrite: bool = False, k1: float = K1, b: float = B, names: SourceNames | None = None,
+              durability: str = "full",
               **encode_options: Any) -> Index:
         """Encode `passages` (any iterable, read once) into a new folder at `path`, whole or not at all.
 
         What a build that was stopped has encoded is not encoded again. `model_path` is the name or folder from which
         `open` may load the encoder; `k1` and `b` are BM25's; `names` are those that the reader of the passages gives
-        to their sources, for the index to keep. Raises InterlinguaError when the folder exists and `overwrite` is not
-        set, for two passages with one source and id, and when there is no passage. From
-        `interlingua.retrieval.approximate.APPROXIMATE_FROM` passages on dense search is approximate, see `compact`.
+        to their sources, for the index to keep; `durability` is that of later writes. Raises InterlinguaError when the
+        folder exists and `overwrite` is not set, for two passages with one source and id, and when there is no passage.
+        From `interlingua.retrieval.approximate.APPROXIMATE_FROM` passages on dense search is approximate, see
+        `compact`.
         """
         from interlingua.models.hub import lasting_name
 
@@ -79,18 +87,19 @@ class Index:
         if path.exists() and not (path / MARKER).exists():
             raise InterlinguaError(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         check_parameters(k1, b)
+        kept = durability_of(durability)
         model = lasting_name(model_path)
         build_folder(encoder, passages, path.resolve(), model, float(k1), float(b), names, encode_options)
-        return cls(path, encoder)
+        return cls(path, encoder, kept)
 
     @classmethod
-    def open(cls, path: str | Path, encoder: TextEncoder | None = None) -> Index:
+    def open(cls, path: str | Path, encoder: TextEncoder | None = None, *, durability: str = "full") -> Index:
         """Open an index. Without `encoder`, the model it was built with is loaded when it is first needed.
 
-        Raises InterlinguaError for a folder that is no index, a damaged one, or an encoder that gives other vectors
-        than the one it was built with.
+        Raises InterlinguaError for a folder that is no index, a damaged one, an encoder that gives other vectors
+        than the one it was built with, and an unknown `durability`.
         """
-        index = cls(existing(path, "index folder"), encoder)
+        index = cls(existing(path, "index folder"), encoder, durability_of(durability))
         if encoder is not None:
             check_encoder(encoder, index.about.fingerprint, index.about.similarity, index.path)
         return index
@@ -146,7 +155,7 @@ class Index:
         return search.hits(asked, vectors, reranker, tokens)
 
     def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
-        """Add passages; how many. They are there for good when this returns, and all of them or none.
+        """Add passages; how many. They are there for good when this returns (see `durability`), and all or none.
 
         `names`, with which the reader of `passages` names their sources, learns those that the index knows, and the
         index keeps the new ones. Raises InterlinguaError for a passage that is there already or comes twice, as its
@@ -229,7 +238,7 @@ class Index:
         found, about = signature(self.path), read_about(self.path)
         if encoder is not None:
             check_encoder(encoder, about.fingerprint, about.similarity, self.path)
-        self.about, self._store = about, PassageStore.open(self.path)
+        self.about, self._store = about, whole_store(self.path)
         self._take(None)
         self._signature = found  # last, so that the next search finds what is wrong here again
 
@@ -248,11 +257,29 @@ class Index:
             self._view = View(taken, Lexical(taken, self.about.k1, self.about.b), near)
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """Writes within the block are each done or not, as ever; on the disk they are together, when the block ends. Of
+        use where several are acknowledged at once: the disk is waited for once."""
+        with self._writing():
+            yield
+
+    @contextmanager
     def _writing(self) -> Iterator[PassageStore]:
-        """The store, for the one who may write."""
-        with self._writer, lock(self.path):
-            self.refresh()
-            yield PassageStore.open(self.path)
+        """The store, for the one who may write; what was written is on the disk when the outermost block ends."""
+        with self._writer:
+            if self._held is not None:
+                self.refresh()
+                yield self._held
+                return
+            with lock(self.path):
+                self.refresh()
+                self._held = PassageStore.open(self.path)
+                try:
+                    yield self._held
+                    if self.durability == "full":
+                        self._held.sync()
+                finally:
+                    self._held = None
 
     def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:
         encoder = self.encoder
@@ -296,19 +323,25 @@ class Index:
         self.refresh()
 
 
-def open_index(path_or_uri: str | Path, encoder: TextEncoder | None = None) -> Any:
+def open_index(path_or_uri: str | Path, encoder: TextEncoder | None = None, *, durability: str = "full") -> Any:
     """The index at a place: `Index.open` for a folder, `MilvusIndex.open` for `milvus://…`."""
-    return _kind(path_or_uri).open(path_or_uri, encoder)
+    kind, options = _kind(path_or_uri, durability)
+    return kind.open(path_or_uri, encoder, **options)
 
 
-def build_index(encoder: TextEncoder, passages: Iterable[Passage], path_or_uri: str | Path, **options: Any) -> Any:
+def build_index(encoder: TextEncoder, passages: Iterable[Passage], path_or_uri: str | Path, *,
+                durability: str = "full", **options: Any) -> Any:
     """A new index at a place: `Index.build` for a folder, `MilvusIndex.build` for `milvus://…`, with its options."""
-    return _kind(path_or_uri).build(encoder, passages, path_or_uri, **options)
+    kind, own = _kind(path_or_uri, durability)
+    return kind.build(encoder, passages, path_or_uri, **own, **options)
 
 
-def _kind(path_or_uri: str | Path) -> Any:
+def _kind(path_or_uri: str | Path, durability: str) -> tuple[Any, dict[str, str]]:
     if str(path_or_uri).startswith("milvus:"):
         from interlingua.retrieval.milvus_index import MilvusIndex
 
-        return MilvusIndex
-    return Index
+        if durability_of(durability) != "full":
+            raise InterlinguaError(f"{path_or_uri}: a Milvus server decides by itself when a write is on its disk. "
+                                   "Durability is an option of an index in a folder: leave it out.")
+        return MilvusIndex, {}
+    return Index, {"durability": durability}

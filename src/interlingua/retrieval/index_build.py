@@ -16,14 +16,14 @@ import numpy as np
 from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
-from interlingua.files import check_replaceable, move_into_place
+from interlingua.files import check_replaceable, make_folder, move_into_place
 from interlingua.progress import say, track
 from interlingua.retrieval.approximate import index_vectors
 from interlingua.retrieval.index_about import FORMAT, MARKER, SOURCES, About, write_sources
 from interlingua.retrieval.index_cache import write_cache
 from interlingua.retrieval.index_writer import chunks, distinct, encoded
 from interlingua.retrieval.passage_rows import BATCH, PASSAGE, passage_of
-from interlingua.retrieval.passage_store import PassageStore, lock
+from interlingua.retrieval.passage_store import PassageStore, go_back, lock
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder
 
@@ -34,16 +34,17 @@ def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, 
                  names: SourceNames | None, options: dict[str, Any]) -> None:
     """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
 
-    Chunks are written as they are encoded to `.{name}.building.part` beside `path`. Where that is left from a build
-    that was stopped, passages that it holds unchanged are not encoded again; any other order or choice of passages is
-    fine. `names` of sources are kept. Raises InterlinguaError for two passages with one source and id, when there is
-    no passage, for a folder of something else, and where somebody else builds it; `path` is then as it was.
+    Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced. Where that is left from
+    a build that was stopped, by a power cut too, passages that it holds unchanged are not encoded again; any other
+    order or choice of passages is fine. `names` of sources are kept. Raises InterlinguaError for two passages with one
+    source and id, when there is no passage, for a folder of something else, and where somebody else builds it; `path`
+    is then as it was.
     """
     from interlingua.models.fingerprint import fingerprint
 
     check_replaceable(path, MARKER)
     partial = path.parent / f".{path.name}.building.part"
-    partial.mkdir(parents=True, exist_ok=True)
+    make_folder(partial)
     print_of = fingerprint(encoder)
     with ExitStack() as held:
         held.enter_context(lock(partial))
@@ -71,7 +72,7 @@ def _left(partial: Path, made_with: dict[str, Any]) -> PassageStore | None:
     try:
         same = json.loads((partial / STARTED).read_text(encoding="utf-8")) == made_with
         if same:
-            return PassageStore.open(partial)
+            return go_back(partial)
     except (OSError, ValueError):  # InterlinguaError, for a table that is not there yet, is a ValueError
         pass
     for old in partial.iterdir():
@@ -103,6 +104,7 @@ def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, sto
             store = PassageStore.create(partial, vectors.shape[1], words.vocabulary if words else 0)
         batch = store.batch(store.next_number(), rows, vectors, subwords)
         (store.replace if any(passage.key in written for passage in chunk) else store.add)(batch)
+        store.sync()
         fresh += len(chunk)
     if store is None or not given:
         raise InterlinguaError("there is no passage to index.")

@@ -37,8 +37,10 @@ def write_cache(store: PassageStore, index: Path) -> Path:
     """Write the cache of the version that `store` reads, whole or not at all; where it is.
 
     It holds the rows in batches (`passages.arrow`, `subwords.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`),
-    the same vectors as int8, and the postings of BM25 with their terms.
+    the same vectors as int8, and the postings of BM25 with their terms. The disk holds the version first: it would be
+    another one that gets the number of a version that a power cut took.
     """
+    store.sync()
     target = index / FOLDER / str(store.version)
     if target.exists():
         shutil.rmtree(target)  # it is incomplete, or nobody would write it again

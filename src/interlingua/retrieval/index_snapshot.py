@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say
-from interlingua.retrieval.index_cache import cache_versions, newest_cache, write_cache
+from interlingua.retrieval.index_about import damaged
+from interlingua.retrieval.index_cache import FOLDER, cache_versions, newest_cache, write_cache
 from interlingua.retrieval.index_segment import Mask, Segment, terms_of
 from interlingua.retrieval.passage_rows import BATCH, PASSAGE, Rows, passage_of
-from interlingua.retrieval.passage_store import PassageStore, vectors_of
+from interlingua.retrieval.passage_store import PassageStore, go_back, lock, synced_version, vectors_of
 from interlingua.retrieval.subword_rows import COLUMN as SUBWORDS
 from interlingua.retrieval.subword_rows import subwords_of
 
@@ -150,6 +152,35 @@ class Snapshot:
             wanted += [segment.where(key, value) for key, value in where.items()]
             masks.append(np.logical_and.reduce(wanted) if wanted else None)
         return masks
+
+
+def whole_store(index: Path) -> PassageStore:
+    """The store of an index at its newest version. Where a power cut took files of versions that were not synced, that
+    is the newest one that is whole (`go_back`). Raises InterlinguaError where there is none."""
+    seen = -1
+    while True:
+        synced = synced_version(index)
+        try:
+            store = PassageStore.open(index)
+            if store.version == synced:
+                return store
+            if store.version > synced:
+                store.check()
+                return store
+            reason = damaged(index, f"its table ends before version {synced}, which was written")
+        except InterlinguaError as error:
+            reason = error
+        if synced == seen:
+            break
+        seen = synced  # once more: a writer may have removed the version that was being read
+    try:
+        with lock(index):
+            for cache in cache_versions(index):
+                if cache > synced:
+                    shutil.rmtree(index / FOLDER / str(cache))
+            return go_back(index)
+    except OSError:  # not ours to write
+        raise reason from None
 
 
 def _cache(store: PassageStore, index: Path) -> Segment:

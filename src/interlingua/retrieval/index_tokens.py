@@ -15,6 +15,7 @@ import numpy as np
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.files import make_folder
 from interlingua.models.fingerprint import fingerprint
 from interlingua.progress import say
 from interlingua.retrieval.index_about import signature
@@ -98,12 +99,13 @@ def keep_tokens(index: Path, encoder: Any) -> int:
         raise InterlinguaError("this model gives one vector a text, and reranks without token vectors. Give a model of "
                                "late interaction.")
     folder, made = folder_of(index, encoder), signature(index)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with lock(folder):
         _tidy(folder, PassageStore.open(index).numbers())
         count = 0
         while True:
             store = PassageStore.open(index)
+            store.sync()  # the numbers of a version that a power cut takes would be given again
             try:
                 for passages in _missing(store, IndexTokens(complete(folder))):
                     _write(folder / passages[0].id, encoder, passages, lambda: signature(index) == made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any
@@ -137,6 +138,11 @@ class MilvusIndex:
         words = self._words = StaticMaxSim.of(self._encoder, self._words)  # another thread may write the latter
         search = MilvusSearch(self._store, where_, mode, k, self.path.fusion, asked.searched, words, budget)
         return search.hits(asked, vectors, reranker)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """As `Index.together`. The server decides when writes are on its disk, so there is nothing to wait for."""
+        yield
 
     def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
         """Add passages; how many. Every 256 are there for good before the next are encoded.

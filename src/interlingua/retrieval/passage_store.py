@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from math import isqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.passage_rows import TEXTS, arrow, text_schema
+from interlingua.files import atomic_write, sync
+from interlingua.progress import say
+from interlingua.retrieval.passage_rows import BATCH, TEXTS, arrow, text_schema
 from interlingua.retrieval.subword_rows import COLUMN, subword_column, subword_type
 
 TABLE = "passages"
 LOCK = "writer.lock"
+VERSIONS = "_versions"
+SYNCED = "synced.json"
+"""Says which version the disk was last made to hold."""
+EVER = timedelta(days=36_500)  # older versions are none
 NUMBERS_OF_A_VERSION = 1 << 32
 
 
@@ -26,12 +34,14 @@ class PassageStore:
     """A table `number, id, source, lang, title, text, metadata, vector, subwords`. Numbers are never given twice: those
     written in version v begin at v · 2³², and a replaced passage gets a new one.
 
-    Each of `add`, `replace` and `delete` is one version, whole or not at all, and there when the call returns. A
-    reader keeps the version it has until `refresh`. One writer at a time: hold `lock`.
+    Each of `add`, `replace` and `delete` is one version, whole or not at all. When the call returns, the version
+    survives the end of the process; after `sync` it survives a power cut. A reader keeps the version it has until
+    `refresh`. One writer at a time: hold `lock`.
     """
 
     def __init__(self, folder: Path, table: Any) -> None:
         self.folder, self._table = folder, table
+        self._on_disk: set[_File] = set()
 
     @classmethod
     def create(cls, folder: Path, dim: int, vocabulary: int = 0) -> PassageStore:
@@ -114,18 +124,18 @@ class PassageStore:
 
     def add(self, rows: Any) -> None:
         """Append rows: a table or a reader of record batches."""
-        with _plain_errors(self.folder):
+        with self._changing():
             self._table.add(rows)
 
     def replace(self, rows: Any) -> None:
         """Rows take the place of those with their source and id; those with new ones are appended."""
-        with _plain_errors(self.folder):
+        with self._changing():
             merge = self._table.merge_insert(["source", "id"])
             merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
 
     def delete(self, numbers: NDArray[np.int64]) -> None:
         """Remove the rows with these numbers."""
-        with _plain_errors(self.folder):  # only whole numbers of ours ever become part of a condition
+        with self._changing():  # only whole numbers of ours ever become part of a condition
             self._table.delete(f"number IN ({', '.join(map(str, numbers.tolist()))})")
 
     @property
@@ -139,7 +149,7 @@ class PassageStore:
         from lancedb.index import IvfFlat, IvfRq
 
         kind = IvfFlat if self.dim % 8 else IvfRq  # a bit for each dimension, if they fill bytes
-        with _plain_errors(self.folder):
+        with self._changing():
             if wanted:
                 parts = max(1, isqrt(len(self)))
                 self._table.create_index("vector", config=kind(distance_type="dot", num_partitions=parts))
@@ -155,11 +165,115 @@ class PassageStore:
         return np.asarray(found.to_numpy(), dtype=np.int64)
 
     def compact(self) -> None:
-        """Join small files, drop deleted rows, and remove all versions but the newest."""
-        with _plain_errors(self.folder), warnings.catch_warnings():
+        """Join small files, drop deleted rows, and remove all versions but the newest, once the disk holds that one."""
+        with self._changing(), warnings.catch_warnings():
             # readers know that a version may go, and take the newest then
             warnings.filterwarnings("ignore", "optimize.cleanup_older_than")
+            before = -1
+            while self.version != before:  # else the last call would make one more version, and remove ours before it
+                before = self.version
+                self._table.optimize(cleanup_older_than=EVER)
+            self.sync()
             self._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+
+    def sync(self) -> None:
+        """Have the disk hold the version that is read and note that in `synced.json`, unless it says so already. Raises
+        InterlinguaError where the disk does not take it."""
+        if synced_version(self.folder) == (version := self.version):
+            return
+        with _plain_errors(self.folder):
+            held = _files(self.folder)
+            sync(file.path for file in sorted(held - self._on_disk))
+            with atomic_write(self.folder / SYNCED) as stream:
+                json.dump({"version": version}, stream)
+            self._on_disk = held
+
+    def check(self, columns: Sequence[str] = ("number",)) -> None:
+        """Read these columns of all rows, and the index of the vectors if there is one. Raises InterlinguaError where a
+        file of this version is missing or cut short: Lance describes a file at its end."""
+        for _ in self.batches(tuple(columns), BATCH):
+            pass
+        if self.approximate:
+            self.near(np.zeros(self.dim, np.float32), 1, 1)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Note before the first change what the disk holds already: all, where the newest version was synced. Where it
+        was not, by a writer that was killed say, the next `sync` is of all files."""
+        if not self._on_disk and synced_version(self.folder) == self.version:
+            self._on_disk = _files(self.folder)
+        with _plain_errors(self.folder):
+            yield
+
+
+class _File(NamedTuple):
+    """A file of the table, and what tells it from an older one of its name. In the order in which they are synced:
+    what says of which files a version is made comes last."""
+
+    is_version: bool
+    path: Path
+    inode: int
+    written: int
+
+
+def _files(folder: Path) -> set[_File]:
+    found = set()
+    for place, _, names in os.walk(folder / f"{TABLE}.lance"):
+        for name in names:
+            with suppress(FileNotFoundError):  # whoever syncs without `lock` may see a file go
+                about = (path := Path(place, name)).stat()
+                found.add(_File(path.parent.name == VERSIONS, path, about.st_ino, about.st_mtime_ns))
+    return found
+
+
+def synced_version(folder: Path) -> int:
+    """The version that the disk was last made to hold, 0 where none was."""
+    try:
+        return int(json.loads((folder / SYNCED).read_text(encoding="utf-8"))["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def go_back(folder: Path) -> PassageStore:
+    """The table in `folder` at its newest version of which all can be read. Hold `lock`.
+
+    A power cut may take files of versions that were not synced. Where such are the newest, the one before them is made
+    the newest again, under a number that is newer than theirs, and synced; that is said. Raises InterlinguaError where
+    neither the version that was synced last nor a newer one can be read.
+    """
+    synced = synced_version(folder)
+    manifests = {_version_of(file): file for file in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest")}
+    newest = max(manifests, default=0)
+    for version, file in list(manifests.items()):
+        if version > synced and not file.read_bytes().endswith(b"LANC"):  # cut short: nothing can be opened beside it
+            manifests.pop(version).unlink()
+    reason: InterlinguaError | None = None
+    for version in sorted(manifests, reverse=True):
+        if version < synced:
+            break
+        try:
+            store = PassageStore.open(folder, version)
+            store.check(store.schema.names)
+        except InterlinguaError as error:
+            reason = error
+            continue
+        if version < newest:
+            with _plain_errors(folder):
+                while store.version < newest:
+                    store._table.checkout(version)
+                    store._table.restore()
+            say(f"{folder}: files of version {newest} of its table are missing or cut short, as a power cut leaves "
+                f"them. It goes on from version {version}, the last one that is whole.")
+            store.sync()
+        return PassageStore.open(folder)
+    raise reason or InterlinguaError(f"{folder}: the table of passages cannot be read (version {synced or 1} is not "
+                                     "there). If files were changed, build the index again.")
+
+
+def _version_of(manifest: Path) -> int:
+    """Lance names the newest version so that it comes first: by what it lacks to the greatest number."""
+    number = int(manifest.stem)
+    return number if len(manifest.stem) < 20 else (1 << 64) - 1 - number
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from interlingua.serving import schemas
 from interlingua.serving.errors import ApiError
 from interlingua.serving.request_log import note
 from interlingua.serving.service import Service
-from interlingua.serving.writes import Changed, Delete, Write
+from interlingua.serving.writes import Change, Changed, Delete, Write
 from interlingua.text.detect import detect_language
 from interlingua.text.languages import normalise_code
 
@@ -32,13 +32,13 @@ def passage_routes(service: Service) -> APIRouter:
         if twice:
             raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' is there more than once.")
         note(request.scope, texts=len(passages))
-        done = await _written(service, Write(service.index, passages))
+        done = await _written(service, Write(passages), len(passages))
         return JSONResponse({"written": done.changed, "passages": done.passages})
 
     @router.delete("/passages/{id:path}", response_model=schemas.DeleteAnswer,
                    summary="Delete the passages with an id, or the one called source:id")
     async def delete(id: Annotated[str, Path(min_length=1, max_length=schemas.MAX_ID)]) -> JSONResponse:
-        done = await _written(service, Delete(service.index, id))
+        done = await _written(service, Delete(id))
         if not done.changed:
             raise ApiError(404, "not_found", "no passage has this id.")
         return JSONResponse({"deleted": done.changed, "passages": done.passages})
@@ -46,11 +46,12 @@ def passage_routes(service: Service) -> APIRouter:
     return router
 
 
-async def _written(service: Service, write: Write | Delete) -> Changed:
+async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
     """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
-    try:
-        done: Changed = await service.writer.submit(write, None)
-    except InterlinguaError as error:
-        raise ApiError(409, "not_written", service.told(error), {"Retry-After": "5"}) from error
+    done = await service.writer.submit(Change(service.index), write, size)
+    if isinstance(done, InterlinguaError):
+        raise ApiError(409, "not_written", service.told(done), {"Retry-After": "5"}) from done
+    if isinstance(done, Exception):
+        raise done
     service.metrics.passages.set(done.passages)
     return done

@@ -17,14 +17,14 @@ from interlingua.serving.writes import Describe, Facts, Warm
 
 class Service:
     """One index. Questions and texts go through the model in the thread of `batcher`; writes, which may take long and
-    wait for other writers, one at a time in that of `writer`."""
+    wait for other writers, in that of `writer`: one at a time, those that wait being synced together."""
 
     def __init__(self, index: Any, settings: ServeSettings, reranker: Any = None) -> None:
         self.index, self.settings, self.reranker = index, settings, reranker
         self.metrics = Metrics()
         self.batcher = Batcher(max_batch=settings.max_batch, delay=settings.delay, queue=settings.queue,
                                timeout=settings.timeout, on_batch=self.metrics.batches.observe)
-        self.writer = Batcher(max_batch=1, delay=0.0, queue=settings.queue, timeout=settings.timeout)
+        self.writer = Batcher(max_batch=settings.max_batch, delay=0.0, queue=settings.queue, timeout=settings.timeout)
         self.metrics.waiting.set_function(lambda: self.batcher.waiting)
         self.ready = False
         self.model = ""

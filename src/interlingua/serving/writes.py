@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
 from interlingua.text.detect import detect_language
 
 
@@ -54,19 +55,39 @@ class Warm:
 class Write:
     """Add the passages, in place of those that have their ids; those that are there exactly so are left alone."""
 
-    index: Any
     passages: Sequence[Passage]
 
-    def __call__(self, items: Sequence[None]) -> list[Changed]:
-        return [Changed(self.index.replace(self.passages), len(self.index))]
+    def __call__(self, index: Any) -> int:
+        return int(index.replace(self.passages))
 
 
 @dataclass(frozen=True, eq=False)
 class Delete:
     """Delete the passage with this id."""
 
-    index: Any
     id: str
 
-    def __call__(self, items: Sequence[None]) -> list[Changed]:
-        return [Changed(self.index.delete([self.id]), len(self.index))]
+    def __call__(self, index: Any) -> int:
+        return int(index.delete([self.id]))
+
+
+@dataclass(frozen=True)
+class Change:
+    """Writes that waited together: done one by one, each whole or not at all, and synced together, before any is
+    acknowledged. One result each: a write that failed has its own error, and where the sync
+    fails, all have that."""
+
+    index: Any
+
+    def __call__(self, items: Sequence[Write | Delete]) -> list[Changed | Exception]:
+        done: list[Changed | Exception] = []
+        try:
+            with self.index.together():
+                for item in items:
+                    try:
+                        done.append(Changed(item(self.index), len(self.index)))
+                    except Exception as error:
+                        done.append(error)
+        except InterlinguaError as error:  # another process writes, or the disk does not take it
+            return [one if isinstance(one, Exception) else error for one in done] or [error] * len(items)
+        return done

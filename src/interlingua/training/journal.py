@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from interlingua.files import atomic_write
+from interlingua.files import atomic_write, sync
 from interlingua.progress import say
 from interlingua.training.step import Report
 
@@ -15,7 +15,8 @@ from interlingua.training.step import Report
 class Journal:
     """Writes `log.jsonl` and TensorBoard events into the run folder.
 
-    On a resume from step s, what an interrupted run had logged after s is dropped: it will be logged again.
+    On a resume from step s, what an interrupted run had logged after s is dropped: it will be logged again. What it had
+    logged up to s must be there: `sync` before the checkpoint of s.
     """
 
     def __init__(self, folder: Path, start: int, tensorboard: bool = True) -> None:
@@ -39,6 +40,10 @@ class Journal:
         if self.board is not None:
             for name, value in values.items():
                 self.board.add_scalar(name, value, step)
+
+    def sync(self) -> None:
+        """Have the disk hold the lines written so far."""
+        sync([self.path] if self.path.exists() else [])
 
     def close(self) -> None:
         """Flush TensorBoard."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.errors import InterlinguaError
-from interlingua.files import atomic_write
+from interlingua.files import atomic_write, make_folder, sync_path
 from interlingua.progress import say, track
 
 BLOCK = 4_096
@@ -65,14 +65,15 @@ class TeacherVectors:
                  "keys": hashlib.sha256(keys.tobytes()).hexdigest()}
         if _done(folder, about) == len(ordered):
             return about
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with _alone(folder):
             done = _done(folder, about)
             if done == len(ordered):
                 return about
             if not done:
-                # what it says is no longer so from here on, also after a kill
+                # what it says is no longer so from here on, also after a kill or a power cut
                 (folder / "teacher.json").unlink(missing_ok=True)
+                sync_path(folder)
                 (folder / "vectors.npy").unlink(missing_ok=True)  # who reads it keeps it
             with atomic_write(folder / "keys.npy", "wb") as stream:
                 np.save(stream, keys)

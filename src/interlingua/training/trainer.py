@@ -93,7 +93,7 @@ class Trainer:
                 # every process must leave after the same step, whichever the signal reached
                 stopping = self.processes.total(stop()) > 0
                 if stopping or last or (step + 1) % self.spec.checkpoint_every == 0:
-                    self._save(step + 1)
+                    self._save(step + 1, journal)
                     if stopping and not last:
                         raise Stopped(f"stopped after step {step + 1:,}; the same command goes on from there.")
 
@@ -150,7 +150,9 @@ class Trainer:
             say(f"{self.folder}: going on after step {state['step']:,} of {self.spec.steps:,}")
         return int(state["step"])
 
-    def _save(self, step: int) -> None:
+    def _save(self, step: int, journal: Journal | None) -> None:
+        if journal is not None:
+            journal.sync()
         if self.processes.first:
             extra = {"best": None if self.best == float("inf") else self.best}
             save_checkpoint(self.folder / "checkpoints", step, self._modules(), self.optimizer, self.streams, extra,
