@@ -340,11 +340,10 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def sync(files: Iterable[Path]) -> None:
-    """Have the disk hold these files, in this order, then their names in their folders. A file that is gone is passed
-    over. Raises OSError where the disk does not take them."""
-    files = list(files)
-    for path in dict.fromkeys([*files, *(file.parent for file in files)]):
+def sync(paths: Iterable[Path]) -> None:
+    """Have the disk hold the content of these files and the names in these folders, in this order. One that is gone is
+    passed over. Raises OSError where the disk does not take it."""
+    for path in paths:
         with suppress(FileNotFoundError):
             sync_path(path)
 

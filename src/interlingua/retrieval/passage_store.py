@@ -183,7 +183,9 @@ class PassageStore:
             return
         with _plain_errors(self.folder):
             held = _files(self.folder)
-            sync(file.path for file in sorted(held - self._on_disk))
+            new = [file.path for file in sorted(held - self._on_disk)]
+            # a folder may be new too, and then its name in the one above it
+            sync([*new, *{folder for path in new for folder in path.parents if folder.is_relative_to(self.folder)}])
             with atomic_write(self.folder / SYNCED) as stream:
                 json.dump({"version": version}, stream)
             self._on_disk = held

@@ -43,7 +43,7 @@ class Journal:
 
     def sync(self) -> None:
         """Have the disk hold the lines written so far."""
-        sync([self.path] if self.path.exists() else [])
+        sync([self.path, self.path.parent])
 
     def close(self) -> None:
         """Flush TensorBoard."""
