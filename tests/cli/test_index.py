@@ -12,6 +12,7 @@ from interlingua.cli import main, search
 from interlingua.models.dual import DualEncoder
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.retrieval.index import Index
+from interlingua.retrieval.passage_store import synced_version
 
 
 @pytest.fixture
@@ -39,6 +40,16 @@ def said(capsys, *argv):
 def found(capsys, *argv):
     """The results of a search, as JSON."""
     return [json.loads(line) for line in said(capsys, "search", "idx", *argv, "--json").out.splitlines()]
+
+
+def test_durability_is_chosen_for_changes(place, capsys):
+    before = synced_version(place / "idx")
+    said(capsys, "index", "--delete", "idx", "q1", "--durability", "process")
+    assert synced_version(place / "idx") == before
+    said(capsys, "index", "--delete", "idx", "q2", "--durability", "full")
+    assert synced_version(place / "idx") == before + 2
+    assert main(["index", "--compact", "idx", "--durability", "process"]) == 2
+    assert "--durability: goes with --add, --replace and --delete" in capsys.readouterr().err
 
 
 def test_an_index_is_changed_in_place(place, capsys):

@@ -1,4 +1,4 @@
-"""What a power cut may take: nothing that was acknowledged. Files that it would leave empty, short or missing are made so."""
+"""A power cut takes nothing that was acknowledged: each file is synced, and what a cut would leave is recovered from."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.retrieval import Index, index_build, index_writer, passage_store
 from interlingua.retrieval import index as index_module
 from interlingua.retrieval.index import open_index
+from interlingua.retrieval.index_cache import cache_versions
 from interlingua.retrieval.passage_store import SYNCED, PassageStore, synced_version
 
 PROGRAM = """
@@ -134,7 +135,8 @@ def test_writes_together_are_synced_once_when_the_block_ends(place, synced):
         with pytest.raises(InterlinguaError, match="has a passage 'p001' already"):
             index.add(passages(1, 2))
         index.delete(["p000"])
-        assert not synced and synced_version(place) == before
+        assert not synced
+        assert synced_version(place) == before
         assert len(index) == 104  # they are seen at once
     assert [number for number, _, _ in synced].count(folder) == 1
     assert synced_version(place) == PassageStore.open(place).version == before + 6
@@ -186,7 +188,8 @@ def test_after_a_power_cut_all_that_was_acknowledged_is_there(place, capsys, los
     assert content(again) == whole
     said = capsys.readouterr().err
     if not (lost in ("_versions", "") and kept is None):  # no trace of the version is left then
-        assert said.count("as a power cut leaves them") == 1 and f"from version {version}," in said
+        assert said.count("as a power cut leaves them") == 1
+        assert f"from version {version}," in said
         assert PassageStore.open(place).version > version  # no number of the version that was lost is given again
     assert Index.open(place, Lengths()).add(passages(300, 301)) == 1
     again.compact()
@@ -266,6 +269,12 @@ def test_a_build_that_a_power_cut_stopped_goes_on_with_what_is_whole(tmp_path, m
     assert fresh == [one.id for one in passages(20, 40)]
 
 
+def test_a_cache_is_of_a_version_that_the_disk_holds(place):
+    """Else a power cut could leave the cache and take its version, and another version would get its number."""
+    Index.open(place, Lengths(), durability="process").add(passages(100, 160))
+    assert cache_versions(place)[-1] == synced_version(place) == PassageStore.open(place).version
+
+
 def test_durability_is_full_or_process(place):
     for call in (lambda: Index.open(place, durability="fast"), lambda: open_index(place, durability="fast"),
                  lambda: Index.build(Lengths(), passages(0, 1), place.parent / "new", durability="fast"),
@@ -296,7 +305,8 @@ for name, call in {
         "cache": lambda: index.add(passages(200, 260)),
         "compact": lambda: index.compact(approximate=True),
         "build over it": lambda: Index.build(Lengths(), passages(0, 9), place / "new/idx", overwrite=True),
-        "model": lambda: model.save(place / "models/model"), "model over it": lambda: model.save(place / "models/model"),
+        "model": lambda: model.save(place / "models/model"),
+        "model over it": lambda: model.save(place / "models/model"),
         "checkpoint": lambda: save_checkpoint(place / "run", 1, layers, optimizer, {}, {}, 1),
         "checkpoint after it": lambda: save_checkpoint(place / "run", 2, layers, optimizer, {}, {}, 1),
         "process": lambda: Index.open(place / "new/idx", Lengths(), durability="process").add(passages(300, 303)),
@@ -304,8 +314,8 @@ for name, call in {
     call()
     os.write(1, f"done {name}\\n".encode())
 """
-CALLS = "openat,creat,write,writev,pwrite64,pwritev,ftruncate,copy_file_range,sendfile,rename,renameat,renameat2,link," \
-        "linkat,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,fdatasync,sync_file_range"
+CALLS = "openat,creat,write,writev,pwrite64,pwritev,ftruncate,copy_file_range,sendfile,rename,renameat,renameat2," \
+        "link,linkat,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,fdatasync,sync_file_range"
 
 
 class Disk:
@@ -385,14 +395,15 @@ def test_the_system_is_told_to_sync_each_file_before_a_call_returns(tmp_path, ti
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
-    if subprocess.run([strace, "-f", "--seccomp-bpf", "true"], capture_output=True).returncode:
+    command = [strace, "-f", "--seccomp-bpf"]
+    if subprocess.run([*command, "true"], capture_output=True).returncode:
         pytest.skip("strace may not trace here")
     tiny_encoder().save(tmp_path / "tiny")
     place = tmp_path / "place"
     place.mkdir()
     done = subprocess.run(
-        [strace, "-f", "--seccomp-bpf", "-y", "-s", "64", "-e", f"trace={CALLS}", "-o", str(tmp_path / "calls"), sys.executable, "-c",
-         TRACED, str(place), str(tmp_path / "tiny")], capture_output=True, text=True,
+        [*command, "-y", "-s", "64", "-e", f"trace={CALLS}", "-o", str(tmp_path / "calls"),
+         sys.executable, "-c", TRACED, str(place), str(tmp_path / "tiny")], capture_output=True, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
     assert done.returncode == 0, done.stderr
     disk, lacking = Disk(place), {}

@@ -11,6 +11,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.retrieval import Index, index_tokens
 from interlingua.retrieval.index_tokens import IndexTokens, complete, folder_of
+from interlingua.retrieval.passage_store import synced_version
 
 PASSAGES = [Passage(f"p{n}", f"{word} river and {word} hill", lang="en") for n, word in enumerate(
     "red green blue old new wide small far near high low".split())]
@@ -62,6 +63,15 @@ def test_what_is_kept_is_not_encoded_again_and_ranks_alike(index, reranker):
         assert kept[0][0] == fresh[0][0]
     assert reranker.given == []
     assert index.keep_tokens(reranker) == 0
+
+
+def test_token_vectors_are_of_numbers_that_a_power_cut_does_not_give_again(index, reranker):
+    quick = Index.open(index.path, LengthEncoder(), durability="process")
+    quick.add([Passage("new", "a new lake", lang="en")])
+    version = quick.info().version
+    assert synced_version(index.path) < version
+    assert quick.keep_tokens(reranker) == 12
+    assert synced_version(index.path) == version
 
 
 def test_new_and_changed_passages_are_encoded_when_needed(index, reranker):

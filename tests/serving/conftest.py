@@ -29,8 +29,8 @@ class Hit(NamedTuple):
 
 
 class ListIndex:
-    """Every search compares vectors; `calls` holds the texts of each batch. While `hold()` lasts no search returns,
-    and `entered` is set as soon as one is being made."""
+    """Every search compares vectors; `calls` holds the texts of each batch. While `hold()` lasts no search returns
+    and no write is synced, and `entered` is set as soon as one is at that point."""
 
     def __init__(self, encoder: DualEncoder, passages: Sequence[Passage]) -> None:
         self.encoder = encoder
@@ -38,6 +38,7 @@ class ListIndex:
         self.passages = {passage.id: passage for passage in passages}
         self.calls: list[list[str]] = []
         self.options: list[dict[str, Any]] = []
+        self.written: list[str] = []
         self.entered, self._go = threading.Event(), threading.Event()
         self._go.set()
 
@@ -85,9 +86,16 @@ class ListIndex:
 
     @contextmanager
     def together(self) -> Iterator[None]:
+        """Held by `hold` when its writes are done: they are not on the disk yet. `written` tells the order."""
         yield
+        self.entered.set()
+        assert self._go.wait(30)
+        self.written.append("synced")
 
     def replace(self, passages: Sequence[Passage]) -> int:
+        if "broken" in (passage.id for passage in passages):
+            raise InterlinguaError(f"{self.path}: 'broken' cannot be written.")
+        self.written += [passage.id for passage in passages]
         self.passages.update({passage.id: passage for passage in passages})
         return len(passages)
 

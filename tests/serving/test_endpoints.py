@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.retrieval import Index
 from interlingua.serving.app import create_app
+from interlingua.serving.service import Service
 from interlingua.serving.settings import ServeSettings
+from interlingua.serving.writes import Change, Changed, Write
 
 Serving = Callable[..., Any]
 
@@ -218,6 +223,48 @@ def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer:
         assert index.passage("en.jsonl:7").text == "A small red book."
         assert post(pages[1]).json()["passages"] == 3
         assert client.delete("/passages/7", headers=writer).json() == {"deleted": 2, "passages": 1}
+
+
+def test_writes_that_wait_are_synced_together_and_answered_afterwards(index: Any) -> None:
+    async def main() -> list[Any]:
+        service = Service(index, ServeSettings(max_batch=3))
+        service.writer.start()
+
+        async def write(name: str) -> Any:
+            return await service.writer.submit(Change(index), Write([Passage(name, "text", lang="en")]))
+
+        with index.hold():
+            tasks = [asyncio.create_task(write("first"))]
+            await asyncio.to_thread(index.entered.wait, 30)
+            tasks += [asyncio.create_task(write(name)) for name in ("a", "b", "broken", "c", "d")]
+            await asyncio.sleep(0)
+            assert service.writer.waiting == 5
+            assert index.written == ["first"]
+            assert not tasks[0].done()  # it is written, but not acknowledged
+        answers = await asyncio.gather(*tasks)
+        await service.writer.close()
+        return answers
+
+    first, a, b, broken, c, d = asyncio.run(main())
+    assert index.written == ["first", "synced", "a", "b", "synced", "c", "d", "synced"]  # three texts at most
+    assert [first, a, b, c, d] == [Changed(1, 14 + number) for number in range(5)]
+    assert "'broken' cannot be written" in str(broken)
+
+
+def test_a_write_that_the_disk_does_not_take_is_not_acknowledged(
+        client: TestClient, index: Any, writer: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def failing() -> Iterator[None]:
+        yield
+        raise InterlinguaError(f"{index.path}: the disk does not answer.")
+
+    monkeypatch.setattr(index, "together", failing)
+    broken = client.post("/passages", json={"passages": [{"id": "broken", "text": "b"}]}, headers=writer)
+    assert (broken.status_code, "'broken' cannot be written" in broken.json()["error"]["message"]) == (409, True)
+    for answer in (client.delete("/passages/p/0", headers=writer),
+                   client.post("/passages", json={"passages": [{"id": "a", "text": "b"}]}, headers=writer)):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_written")
+        assert answer.json()["error"]["message"] == "the index: the disk does not answer."
 
 
 def test_bad_passages_change_nothing(client: TestClient, index: Any, writer: dict[str, str]) -> None:

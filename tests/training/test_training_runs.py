@@ -55,6 +55,21 @@ def losses(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the names of open files")
+def test_the_disk_holds_the_log_of_a_run_before_the_checkpoint_that_goes_on_from_it(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def syncing(handle):
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    train(resolve(STATIC), tmp_path / "run")
+    names = [path.name for path in synced if path.name in ("log.jsonl", "state.json")]
+    assert names == ["log.jsonl", "state.json"] * 3
+    assert {tmp_path / "run", tmp_path / "run/checkpoints"} <= set(synced)
+
+
 @pytest.mark.parametrize("tree", [STATIC, SCRATCH, CONTEXT], ids=["static", "scratch", "context"])
 def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree):
     train(resolve(tree), tmp_path / "a")

@@ -269,7 +269,8 @@ def go_back(folder: Path) -> PassageStore:
             store.sync()
         return PassageStore.open(folder)
     raise reason or InterlinguaError(f"{folder}: the table of passages cannot be read (version {synced or 1} is not "
-                                     "there). If files were changed, build the index again.")
+                                     f"there). In a copy that was made during a write, delete {SYNCED}; else build the "
+                                     "index again.")
 
 
 def _version_of(manifest: Path) -> int:
