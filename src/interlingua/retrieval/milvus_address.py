@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from interlingua.errors import InterlinguaError, suggestion
@@ -18,6 +20,9 @@ _FORMS = ("milvus://host:port/collection, milvus:https://host:port/collection, o
           "Milvus Lite")
 _SERVER = re.compile(r"milvus:(?P<tls>https:)?//(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d{1,5}))?"
                      r"/(?P<name>[^/]*)")
+_connections: Counter[str] = Counter()
+"""Connections of this process to each file of Milvus Lite, whose server ends with the last of them."""
+_connecting = Lock()
 _FILE = re.compile(r"milvus:(?!//|https:)(?P<file>.+\.db)/(?P<name>[^/]*)")
 
 
@@ -61,11 +66,38 @@ def connect(address: Address) -> Any:
         from pymilvus import MilvusClient  # type: ignore[import-untyped]
     except ImportError:
         raise InterlinguaError("Milvus needs pymilvus: pip install 'interlingua[milvus]'") from None
-    # Both log what they also raise, with a traceback; Milvus Lite's server, also each call that it does not know.
-    for name in ("pymilvus", "grpc._server") if address.local else ("pymilvus",):
+    # All log what they also raise, with a traceback; Milvus Lite's server, also each call that it does not know.
+    for name in ("pymilvus", "milvus_lite", "grpc._server") if address.local else ("pymilvus",):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with plain_errors(address):
-        return MilvusClient(uri=address.uri, token=os.environ.get(TOKEN, ""))
+    with plain_errors(address), _connecting:
+        client = MilvusClient(uri=address.uri, token=os.environ.get(TOKEN, ""))
+        if address.local:
+            _connections[os.path.abspath(address.uri)] += 1
+    return client
+
+
+def disconnect(address: Address, client: Any) -> None:
+    """End a connection. With the last one to a file of Milvus Lite another process may open the file."""
+    client.close()
+    if address.local:
+        from milvus_lite import server_manager_instance  # type: ignore[import-not-found]
+
+        file = os.path.abspath(address.uri)
+        with _connecting:
+            _connections[file] -= 1
+            if not _connections[file]:
+                server_manager_instance.release_server(file)
+
+
+@contextmanager
+def connected(address: Address) -> Iterator[Any]:
+    """A client (`connect`) that stays connected after the block, unless the block raises."""
+    client = connect(address)
+    try:
+        yield client
+    except BaseException:
+        disconnect(address, client)
+        raise
 
 
 @contextmanager
@@ -76,9 +108,11 @@ def plain_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except MilvusException as error:
-        told = " ".join(str(error.message).split())[:300]
-        also = " Milvus Lite serves one process at a time." if address.local and "Open local" in told else ""
-        raise InterlinguaError(f"{address}: Milvus says: {told}.{also}") from error
+        told = " ".join(str(error.message).split())[:300].rstrip(".")
+        if address.local and "Open local" in told:
+            raise InterlinguaError(f"{address.uri}: Milvus Lite cannot open it. It serves one process at a time: end the "
+                                   "other one, or keep the index on a Milvus server.") from error
+        raise InterlinguaError(f"{address}: Milvus says: {told}.") from error
 
 
 def _checked(name: str) -> str:

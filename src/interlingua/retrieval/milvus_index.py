@@ -21,7 +21,7 @@ from interlingua.retrieval.index_cache import analyzers_of
 from interlingua.retrieval.index_encoder import check_encoder, load_encoder
 from interlingua.retrieval.index_questions import Budget, Question, questions
 from interlingua.retrieval.index_search import Hit
-from interlingua.retrieval.milvus_address import Address, connect
+from interlingua.retrieval.milvus_address import Address, connected, disconnect
 from interlingua.retrieval.milvus_rows import PASSAGE, condition, passage_of, source_of
 from interlingua.retrieval.milvus_search import SPARE, MilvusSearch
 from interlingua.retrieval.milvus_store import About, MilvusStore, alias_of
@@ -50,6 +50,7 @@ class MilvusIndex:
     def __init__(self, address: Address, client: Any, encoder: TextEncoder | None) -> None:
         self.path, self._client, self._encoder, self._words = address, client, encoder, StaticMaxSim.of(encoder)
         self._writer, self._loading = RLock(), Lock()
+        self._store = MilvusStore.current(address, client)
         self.about: About = {}
         self.refresh()
 
@@ -69,13 +70,13 @@ class MilvusIndex:
         place = Address.parse(address)
         if place.local:
             Path(place.uri).parent.mkdir(parents=True, exist_ok=True)
-        client = connect(place)
-        if alias_of(place, client) is not None and not overwrite:
-            raise InterlinguaError(f"{place}: already exists. Choose another name, or replace it with --overwrite "
-                                   "(in Python: overwrite=True).")
-        model = lasting_name(model_path)
-        write_index(encoder, passages, place, client, model, float(k1), float(b), names, encode_options)
-        return cls(place, client, encoder)
+        with connected(place) as client:
+            if alias_of(place, client) is not None and not overwrite:
+                raise InterlinguaError(f"{place}: already exists. Choose another name, or replace it with --overwrite "
+                                       "(in Python: overwrite=True).")
+            model = lasting_name(model_path)
+            write_index(encoder, passages, place, client, model, float(k1), float(b), names, encode_options)
+            return cls(place, client, encoder)
 
     @classmethod
     def open(cls, address: str, encoder: TextEncoder | None = None) -> MilvusIndex:
@@ -86,15 +87,16 @@ class MilvusIndex:
         place = Address.parse(address)
         if place.local and not Path(place.uri).exists():
             raise InterlinguaError(f"{place.uri}: there is no such file of Milvus Lite.")
-        index = cls(place, connect(place), encoder)
+        with connected(place) as client:
+            index = cls(place, client, encoder)
+            if encoder is not None:
+                check_encoder(encoder, index.about["fingerprint"], index.about["similarity"], place)
         if index.about["writing"]:
             say(f"{place}: a writer is at work, or was stopped. If it was stopped, no passage that it had written is "
                 "lost, but counts of terms may be off: `compact` makes them again.")
         elif index.about["analyzers"] != analyzers_of(list(index.languages)):
             say(f"{place}: its passages were cut into terms by other versions of the analyzers than those here. "
                 "Lexical search finds less until `compact` cuts them again.")
-        if encoder is not None:
-            check_encoder(encoder, index.about["fingerprint"], index.about["similarity"], place)
         return index
 
     @property
@@ -198,7 +200,7 @@ class MilvusIndex:
 
     def refresh(self) -> None:
         """Go to the newest version, whoever wrote it; searches do it by themselves."""
-        store = MilvusStore.current(self.path, self._client)
+        store = MilvusStore.current(self.path, self._client, self._store)
         about = store.about()
         if about.get("format") != FORMAT:
             raise InterlinguaError(f"{self.path}: is an index of another version of interlingua. Build it again with "
@@ -206,8 +208,8 @@ class MilvusIndex:
         self._store, self.about = store, about
 
     def close(self) -> None:
-        """End the connection; Milvus Lite then lets another process open the file."""
-        self._client.close()
+        """End the connection. With the last one to a file of Milvus Lite another process may open the file."""
+        disconnect(self.path, self._client)
 
     def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:
         encoder = self.encoder

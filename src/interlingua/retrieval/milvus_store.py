@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.milvus_address import Address, connect, plain_errors
+from interlingua.retrieval.milvus_address import Address, plain_errors
 from interlingua.retrieval.milvus_rows import indexes, schema, with_ids
 
 About = dict[str, Any]
@@ -32,13 +32,13 @@ class MilvusStore:
         self.address, self.client, self.place, self.terms = address, client, place, f"{place}_terms"
 
     @classmethod
-    def current(cls, address: Address, client: Any = None) -> MilvusStore:
-        """The version that the alias names. Raises InterlinguaError where there is none."""
-        client = connect(address) if client is None else client
+    def current(cls, address: Address, client: Any, known: MilvusStore | None = None) -> MilvusStore:
+        """The version that the alias names, loaded: `known` if it is that one. Raises InterlinguaError where there is
+        none."""
         place = alias_of(address, client)
         if place is None:
             raise InterlinguaError(f"{address}: there is no such index. Make one with `interlingua index`.")
-        return cls(address, client, place)
+        return known if known is not None and known.place == place else cls(address, client, place).load()
 
     @classmethod
     def create(cls, address: Address, client: Any, dim: int) -> MilvusStore:
@@ -62,12 +62,20 @@ class MilvusStore:
 
     @classmethod
     def unfinished(cls, address: Address, client: Any) -> list[MilvusStore]:
-        """Versions that a build which was stopped has left. Collections that are not ours are not among them."""
+        """Versions that a build which was stopped has left, loaded. Collections that are not ours are not among them."""
         with plain_errors(address):
             names = set(client.list_collections())
         current = alias_of(address, client)
         places = [name for name in sorted(names) if _version(address.name)(name) and f"{name}_terms" in names]
-        return [cls(address, client, place) for place in places if place != current]
+        return [cls(address, client, place).load() for place in places if place != current]
+
+    def load(self) -> MilvusStore:
+        """Let Milvus load both collections, which it searches only then: Milvus Lite has loaded none that another
+        process made."""
+        with plain_errors(self.address):
+            for name in (self.place, self.terms):
+                self.client.load_collection(name)
+        return self
 
     def publish(self) -> None:
         """Let the alias name this version, and drop the one that it named before."""
