@@ -23,9 +23,9 @@ def place(tiny_static, sentences, tmp_path, monkeypatch):
     return tmp_path
 
 
-def here(model, folder, todo, address, workers, options):
+def here(ray, model, folder, todo, workers, options):
     """In the place of Ray: one worker in this process."""
-    assert address == "somewhere:6379"
+    assert ray == "somewhere:6379"
     PartEncoder(model, str(folder), options)({"part": todo})
 
 
@@ -54,6 +54,7 @@ def test_milvus_is_a_place_like_any_other(place, sentences, capsys):
 
 
 def test_parts_that_others_encoded_become_the_same_index(place, sentences, monkeypatch, capsys):
+    monkeypatch.setattr(ray_encoding, "_connected", lambda address: address)
     monkeypatch.setattr(ray_encoding, "_encode", here)
     assert main(["index", "model", "docs.jsonl", "--out", "plain"]) == 0
     assert main(["index", "model", "docs.jsonl", "--out", "idx", "--ray", "somewhere:6379"]) == 0

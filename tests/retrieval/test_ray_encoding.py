@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
-import secrets
+import re
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -35,7 +38,13 @@ def model(tiny_encoder, tmp_path_factory):
     return folder
 
 
-def here(model, folder, todo, address, workers, options):
+@pytest.fixture
+def no_ray(monkeypatch):
+    """Nothing in the place of a connection to Ray."""
+    monkeypatch.setattr(ray_encoding, "_connected", lambda address: None)
+
+
+def here(ray, model, folder, todo, workers, options):
     """In the place of Ray: one worker, in this process, from the last part to the first."""
     worker = PartEncoder(model, str(folder), options)
     for name in reversed(todo):
@@ -47,7 +56,7 @@ def contents(parts):
     return [p for held, _ in chunks for p in held], np.concatenate([vectors for _, vectors in chunks])
 
 
-def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, tmp_path, monkeypatch):
+def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, tmp_path, monkeypatch, no_ray):
     monkeypatch.setattr(ray_encoding, "_encode", here)
     given = passages(sentences, 23)
     parts = encode_on_ray(str(model), iter(given), tmp_path / "parts", size=5)
@@ -57,11 +66,11 @@ def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, t
     assert sorted((tmp_path / "parts").iterdir()) == parts  # nothing else is left
 
 
-def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, tmp_path, monkeypatch):
+def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, tmp_path, monkeypatch, no_ray):
     done = []
 
-    def stops(model, folder, todo, *rest):
-        here(model, folder, todo[:2], *rest)
+    def stops(ray, model, folder, todo, *rest):
+        here(ray, model, folder, todo[:2], *rest)
         done.append(list(todo))
         raise KeyboardInterrupt
 
@@ -69,7 +78,7 @@ def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, 
     monkeypatch.setattr(ray_encoding, "_encode", stops)
     with pytest.raises(KeyboardInterrupt):
         encode_on_ray(str(model), given, tmp_path / "parts", size=5)
-    monkeypatch.setattr(ray_encoding, "_encode", lambda *told: (done.append(list(told[2])), here(*told)))
+    monkeypatch.setattr(ray_encoding, "_encode", lambda *told: (done.append(list(told[3])), here(*told)))
     changed = [*given[:-1], Passage("p22", "other", lang="fi")]
     parts = encode_on_ray(str(model), changed, tmp_path / "parts", size=5)
     assert [len(names) for names in done] == [5, 3]
@@ -82,7 +91,7 @@ def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, 
     assert len(done[-1]) == 5  # another model: all of them
 
 
-def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, monkeypatch):
+def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, monkeypatch, no_ray):
     monkeypatch.setattr(ray_encoding, "_encode", lambda *told: None)
     with pytest.raises(InterlinguaError, match="5 of 5 parts were not written"):
         encode_on_ray(str(model), passages(sentences, 23), tmp_path / "parts", size=5)
@@ -94,7 +103,7 @@ def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, monkey
         PartEncoder(str(model), str(tmp_path / "elsewhere"), {})({"part": ["part-0.parquet"]})
 
 
-def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monkeypatch):
+def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monkeypatch, no_ray):
     monkeypatch.setattr(ray_encoding, "_encode", here)
     theirs = tmp_path / "part-00000-9d1c.snappy.parquet"
     theirs.write_bytes(b"of Spark")
@@ -102,13 +111,13 @@ def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monke
     assert theirs.read_bytes() == b"of Spark"
 
 
-def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentences, tmp_path, monkeypatch):
+def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentences, tmp_path, monkeypatch, no_ray):
     monkeypatch.setattr(ray_encoding, "_encode", here)
     assert len(build_index_on_ray(str(model), passages(sentences, 3), f"{tmp_path}/idx/")) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["idx"]
 
 
-def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_path, monkeypatch):
+def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_path, monkeypatch, no_ray):
     monkeypatch.setattr(ray_encoding, "_encode", here)
     given, encoder = passages(sentences, 23), DualEncoder.load(model)
     parts = encode_on_ray(str(model), given, tmp_path / "parts", size=5)
@@ -128,38 +137,93 @@ def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_pa
         rest.passage_vectors(given[:1])
 
 
-class Cluster:
-    """Two machines of Ray on this one, each with a processor of its own."""
+@pytest.fixture(scope="module")
+def environment():
+    """Of processes that know no cluster of this machine but those of each other. (Sockets want a short path.)"""
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'interlingua[ray]')")
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    yield {**known, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    shutil.rmtree(folder, ignore_errors=True)
 
-    def __init__(self, folder: Path) -> None:
+
+@pytest.fixture(scope="module")
+def place(tiny_static, sentences, tmp_path_factory):
+    """A folder with MODEL and handbook/."""
+    folder = tmp_path_factory.mktemp("place")
+    tiny_static().save(folder / "MODEL")
+    (folder / "handbook").mkdir()
+    for number, text in enumerate(sentences):
+        (folder / "handbook" / f"{number}.md").write_text(f"# Page {number}\n\n{text}\n", encoding="utf-8")
+    return folder
+
+
+def interlingua(place, environment, *words, code=0):
+    """What a command says in a process of its own."""
+    done = subprocess.run([sys.executable, "-m", "interlingua", *words], cwd=place, env=environment, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def assert_vectors_are_of_the_handbook(parts, place):
+    found, vectors = contents(sorted(parts))
+    assert len(found) == len(list((place / "handbook").iterdir()))
+    assert np.allclose(vectors, embed_passages(DualEncoder.load(place / "MODEL"), found), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_without_an_address_a_local_node_is_bound_to_loopback(place, environment, tmp_path):
+    alone = {**environment, "RAY_TMPDIR": tempfile.mkdtemp(prefix="ray")}
+    try:
+        assert "Ray: 1 machines" in interlingua(place, alone, "index", "MODEL", "handbook/", "--out", "alone", "--ray")
+        log = Path(alone["RAY_TMPDIR"], "ray/session_latest/logs/raylet.out").read_text(encoding="utf-8")
+        assert "127.0.0.2" in log or sys.platform != "linux"
+    finally:
+        shutil.rmtree(alone["RAY_TMPDIR"], ignore_errors=True)
+    assert len(Index.open(place / "alone")) == len(list((place / "handbook").iterdir()))
+
+
+class Cluster:
+    """The nodes of docs/scale.md, with a port that is free here."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.folder = folder
-        self.environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+            free.bind(("127.0.0.2", 0))
+            self.port = str(free.getsockname()[1])
+        text = Path(__file__).parents[2].joinpath("docs/scale.md").read_text(encoding="utf-8")
+        text = text.partition("## Ray\n")[2].partition("## Milvus\n")[0].replace("6379", self.port)
+        self.lines = [line for block in re.findall(r"^```\n(.*?)^```", text, re.S | re.M) for line in block.splitlines()]
+        self.environment = dict(environment)
         self.nodes: list[subprocess.Popen[bytes]] = []
+
+    def run(self, beginning: str) -> list[str]:
+        """Words of the lines that begin so, without the first."""
+        return [word for line in self.lines if line.startswith(beginning) for word in shlex.split(line)[1:]]
 
     def __enter__(self) -> Cluster:
         try:
-            self.start("--head", f"--port={self.port}", "--include-dashboard=false")
-            self.start(f"--address=127.0.0.1:{self.port}")
+            self.environment |= dict(word.split("=") for word in self.run("export "))
+            ray = Path(sys.executable).with_name("ray")
+            subprocess.run([ray, *self.run("ray get-auth-token")], env=self.environment, check=True, capture_output=True)
+            for line in ("ray start --head", "ray start --address"):
+                self.start([str(ray), *self.run(line)])
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def start(self, *options: str) -> None:
-        ray = Path(sys.executable).with_name("ray")
-        log = open(self.folder / f"node{len(os.listdir(self.folder))}.log", "wb")  # noqa: SIM115 (the process keeps it)
-        node = subprocess.Popen([ray, "start", *options, "--num-cpus=1", "--num-gpus=0", "--block",
-                                 "--object-store-memory=80000000", "--disable-usage-stats",
-                                 "--node-ip-address=127.0.0.1"],
-                                stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=self.environment)
+    def start(self, command: list[str]) -> None:
+        log = Path(self.environment["RAY_TMPDIR"], f"node{len(self.nodes)}.log")
+        with open(log, "wb") as stream:
+            node = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
+                                    env=self.environment)
         self.nodes.append(node)
         deadline = time.monotonic() + 90
-        while b"Ray runtime started" not in Path(log.name).read_bytes():
-            assert node.poll() is None, Path(log.name).read_text()
-            assert time.monotonic() < deadline, Path(log.name).read_text()
+        while b"Ray runtime started" not in log.read_bytes():
+            assert node.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
 
     def kill(self, node: int) -> None:
@@ -172,6 +236,29 @@ class Cluster:
                 self.kill(number)
 
 
+@pytest.fixture(scope="module")
+def cluster(environment):
+    if sys.platform != "linux":
+        pytest.skip("127.0.0.2 and 127.0.0.3 are addresses of this machine on Linux only")
+    with Cluster(environment) as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+def test_the_two_nodes_of_the_docs_encode(cluster, place):
+    told = interlingua(place, cluster.environment, *cluster.run("interlingua index"))
+    assert "Ray: 2 machines, 2 workers, 1 parts" in told
+    assert len(Index.open(place / "idx")) == len(list((place / "handbook").iterdir()))
+    # without an address: the cluster that this machine belongs to
+    told = interlingua(place, cluster.environment, "encode", "MODEL", "handbook/", "--out", "parts", "--ray")
+    assert "Ray: 2 machines, 2 workers, 1 parts" in told
+    assert_vectors_are_of_the_handbook((place / "parts").iterdir(), place)
+    # without the token
+    told = interlingua(place, {**cluster.environment, "RAY_AUTH_MODE": "disabled"}, "encode", "MODEL", "handbook/",
+                       "--out", "refused", f"--ray=127.0.0.2:{cluster.port}", code=2)
+    assert "it wants a token. Set RAY_AUTH_MODE=token" in told.splitlines()[-1]
+
+
 def encoded_while_killing(cluster, model, sentences, tmp_path):
     """Encode 200 parts on the cluster, of which one machine is killed after 40; what the person was told."""
     script = f"""
@@ -179,7 +266,7 @@ from interlingua.data.records import Passage
 from interlingua.retrieval.ray_encoding import encode_on_ray
 sentences = {sentences!r}
 given = [Passage(f"q{{i}}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(600)]
-encode_on_ray({str(model)!r}, given, {str(tmp_path / 'parts')!r}, address="127.0.0.1:{cluster.port}", size=3)
+encode_on_ray({str(model)!r}, given, {str(tmp_path / 'parts')!r}, address="127.0.0.2:{cluster.port}", size=3)
 """
     driver = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True,
                               env=cluster.environment)
@@ -200,15 +287,45 @@ encode_on_ray({str(model)!r}, given, {str(tmp_path / 'parts')!r}, address="127.0
 
 
 @pytest.mark.slow
-def test_a_machine_that_is_killed_half_way_loses_nothing(model, sentences, tmp_path):
-    pytest.importorskip("ray")
+def test_a_machine_that_is_killed_half_way_loses_nothing(cluster, model, sentences, tmp_path):
     given = [Passage(f"q{i}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(600)]
-    (tmp_path / "logs").mkdir()
-    with Cluster(tmp_path / "logs") as cluster:
-        told = encoded_while_killing(cluster, model, sentences, tmp_path)
+    told = encoded_while_killing(cluster, model, sentences, tmp_path)
     assert "Ray: 2 machines, 2 workers, 200 parts" in told
     parts = sorted((tmp_path / "parts").iterdir())
     assert len(parts) == 200
     found, vectors = contents(parts)
     assert found == given
     assert np.allclose(vectors, embed_passages(DualEncoder.load(model), given), atol=1e-6)
+
+
+@pytest.fixture
+def listener():
+    """A port that takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.2" if sys.platform == "linux" else "127.0.0.1", 0)) as server:
+        yield server.getsockname()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("address", "patience", "reason"), [
+    ("127.0.0.2:1", 20, "nobody listens there (Connection refused)"), ("{listener}", 3, "no answer in 3 seconds"),
+    ("ray://{listener}", 3, "no answer in 3 seconds"), ("somewhere", 20, "somewhere")])
+def test_a_cluster_that_is_not_there_is_told(environment, model, sentences, tmp_path, monkeypatch, listener, address,
+                                             patience, reason):
+    monkeypatch.setattr(ray_encoding, "PATIENCE", patience)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    address = address.format(listener=":".join(map(str, listener)))
+    with pytest.raises(InterlinguaError, match=f"no cluster is reached at '{address}': .*{re.escape(reason)}") as error:
+        encode_on_ray(str(model), passages(sentences, 23), tmp_path / "parts", address=address)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_this_machine_belonged_to_and_is_gone_is_told(place, environment, tmp_path):
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.2:1")
+    told = interlingua(place, {**environment, "RAY_TMPDIR": str(tmp_path)}, "encode", "MODEL", "handbook/",
+                       "--out", "never", "--ray", code=2)
+    assert "127.0.0.2:1': nobody listens there" in told.splitlines()[-1]
+    assert "--ray=local" in told.splitlines()[-1]
+    assert "Traceback" not in told

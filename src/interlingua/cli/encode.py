@@ -37,7 +37,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected); with "
                                                    "--onnx, the language whose calibration is built in")
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
-                        help="encode on a Ray cluster (auto, host:6379); without an address on the one of this machine")
+                        help="encode on a Ray cluster (auto, host:6379), or on this machine alone (local); without an "
+                             "address on the cluster of this machine, else on it alone")
     parser.set_defaults(run=run)
 
 

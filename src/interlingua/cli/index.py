@@ -45,7 +45,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         what.add_argument(f"--{option}", metavar="IDX", help=explained)
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there")
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
-                        help="with --out: encode on a Ray cluster (auto, host:6379), or the one of this machine")
+                        help="with --out: encode on a Ray cluster (auto, host:6379), or on this machine alone (local); "
+                             "without an address on the cluster of this machine, else on it alone")
     parser.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)")
     parser.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
     parser.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")

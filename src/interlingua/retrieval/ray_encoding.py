@@ -11,6 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
@@ -32,6 +37,12 @@ WAITING = "waiting"
 PART = f"part-{'[0-9]' * 7}-{'[0-9a-f]' * 16}.parquet"
 """How parts are named: files of other software in the same folder are not."""
 BLOCKS = 10_000  # pieces of work that Ray is to keep books on
+PATIENCE = 20
+"""Seconds that a cluster has to let this machine in; Ray itself would try for a quarter of an hour."""
+ATTEMPT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
+LOOPBACK = {"_node_ip_address": "127.0.0.2"} if sys.platform == "linux" else {}
+"""Ray reads 127.0.0.1 as this machine's outer address, which a firewall may close to the machine itself. Elsewhere than
+on Linux a local node is bound to the loopback address anyway."""
 
 
 def encode_on_ray(
@@ -41,8 +52,8 @@ def encode_on_ray(
     """Encode `passages` (read once) with the model of this name or folder on the machines of a Ray cluster; the parts
     in `folder`, which hold `size` passages each and together all of them in their order.
 
-    `address` is the cluster's ("auto", "host:6379", "ray://host:10001"); without one, a cluster that this machine
-    belongs to, else this machine alone. `workers` is the number of processes that load the model: by default one a GPU,
+    `address` is the cluster's ("auto", "host:6379", "ray://host:10001"), or "local" for this machine alone; without
+    one, a cluster that this machine belongs to, else this machine alone. `workers` is the number of processes that load the model: by default one a GPU,
     or without GPUs one a machine. `options` go to `encode_document`. A worker or machine that is lost costs only the
     parts that it was at, which others take over. Raises InterlinguaError for duplicate ids, when there is no passage,
     where the cluster is not reached, and where a worker fails by itself.
@@ -50,12 +61,19 @@ def encode_on_ray(
     folder = Path(folder).resolve()
     (folder / WAITING).mkdir(parents=True, exist_ok=True)
     named = lasting_name(model)
-    whole = list(_spool(passages, folder, size, _made_with(named, options)))
-    todo = [part for part in whole if not (folder / part).exists()]
+    whole: list[str] = []
+    todo: list[str] = []
+    ray: Any = None
+    for part in _spool(passages, folder, size, _made_with(named, options)):
+        whole.append(part)
+        if not (folder / part).exists():
+            if not todo:  # before the rest is read: a cluster that is not there is to be told at once
+                ray = _connected(address)
+            todo.append(part)
     if len(todo) < len(whole):
         say(f"{folder}: {len(whole) - len(todo):,} of {len(whole):,} parts are there already")
     if todo:
-        _encode(named, folder, todo, address, workers, options)
+        _encode(ray, named, folder, todo, workers, options)
     if missing := [part for part in whole if not (folder / part).exists()]:
         raise InterlinguaError(f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
                                "folder on all machines? The same command goes on with them.")
@@ -119,9 +137,8 @@ def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
     return json.dumps([fingerprint(DualEncoder.load(model)), told], sort_keys=True).encode()
 
 
-def _encode(model: str, folder: Path, todo: Sequence[str], address: str | None, workers: int | None,
+def _encode(ray: Any, model: str, folder: Path, todo: Sequence[str], workers: int | None,
             options: Mapping[str, Any]) -> None:
-    ray = _connected(address)
     data = ray.data.DataContext.get_current()
     data.enable_progress_bars = False
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -140,9 +157,8 @@ def _encode(model: str, folder: Path, todo: Sequence[str], address: str | None, 
         for _ in track(done, "encode parts", len(todo)):
             pass
     except ray.exceptions.RayError as error:
-        told = [line for line in str(error).splitlines() if line.strip()]
-        raise InterlinguaError(f"Ray: encoding failed ({told[-1][:300] if told else type(error).__name__}). What was "
-                               f"written stays in {folder}, and the same command goes on with it.") from error
+        raise InterlinguaError(f"Ray: encoding failed ({_last_line(str(error))}). What was written stays in {folder}, "
+                               "and the same command goes on with it.") from error
 
 
 def _connected(address: str | None) -> Any:
@@ -151,9 +167,54 @@ def _connected(address: str | None) -> Any:
         import ray.data
     except ImportError:
         raise InterlinguaError("encoding on several machines needs Ray: pip install 'interlingua[ray]'") from None
-    if not ray.is_initialized():
-        try:
-            ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise InterlinguaError(f"Ray: no cluster is reached at '{address or 'this machine'}' ({error}).") from error
+    if ray.is_initialized():
+        return ray
+    address = address or _cluster_here() or "local"
+    if address != "local":
+        _attempt(address)
+    options = {"include_dashboard": False, **LOOPBACK} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        where = "on this machine" if address == "local" else f"at '{address}'"
+        raise InterlinguaError(f"Ray: does not start {where} ({_last_line(str(error))}).") from error
     return ray
+
+
+def _cluster_here() -> str | None:
+    """The cluster that this machine belongs to, by the two places where `ray.init` looks for it."""
+    system = tempfile.gettempdir() if sys.platform == "win32" else "/tmp"
+    shared = os.environ.get("TMPDIR", system) if sys.platform == "linux" else system
+    file = Path(os.environ.get("RAY_TMPDIR", shared), "ray", "ray_current_cluster")
+    return os.environ.get("RAY_ADDRESS") or (file.read_text().strip() if file.is_file() else None)
+
+
+def _attempt(address: str) -> None:
+    """Connect to a cluster in a process that can be ended: Ray tries for long, and tells why only in its log lines.
+    Raises InterlinguaError where it does not come about."""
+    told = ""
+    try:
+        if (numeric := re.fullmatch(r"(?:\w+://)?([\d.]+):(\d+)", address)) and numeric[1] != "127.0.0.1":
+            socket.create_connection((numeric[1], int(numeric[2])), PATIENCE / 2).close()
+        done = subprocess.run([sys.executable, "-c", ATTEMPT, address], stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=PATIENCE)
+        if not done.returncode:
+            return
+        told = done.stderr.decode(errors="replace")
+        why = _last_line(told)
+    except subprocess.TimeoutExpired as error:
+        told = (error.stderr or b"").decode(errors="replace")
+        why = (f"no answer in {PATIENCE} seconds. Is it running, and does this machine belong to it? "
+               f"`ray start --address={address}` joins it")
+    except OSError as error:
+        why = f"nobody listens there ({error.strerror or error})"
+    if "InvalidAuthToken" in told:
+        why = ("it wants a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what `ray get-auth-token` prints on "
+               "its first machine")
+    raise InterlinguaError(f"Ray: no cluster is reached at '{address}': {why}. To encode on this machine alone: "
+                           "--ray=local (a cluster that is gone is forgotten by `ray stop`).")
+
+
+def _last_line(told: str) -> str:
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    return lines[-1][:300].rstrip(".") if lines else "no reason was given"
