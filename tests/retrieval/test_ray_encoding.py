@@ -194,7 +194,7 @@ class Cluster:
             self.port = str(free.getsockname()[1])
         text = Path(__file__).parents[2].joinpath("docs/scale.md").read_text(encoding="utf-8")
         text = text.partition("## Ray\n")[2].partition("## Milvus\n")[0].replace("6379", self.port)
-        self.lines = [line for block in re.findall(r"^```\n(.*?)^```", text, re.S | re.M) for line in block.splitlines()]
+        self.lines = "".join(re.findall(r"^```\n(.*?)^```", text, re.S | re.M)).splitlines()
         self.environment = dict(environment)
         self.nodes: list[subprocess.Popen[bytes]] = []
 
@@ -206,7 +206,8 @@ class Cluster:
         try:
             self.environment |= dict(word.split("=") for word in self.run("export "))
             ray = Path(sys.executable).with_name("ray")
-            subprocess.run([ray, *self.run("ray get-auth-token")], env=self.environment, check=True, capture_output=True)
+            subprocess.run([ray, *self.run("ray get-auth-token")], env=self.environment, check=True,
+                           capture_output=True)
             for line in ("ray start --head", "ray start --address"):
                 self.start([str(ray), *self.run(line)])
         except BaseException:

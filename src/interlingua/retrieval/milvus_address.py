@@ -80,7 +80,7 @@ def disconnect(address: Address, client: Any) -> None:
     """End a connection. With the last one to a file of Milvus Lite another process may open the file."""
     client.close()
     if address.local:
-        from milvus_lite import server_manager_instance  # type: ignore[import-not-found]
+        from milvus_lite import server_manager_instance
 
         file = os.path.abspath(address.uri)
         with _connecting:
@@ -110,8 +110,8 @@ def plain_errors(address: Address) -> Iterator[None]:
     except MilvusException as error:
         told = " ".join(str(error.message).split())[:300].rstrip(".")
         if address.local and "Open local" in told:
-            raise InterlinguaError(f"{address.uri}: Milvus Lite cannot open it. It serves one process at a time: end the "
-                                   "other one, or keep the index on a Milvus server.") from error
+            raise InterlinguaError(f"{address.uri}: Milvus Lite cannot open it. It serves one process at a time: end "
+                                   "the other one, or keep the index on a Milvus server.") from error
         raise InterlinguaError(f"{address}: Milvus says: {told}.") from error
 
 

@@ -62,7 +62,7 @@ class MilvusStore:
 
     @classmethod
     def unfinished(cls, address: Address, client: Any) -> list[MilvusStore]:
-        """Versions that a build which was stopped has left, loaded. Collections that are not ours are not among them."""
+        """Versions, loaded, that a build which was stopped has left. Collections of others are not among them."""
         with plain_errors(address):
             names = set(client.list_collections())
         current = alias_of(address, client)
