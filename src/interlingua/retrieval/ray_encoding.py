@@ -55,8 +55,8 @@ def encode_on_ray(
     `address` is the cluster's ("auto", "host:6379", "ray://host:10001"), or "local" for this machine alone; without
     one, a cluster that this machine belongs to, else this machine alone. `workers` is the number of processes that
     load the model: by default one a GPU, or without GPUs one a machine. `options` go to `encode_document`. A worker or
-    machine that is lost costs only the parts that it was at, which others take over. Raises InterlinguaError for duplicate ids, when there is no passage,
-    where the cluster is not reached, and where a worker fails by itself.
+    machine that is lost costs only the parts that it was at, which others take over. Raises InterlinguaError for
+    duplicate ids, when there is no passage, where the cluster is not reached, and where a worker fails by itself.
     """
     folder = Path(folder).resolve()
     (folder / WAITING).mkdir(parents=True, exist_ok=True)
