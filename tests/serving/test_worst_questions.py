@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -216,6 +218,39 @@ def test_the_neighbours_of_a_question_that_is_given_up_are_answered(
     assert [hit["id"] for hit in first.hits] == [
         hit.passage.id for hit in index.search("who wrote the book?", 3, lang="de")]
     assert len(last.hits) == 3
+
+
+def test_long_questions_fill_a_batch_and_short_ones_find_room(monkeypatch: pytest.MonkeyPatch, index: Index) -> None:
+    batches: list[list[int]] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def search(index: Index, questions: list[Question], *_: Any, **__: Any) -> list[list[Any]]:
+        batches.append([len(question.text) for question in questions])
+        entered.set()
+        assert go.wait(30)
+        return [[] for _ in questions]
+
+    app = create_app(index, ServeSettings(delay=0.0))
+    with TestClient(app) as client:
+        monkeypatch.setattr(Index, "search_many", search)
+
+        def ask(length: int) -> threading.Thread:
+            thread = threading.Thread(target=client.post, args=["/search"], kwargs={"json": {
+                "query": "x" * length, "lang": "en"}})
+            thread.start()
+            return thread
+
+        threads = [ask(1)]
+        assert entered.wait(30)
+        for place, length in enumerate([10_000, 10_000, 10_000, 10_000, 2], 1):
+            threads.append(ask(length))
+            deadline = monotonic() + 30
+            while f"interlingua_waiting_requests {float(place)}" not in client.get("/metrics").text:
+                assert monotonic() < deadline
+        go.set()
+        for thread in threads:
+            thread.join(30)
+    assert batches == [[1], [10_000, 10_000, 10_000, 2], [10_000]]
 
 
 def test_highlights_are_left_out_where_there_is_no_time_for_them(

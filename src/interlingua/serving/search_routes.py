@@ -18,6 +18,9 @@ from interlingua.serving.service import Service
 from interlingua.text.detect import detect_language
 from interlingua.text.languages import find_code, normalise_code
 
+USUAL = 500
+"""Characters that count as one text of a batch: a few long questions fill one, and others do not wait for many."""
+
 
 def search_routes(service: Service) -> APIRouter:
     """The two ways to rank: what is in the index, and what a client brings."""
@@ -35,7 +38,8 @@ def search_routes(service: Service) -> APIRouter:
             service.index, service.reranker if body.rerank else None, body.k, body.mode, langs,
             body.lang_of_results == "same", tuple(sorted((body.where or {}).items())), body.highlight,
             service.settings.budget)
-        found = await service.batcher.submit(searches, Question(body.query, lang))
+        question = Question(body.query, lang)
+        found = await service.batcher.submit(searches, question, 1 + len(question.normal) // USUAL)
         note(request.scope, hits=len(found.hits))
         took = round((perf_counter() - start) * 1e3, 1)
         return JSONResponse({"query": body.query, "lang": lang, "mode": body.mode, "took_ms": took, "hits": found.hits,
