@@ -7,9 +7,15 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import contextlib
 import math
+import multiprocessing
+import re
+import signal
+import subprocess
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +54,114 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device; with one: make test TORCH=cuda"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was not tested, a line for each reason."""
+    if lines := not_tested(report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])):
+        terminalreporter.section("not tested")
+        terminalreporter.write("".join(f"{line}\n" for line in lines))
+
+
+def not_tested(reasons: Iterable[str]) -> list[str]:
+    """A line for each reason for which tests were skipped, the most common first. The reason of a test says which
+    command adds it; for a package that `importorskip` did not find it is said here."""
+    plain = (reason.removeprefix("Skipped: ") for reason in reasons)
+    named = (re.sub(r"could not import '([^'.]+).*", lambda found: "needs a package: .venv/bin/pip install "
+                    + found[1].replace("_", "-"), reason, flags=re.DOTALL) for reason in plain)
+    return [f"{count} {'tests' if count > 1 else 'test'}: {reason}" for reason, count in Counter(named).most_common()]
+
+
+_FORKED = """
+import os, runpy, sys
+for number, end in enumerate(ends):
+    os.dup2(end.fileno(), number)
+    end.close()
+sys.stdin = open(0, closefd=False)
+os.environ.clear()
+os.environ.update(environment)
+import torch
+torch.set_num_threads(1)
+if arguments[0] == "-c":
+    sys.argv = ["-c", *arguments[2:]]
+    exec(arguments[1], {"__name__": "__main__"})
+elif arguments[0] == "-m":
+    sys.argv = arguments[1:]
+    runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+else:
+    sys.argv = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+"""
+
+
+class Python:
+    """Python in a process of its own, as `subprocess.Popen([sys.executable, *arguments])` starts it with its three
+    streams as text. It is forked from a process that has imported the large packages and nothing else, which saves
+    the seconds that every start would take for them. Not for what is about imports or memory."""
+
+    def __init__(self, *arguments: str | Path, **environment: str) -> None:
+        context = multiprocessing.get_context("forkserver")
+        pipes = [context.Pipe(duplex=False) for _ in range(3)]
+        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        self.process = context.Process(target=exec, args=(_FORKED, {
+            "ends": theirs, "arguments": list(map(str, arguments)), "environment": {**os.environ, **environment}}))
+        self.process.start()
+        for end in theirs:
+            end.close()
+        self.stdin, self.stdout, self.stderr = (
+            open(os.dup(end.fileno()), mode, encoding="utf-8")  # noqa: SIM115 (open as long as the process)
+            for end, mode in zip(ours, "wrr", strict=True))
+        for end in ours:
+            end.close()
+
+    def poll(self) -> int | None:
+        """How it ended: its code, minus the signal that ended it, or None while it runs."""
+        return self.process.exitcode
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.process.pid or 0, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, str]:
+        """What it wrote until it ended. Raises subprocess.TimeoutExpired where that takes too long."""
+        timer = threading.Timer(timeout, self.kill)
+        timer.start()
+        said: list[str] = []
+        reading = threading.Thread(target=lambda: said.append(self.stdout.read()))
+        reading.start()
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        wrong = self.stderr.read()
+        reading.join()
+        self.process.join()
+        late = not timer.is_alive()
+        timer.cancel()
+        for stream in (self.stdout, self.stderr):
+            stream.close()
+        if late:
+            raise subprocess.TimeoutExpired("python", timeout, said[0], wrong)
+        return said[0], wrong
+
+
+@pytest.fixture(scope="session")
+def python() -> Callable[..., Python]:
+    """`python("-m", "interlingua", …, NAME="value of the environment")`: a `Python` that has been started."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload([
+        "interlingua.cli", "interlingua.training.build", "interlingua.retrieval.index", "interlingua.serving.server",
+        "interlingua.serving.app", "interlingua.models.loading", "torch.distributed", "yaml"])
+    return Python
 
 
 def _tokenizer(max_length: int = 64) -> PreTrainedTokenizerFast:
