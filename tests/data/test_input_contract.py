@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -217,7 +218,15 @@ READERS: dict[str, Reader] = {
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
+    """No copy of another test, and an error in place of a reader that waits for ever."""
+    def late(*_: object) -> None:
+        raise TimeoutError("a reader hangs")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(60)
     yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
     forget_pipes()
 
 
@@ -303,17 +312,8 @@ def test_every_reader_reads_the_same_from_everything(key: str, tmp_path: Path, s
     else:
         assert not reader.read(saved(b""), tmp_path)
 
-    for packed in (content, *([] if reader.packed else [gzip.compress(content)])):
-        path = place()
-        os.mkfifo(path)
-        thread = fill(path, packed)
-        assert found(path) == expected, "a named pipe"
-        thread.join()
-
-    if reader.unnamed is None:
-        return
     folder = place().parent
-    for given in ("/dev/fd", "/dev/stdin", "-"):
+    for given in ("/dev/fd", "/dev/stdin", "-") if reader.unnamed is not None else ():
         with pipe(content) as path, standard_input(int(path.name)):
             path = path if given == "/dev/fd" else Path(given)
             if reader.unnamed:
@@ -321,6 +321,13 @@ def test_every_reader_reads_the_same_from_everything(key: str, tmp_path: Path, s
                     reader.read(path, folder)
             else:
                 assert found(path, folder) == expected, given
+
+    for packed in (content, *([] if reader.packed else [gzip.compress(content)])):
+        path = place()
+        os.mkfifo(path)
+        thread = fill(path, packed)
+        assert found(path) == expected, "a named pipe"
+        thread.join()
 
 
 def test_every_format_is_in_the_table() -> None:
