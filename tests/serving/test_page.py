@@ -23,6 +23,7 @@ import uvicorn
 from playwright.sync_api import Browser, Page, Request, Route, expect, sync_playwright
 
 from interlingua.data.records import Passage
+from interlingua.retrieval.index_questions import Question
 from interlingua.serving.app import create_app
 from interlingua.serving.settings import ServeSettings
 
@@ -68,9 +69,9 @@ class LetterIndex:
     def info(self) -> Any:
         return SimpleNamespace(model="letters")
 
-    def search_many(self, texts: Sequence[str], k: int = 10, langs: Sequence[str] | None = None, *,
+    def search_many(self, texts: Sequence[str | Question], k: int = 10, langs: Sequence[str] | None = None, *,
                     mode: str = "hybrid", **options: Any) -> list[list[Any]]:
-        return [self._search(text, k, langs, mode) for text in texts]
+        return [self._search(one if isinstance(one, str) else one.text, k, langs, mode) for one in texts]
 
     def _search(self, text: str, k: int, langs: Sequence[str] | None, mode: str) -> list[Any]:
         asked = triples(text)
