@@ -9,7 +9,10 @@ import pytest
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.encoded_parts import EncodedParts
 from interlingua.retrieval.vector_files import encoded, read_parquet, write_npy, write_parquet
+from interlingua.retrieval.vectors import embed_passages
 
 
 def passages(sentences):
@@ -93,3 +96,13 @@ def test_a_lone_surrogate_is_named_and_other_files_are_refused(tmp_path):
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "other.parquet")
     with pytest.raises(InterlinguaError, match="not a file of vectors"):
         list(read_parquet(tmp_path / "other.parquet"))
+
+
+def test_parts_know_passages_of_one_id_by_their_sources(tiny_static, tmp_path):
+    model = DualEncoder.tied(tiny_static())
+    pages = [Passage("1", text, lang=lang, metadata={"source": f"{lang}.jsonl"})
+             for lang, text in (("en", "a small blue book"), ("fi", "pieni sininen kirja"))]
+    write_parquet(tmp_path / "part.parquet", encoded(model, pages, 2))
+    vectors = EncodedParts(model, [tmp_path / "part.parquet"]).passage_vectors(pages)
+    assert np.array_equal(vectors, embed_passages(model, pages))
+    assert not np.array_equal(vectors[0], vectors[1])

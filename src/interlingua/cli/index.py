@@ -39,7 +39,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     what.add_argument("--out", "--store", metavar="DIR", help="make an index: its folder, milvus://host:port/name, or "
                                                               "milvus:file.db/name for Milvus Lite")
     for option, explained in (("add", "add passages to an index"), ("replace", "add or replace passages by their ids"),
-                              ("delete", "delete passages by their ids"), ("tokens", "keep the token vectors of a "
+                              ("delete", "delete passages by id, source:id"), ("tokens", "keep the token vectors of a "
                               "late-interaction model that reranks"), ("compact", "make its caches again, remove old "
                               "versions"), ("info", "say what is in an index")):
         what.add_argument(f"--{option}", metavar="IDX", help=explained)

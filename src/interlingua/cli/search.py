@@ -27,7 +27,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--lang-of-results", default="any", metavar="any|same|xx,yy",
                         help="only passages in the language of the question, or in these")
     parser.add_argument("--where", action=Repeated, form=".+=", default=[], metavar="KEY=VALUE",
-                        help="only passages with these metadata, such as source=guide.md")
+                        help="only passages with these metadata, such as source=faq.csv")
     parser.add_argument("--rerank", metavar="MODEL",
                         help="a model, best of late interaction, that puts the first 100 into its own order")
     parser.add_argument("--model", metavar="PATH",
@@ -93,7 +93,7 @@ def metadata(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise InterlinguaError(f"--where '{pair}': write KEY=VALUE, such as source=guide.md.")
+            raise InterlinguaError(f"--where '{pair}': write KEY=VALUE, such as source=faq.csv.")
         found[key] = value
     return found
 

@@ -130,14 +130,12 @@ class Search:
     def _names(self, places: Sequence[Place]) -> dict[Place, str]:
         """The names with which passages are ranked: see `ranking_names`."""
         order: list[Place] = []
-        for number in range(len(self.snapshot.segments)):
-            order += [place for place in places if place[0] == number]
-
-        def column(name: str) -> list[str]:
-            return [value for number, segment in enumerate(self.snapshot.segments)
-                    for value in segment.passages.column(name, [row for part, row in order if part == number])]
-
-        return dict(zip(order, ranking_names(column("id"), lambda: column("source")), strict=True))
+        ids: list[str] = []
+        for number, segment in enumerate(self.snapshot.segments):
+            rows = [row for part, row in places if part == number]
+            order += [(number, row) for row in rows]
+            ids += segment.passages.ids(rows)
+        return dict(zip(order, ranking_names(ids, lambda: list(map(self.snapshot.source, order))), strict=True))
 
     def _reranked(self, queries: Sequence[Query], found: Sequence[tuple[Ranking, Parts]], reranker: Any,
                   tokens: IndexTokens | None, depth: int) -> list[tuple[Ranking, Parts]]:

@@ -135,7 +135,7 @@ class Snapshot:
 
     def source(self, place: Place) -> str:
         """The source of the passage at a place."""
-        return self.segments[place[0]].passages.column("source", [place[1]])[0]
+        return self.segments[place[0]].passages.source(place[1])
 
     def lang(self, place: Place) -> str:
         """The language of the passage at a place."""

@@ -70,6 +70,7 @@ class PassageRows:
 
     def __init__(self, batches: Sequence[Any]) -> None:
         self.batches = list(batches)
+        self._passages = [batch.select(PASSAGE) for batch in self.batches]
 
     @classmethod
     def of(cls, passages: Sequence[Passage]) -> PassageRows:
@@ -92,12 +93,17 @@ class PassageRows:
         return BATCH * (len(self.batches) - 1) + int(self.batches[-1].num_rows) if self.batches else 0
 
     def __getitem__(self, row: int) -> Passage:
-        return passage_of(self.batches[row // BATCH].slice(row % BATCH, 1).to_pylist()[0])
+        return passage_of(self._passages[row // BATCH].slice(row % BATCH, 1).to_pylist()[0])
 
-    def column(self, name: str, rows: Sequence[int]) -> list[str]:
-        """The values of some rows in a column of strings."""
-        columns = {number: self.batches[number].column(name) for number in {row // BATCH for row in rows}}
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """The ids of some rows."""
+        columns = {number: self.batches[number].column("id") for number in {row // BATCH for row in rows}}
         return [columns[row // BATCH][row % BATCH].as_py() for row in rows]
+
+    def source(self, row: int) -> str:
+        """The source of a row."""
+        source: str = self.batches[row // BATCH].column("source")[row % BATCH].as_py()
+        return source
 
     def find(self, ids: Sequence[str]) -> dict[str, list[int]]:
         """The rows that have these ids; an id that no row has is left out."""
