@@ -1,5 +1,6 @@
 # make demo   train, evaluate and search on the bundled encyclopedia
-# make test   every test; make check: lint and types; make fast: tests without the slow ones
+# make test   every test, on two cores in half the time (make test CORES= for one process)
+# make fast   the tests without the slow ones; make check: lint, format and types; make format: bring into format
 # make default-model MODEL=runs/default/static/model   put a trained model into the package
 # TORCH=cuda  let pip choose PyTorch's build instead of the pinned one (once, before the first target)
 
@@ -8,20 +9,27 @@ BIN := .venv/bin
 READY := .venv/ready
 TORCH ?= pinned
 
-.PHONY: demo test fast check default-model clean
+CORES ?= --numprocesses auto --dist worksteal
+
+.PHONY: demo test fast check format default-model clean
 
 demo: $(READY)
 	$(BIN)/interlingua demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(CORES)
 
 fast: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(CORES) -m "not slow"
 
 check: $(READY)
 	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
 
 BOX := src/interlingua/models/default
 

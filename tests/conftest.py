@@ -50,11 +50,21 @@ SENTENCES = (
 )
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers() -> int:
+    """One for each core that is ours, up to 8: each worker imports everything once and builds what tests share."""
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    limit = Path("/sys/fs/cgroup/cpu.max")  # of a container: "200000 100000" is two cores
+    if limit.exists() and (said := limit.read_text().split())[0] != "max":
+        cores = min(cores, int(said[0]) / int(said[1]))
+    return max(1, min(8, round(cores)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA device; with one: make test TORCH=cuda"))
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device; on such a machine: make test TORCH=cuda"))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -134,6 +144,14 @@ class Python:
         if self.poll() is None:
             self.send_signal(signal.SIGKILL)
 
+    def close(self) -> None:
+        """End it, if it still runs."""
+        self.kill()
+        self.process.join()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
     def communicate(self, timeout: float = 300) -> tuple[str, str]:
         """What it wrote until it ended. Raises subprocess.TimeoutExpired where that takes too long."""
         timer = threading.Timer(timeout, self.kill)
@@ -148,8 +166,7 @@ class Python:
         self.process.join()
         late = not timer.is_alive()
         timer.cancel()
-        for stream in (self.stdout, self.stderr):
-            stream.close()
+        self.close()
         if late:
             raise subprocess.TimeoutExpired("python", timeout, said[0], wrong)
         return said[0], wrong

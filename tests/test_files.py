@@ -173,7 +173,7 @@ def test_names_that_only_look_alike_are_left_alone(tmp_path):
     assert len(names(tmp_path)) == 4
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the names of open files")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads open files from /proc: run it on Linux")
 def test_files_and_folders_reach_the_disk_before_they_take_the_name(tmp_path, monkeypatch):
     done: list[str] = []
     fsync, rename = os.fsync, os.rename

@@ -31,6 +31,7 @@ def criterion(source, target):
     return lambda matrix: float(csls_matches(rotated(source, matrix), target).cosines.mean())
 
 
+@pytest.mark.slow
 def test_the_game_finds_a_rotation_that_neighbours_alone_do_not(clouds):
     source, target, truth = clouds
     measure = criterion(source, target)

@@ -27,6 +27,7 @@ from interlingua.retrieval.run import Run
 from interlingua.text.languages import normalise_code
 
 RECIPE = {
+    "tokenizer_sentences": 400,
     "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 16}}, "encoders": "tied"},
     "data": {"questions": {"path": "encyclopedia:train", "batch": 6},
              "parallel": {"path": "encyclopedia:train", "batch": 8}},

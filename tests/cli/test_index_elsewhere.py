@@ -37,6 +37,7 @@ def found(place, sentences):
     return hits
 
 
+@pytest.mark.slow
 def test_milvus_is_a_place_like_any_other(place, sentences, capsys):
     pytest.importorskip("milvus_lite")
     assert main(["index", "model", "docs.jsonl", "--out", "idx"]) == 0

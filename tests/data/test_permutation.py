@@ -8,10 +8,9 @@ MIXED = [16294208416658607535, 3238513264303145797, 12278830906580874649]
 KEY = 11132678856793633452
 
 
-@pytest.mark.parametrize("n", [*range(1, 70), 255, 256, 257, 1000, 4095, 4097, 20_000])
-def test_is_a_bijection(n: int) -> None:
-    order = Permutation(n, key_of("test", n))
-    assert sorted(order[i] for i in range(n)) == list(range(n))
+def test_is_a_bijection() -> None:
+    orders = {n: Permutation(n, key_of("test", n)) for n in [*range(1, 70), 255, 256, 257, 1000, 4095, 4097, 20_000]}
+    assert [n for n, order in orders.items() if sorted(order[i] for i in range(n)) != list(range(n))] == []
 
 
 def test_keys_give_different_orders_and_the_same_key_the_same() -> None:

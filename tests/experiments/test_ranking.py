@@ -120,6 +120,7 @@ def test_translations_of_a_file(tmp_path, finnish):
 
 FILES = {
     "start": """
+tokenizer_sentences: 400
 model: {backbone: {scratch: {vocab_size: 2500, layers: 1, hidden: 16, heads: 2, intermediate: 32, max_length: 48}},
         encoders: tied, pooling: cls}
 data: {sentences: {path: "encyclopedia:train", batch: 8}}
@@ -169,6 +170,7 @@ def work(tmp_path_factory):
     return Reproduction(table, name, "tiny", None, folder / "runs", seeds=2)
 
 
+@pytest.mark.slow
 def test_a_row_goes_on_from_a_row_that_is_not_shown(work, finnish):
     results = work.run()
     assert list(results) == ["BM25", "ColBERT", "ColBERT + C3", "alone", "hybrid"]

@@ -19,6 +19,7 @@ from interlingua.models.dual import DualEncoder
 
 STATIC = "{static: {vocab_size: 3000, dim: 16}}"
 RECIPE = f"""
+tokenizer_sentences: 400
 model: {{backbone: {STATIC}, encoders: tied}}
 data:
   questions: {{path: "encyclopedia:train", batch: 6}}
@@ -30,6 +31,7 @@ optimizer: {{lr: 0.01}}
 training: {{steps: 3, tensorboard: false}}
 """
 START = f"""
+tokenizer_sentences: 400
 model: {{backbone: {STATIC}, encoders: tied}}
 data: {{questions: {{kind: cloze, path: encyclopedia, batch: 8}}}}
 objectives: {{retrieval: {{temperature: 0.05, hard_negatives: 0}}}}

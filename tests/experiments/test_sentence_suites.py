@@ -17,6 +17,7 @@ from interlingua.models.dual import DualEncoder
 
 FILES = {
     "start": """
+tokenizer_sentences: 400
 model: {backbone: {scratch: {vocab_size: 2000, layers: 2, hidden: 16, heads: 2, intermediate: 32, max_length: 32}},
         encoders: tied, pooling: cls}
 data: {sentences: {path: "encyclopedia:train", batch: 8}}

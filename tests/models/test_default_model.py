@@ -82,6 +82,7 @@ def test_a_package_gives_its_own_folders_only(name):
         model_folder(f"package:{name}")
 
 
+@pytest.mark.slow
 def test_the_default_model_is_loaded_without_the_models_of_transformers():
     code = ("import sys; from interlingua.models.loading import load_any; load_any('default').encode_query('tea');"
             "assert 'transformers.modeling_utils' not in sys.modules")

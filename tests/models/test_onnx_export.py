@@ -80,6 +80,7 @@ def test_the_graph_does_not_read_what_is_padded(exported):
     assert np.abs(alone - padded).max() <= 1e-5
 
 
+@pytest.mark.slow
 def test_cls_pooling_and_dense_layers(tiny_encoder, tmp_path, sentences):
     encoder = with_dense(tiny_encoder(pooling="cls"))
     export_onnx(encoder, tmp_path / "onnx")
@@ -117,6 +118,7 @@ def test_a_language_is_refused_where_there_is_no_calibration(tiny_static, tmp_pa
         export_onnx(tiny_static(), tmp_path / "mine")
 
 
+@pytest.mark.slow
 def test_a_bert_is_exported_as_well(tiny_tokenizer, tmp_path, sentences):
     from transformers import BertConfig, BertModel
 

@@ -112,7 +112,7 @@ def test_shapes_that_do_not_fit(shape, mask, says):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc: run it on Linux")
 def test_64_pairs_of_180_tokens_fit_in_two_gibibytes():
     """The whole process, libraries included; the token scores alone take 2 GiB, as much again for their gradient."""
     program = """

@@ -54,7 +54,7 @@ def test_onnx(tiny_static, sentences, tmp_path, monkeypatch):
 
 
 def test_qdrant(question):
-    qdrant = pytest.importorskip("qdrant_client")
+    qdrant = pytest.importorskip("qdrant_client", reason="needs Qdrant's client: .venv/bin/pip install qdrant-client")
     real = qdrant.QdrantClient
     qdrant.QdrantClient = lambda url: real(":memory:")
     try:

@@ -64,6 +64,7 @@ def results(index, k=7):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_any_sequence_of_writes_equals_a_fresh_index(tmp_path, monkeypatch, seed):
     monkeypatch.setattr(index_module, "FEW", 12)  # the cache is made anew now and then by itself

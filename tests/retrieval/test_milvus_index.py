@@ -96,6 +96,7 @@ def test_the_sparse_product_is_bm25(both):
         assert {hit.passage.id: hit.score for hit in hits} == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_server_fuses_by_reciprocal_rank(tmp_path):
     random = np.random.default_rng(7)
     words = ["".join(random.choice(list("abcdefghij"), 4)) for _ in range(60)]
@@ -131,6 +132,7 @@ def test_nothing_in_a_question_or_filter_becomes_a_condition(both):
     assert stored.passage('quo"te').text == "blue sea \\ \"star\"\n"
 
 
+@pytest.mark.slow
 def test_hostile_ids_and_metadata_are_kept_as_they_are(tmp_path):
     with pytest.raises(InterlinguaError, match="not valid Unicode"):
         literal("\ud800")
@@ -222,6 +224,7 @@ def test_a_build_that_was_stopped_goes_on_and_is_not_seen_before_it_is_whole(tmp
     stored.close()
 
 
+@pytest.mark.slow
 def test_a_writer_that_was_stopped_is_told_and_mended(tmp_path, monkeypatch, capsys):
     address = f"milvus:{tmp_path}/lite.db/docs"
     stored = MilvusIndex.build(LetterEncoder(), collection(50), address)
@@ -246,6 +249,7 @@ def test_a_writer_that_was_stopped_is_told_and_mended(tmp_path, monkeypatch, cap
     again.close()
 
 
+@pytest.mark.slow
 def test_another_model_and_other_faults_are_told(tmp_path):
     address = f"milvus:{tmp_path}/lite.db/docs"
     stored = MilvusIndex.build(LetterEncoder(), collection(9), address, model_path="letters")

@@ -13,10 +13,10 @@ from interlingua.retrieval.postings_writer import write_postings
 from interlingua.retrieval.term_table import TermTable, keys_of
 
 RANDOM = np.random.default_rng(3)
-SOME = [[f"t{n}" for n in RANDOM.zipf(1.4, size=RANDOM.integers(0, 30)).clip(max=60)] for _ in range(200)]
+SOME = [[f"t{n}" for n in RANDOM.zipf(1.4, size=RANDOM.integers(0, 30)).clip(max=60)] for _ in range(60)]
 
 
-@pytest.mark.parametrize("block", [1, 7, 100, 1 << 22])
+@pytest.mark.parametrize("block", [pytest.param(1, marks=pytest.mark.slow), 7, 100, 1 << 22])
 @pytest.mark.parametrize("passages", [SOME, [["a"]] * 40, [[], [], []], [], [
     [], ["b", "a", "b"], [], ["語", "語", "語", "語"], ["a", "\ud800"], []]],
     ids=["random", "one term", "empty", "none", "gaps"])

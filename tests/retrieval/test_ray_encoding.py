@@ -195,7 +195,11 @@ class Cluster:
         text = Path(__file__).parents[2].joinpath("docs/scale.md").read_text(encoding="utf-8")
         text = text.partition("## Ray\n")[2].partition("## Milvus\n")[0].replace("6379", self.port)
         self.lines = "".join(re.findall(r"^```\n(.*?)^```", text, re.S | re.M)).splitlines()
-        self.environment = dict(environment)
+        self.environment = {
+            **environment,
+            # a machine that refuses connections is given up after 2 seconds, and not 15
+            "RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "500",
+            "RAY_health_check_failure_threshold": "4", "RAY_health_check_timeout_ms": "30000"}
         self.nodes: list[subprocess.Popen[bytes]] = []
 
     def run(self, beginning: str) -> list[str]:

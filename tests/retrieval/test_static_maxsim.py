@@ -206,6 +206,7 @@ def test_rows_give_back_what_was_put_in(monkeypatch):
     assert [rows[number].tolist() for number in range(7)] == [one.tolist() for one in given]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_after_any_writes_hybrid_search_is_that_of_a_fresh_index(tmp_path, monkeypatch, tiny_static, sentences, seed):
     monkeypatch.setattr(index_module, "FEW", 4)
@@ -232,6 +233,7 @@ def test_after_any_writes_hybrid_search_is_that_of_a_fresh_index(tmp_path, monke
     assert any("tokens" in hit.parts for hit in found[0])
 
 
+@pytest.mark.slow
 def test_an_index_in_milvus_matches_as_a_local_one_does(tmp_path, monkeypatch, tiny_static, sentences):
     pytest.importorskip("milvus_lite")
     encoder = tiny_static()

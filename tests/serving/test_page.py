@@ -16,8 +16,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-pytest.importorskip("playwright", reason="needs playwright, which drives the browser")
-pytest.importorskip("fastapi", reason="needs the extra 'serve'")
+pytest.importorskip("playwright", reason="needs playwright, which drives the browser: .venv/bin/pip install playwright")
+pytest.importorskip("fastapi", reason="needs the server: .venv/bin/pip install -e '.[serve]'")
 
 import uvicorn
 from playwright.sync_api import Browser, Page, Request, Route, expect, sync_playwright
@@ -28,7 +28,7 @@ from interlingua.serving.app import create_app
 from interlingua.serving.settings import ServeSettings
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: apt-get install chromium)")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the page needs a browser: apt-get install chromium")
 expect.set_options(timeout=15_000)
 
 PASSAGES = (

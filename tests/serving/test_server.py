@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,28 +21,29 @@ from interlingua.models.dual import DualEncoder
 from interlingua.retrieval.index import Index
 from interlingua.serving import server
 
-HELD = [sys.executable, str(Path(__file__).with_name("held_server.py"))]
+HELD = Path(__file__).with_name("held_server.py")
 
 
-@contextmanager
-def running(command: list[str], **environment: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The process and its port, once it says its address."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True,
-                               env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment})
-    try:
-        assert process.stderr is not None
-        said = []
-        for line in process.stderr:
-            said.append(line)
-            if line.startswith("http://127.0.0.1:"):
-                yield process, int(line.split()[0].rpartition(":")[2])
-                break
-        else:
-            pytest.fail("".join(said))
-    finally:
-        process.kill()
-        process.communicate()
+@pytest.fixture
+def running(python: Callable[..., Any]) -> Callable[..., Any]:
+    """`with running(*arguments of Python, **environment) as (process, port)`, once it says its address."""
+
+    @contextmanager
+    def start(*arguments: str | Path, **environment: str) -> Iterator[tuple[Any, int]]:
+        process = python(*arguments, **environment)
+        try:
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if line.startswith("http://127.0.0.1:"):
+                    yield process, int(line.split()[0].rpartition(":")[2])
+                    break
+            else:
+                pytest.fail("".join(said))
+        finally:
+            process.close()
+
+    return start
 
 
 def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
@@ -56,19 +54,19 @@ def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> 
     return answer.status, json.loads(answer.read())
 
 
-def end(process: subprocess.Popen[str]) -> str:
+def end(process: Any) -> str:
     """What it says last, once it has ended in order."""
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(60)
     assert process.returncode == 0, said
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_search_that_has_begun_is_answered_before_the_server_ends(number: signal.Signals) -> None:
+def test_a_search_that_has_begun_is_answered_before_the_server_ends(
+        running: Callable[..., Any], number: signal.Signals) -> None:
     found: list[Any] = []
     with running(HELD) as (process, port):
-        assert process.stdin is not None
-        assert process.stdout is not None
         search = {"query": "a book", "lang": "en", "highlight": False}
         asking = threading.Thread(target=lambda: found.append(ask(port, "POST", "/search", search)))
         asking.start()
@@ -89,16 +87,13 @@ def test_a_search_that_has_begun_is_answered_before_the_server_ends(number: sign
     assert said.splitlines()[-1] == "stopped."
 
 
-def test_a_client_that_leaves_is_not_answered() -> None:
+def test_a_client_that_leaves_is_not_answered(running: Callable[..., Any]) -> None:
     with running(HELD) as (process, port):
-        assert process.stdin is not None
-        assert process.stdout is not None
         body = json.dumps({"query": "a book", "lang": "en", "highlight": False})
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(f"POST /search HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
                            f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
             assert process.stdout.readline() == "in\n"
-        assert process.stderr is not None
         line = json.loads(process.stderr.readline())  # before the search returns
         assert (line["path"], line["status"]) == ("/search", 499)
         process.stdin.write("\n")
@@ -120,13 +115,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Callable[...,
 
 
 @pytest.mark.slow
-def test_the_verb_serves_an_index_and_sees_what_others_write(folder: Path) -> None:
+def test_the_verb_serves_an_index_and_sees_what_others_write(
+        running: Callable[..., Any], folder: Path) -> None:
     token = folder / "token"
     token.write_text("secret\n")
-    command = [sys.executable, "-m", "interlingua", "serve", str(folder / "index"), "--port", "0",
-               "--token-file", str(token)]
+    command = ["-m", "interlingua", "serve", str(folder / "index"), "--port", "0", "--token-file", str(token)]
     search = {"query": "Who wrote the book about the stars?", "where": {"kind": "sea"}, "k": 5}
-    with running(command, INTERLINGUA_TOKEN="another") as (process, port):
+    with running(*command, INTERLINGUA_TOKEN="another") as (process, port):
         status, found = ask(port, "POST", "/search", search)
         assert status == 200
         assert found["hits"][0]["id"] == "p/1"

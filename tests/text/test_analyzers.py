@@ -90,10 +90,11 @@ def test_spellings_of_one_word_meet(lang, one, other):
     assert analyzer(lang, "words")(one) != analyzer(lang, "words")(other)
 
 
-@pytest.mark.parametrize("digits", ["٢٠٢٤", "۲۰۲۴", "२०२४", "২০২৪", "౨౦౨౪", "๒๐๒๔", "២០២៤", "２０２４"])
-@pytest.mark.parametrize("lang", ["ar", "fa", "hi", "bn", "te", "th", "km", "ja", "en"])
-def test_digits_of_every_script_are_the_same_number(lang, digits):
-    assert analyzer(lang, "language")(digits) == ["2024"]
+def test_digits_of_every_script_are_the_same_number():
+    found = {(lang, digits): analyzer(lang, "language")(digits)
+             for lang in ("ar", "fa", "hi", "bn", "te", "th", "km", "ja", "en")
+             for digits in ("٢٠٢٤", "۲۰۲۴", "२०२४", "২০২৪", "౨౦౨౪", "๒๐๒๔", "២០២៤", "２０２４")}
+    assert {asked: terms for asked, terms in found.items() if terms != ["2024"]} == {}
 
 
 def test_arabic_separators_are_those_of_other_numbers():
@@ -131,23 +132,23 @@ def test_whitespace_leaves_everything_as_it_is():
     assert analyzer("sw", "whitespace")(" Mji, mkuu\u00a0WA\n") == ["Mji,", "mkuu", "WA"]
 
 
-@pytest.mark.parametrize("lang", sorted(stopwords()))
-def test_every_stopword_is_a_word_and_is_dropped(lang):
-    assert lang in RULES
-    assert analyzer(lang, "language")(" ".join(stopwords()[lang])) == []
-    for word in stopwords()[lang]:
-        assert len(analyzer(lang, "words")(word)) == 1
+def test_every_stopword_is_a_word_and_is_dropped():
+    assert stopwords().keys() <= RULES.keys()
+    left = {lang: analyzer(lang, "language")(" ".join(words)) for lang, words in stopwords().items()}
+    assert {lang: terms for lang, terms in left.items() if terms} == {}
+    assert [(lang, word) for lang, words in stopwords().items() for word in words
+            if len(analyzer(lang, "words")(word)) != 1] == []
 
 
-@pytest.mark.parametrize("lang", [*languages(), ""])
-def test_every_language_has_an_analyzer_that_cuts_and_says_how(lang):
-    chosen = analyzer(lang)
-    assert chosen("Unesco 1999")
-    assert chosen.name.startswith(f"{lang or 'und'}/")
-    assert chosen.name.partition("/")[2] in KINDS
-    assert chosen.steps
-    assert chosen.version
-    assert repr(chosen)
+def test_every_language_has_an_analyzer_that_cuts_and_says_how():
+    for lang in [*languages(), ""]:
+        chosen = analyzer(lang)
+        assert chosen("Unesco 1999"), lang
+        assert chosen.name.startswith(f"{lang or 'und'}/"), lang
+        assert chosen.name.partition("/")[2] in KINDS, lang
+        assert chosen.steps, lang
+        assert chosen.version, lang
+        assert repr(chosen), lang
 
 
 def test_no_default_is_a_segmenter():
@@ -223,6 +224,5 @@ def test_a_stemmer_that_is_not_there_is_named():
         snowball("klingon")
 
 
-@pytest.mark.parametrize("lang", sorted(RULES))
-def test_languages_of_the_rules_are_codes(lang):
-    assert normalise_code(lang) == lang
+def test_languages_of_the_rules_are_codes():
+    assert [lang for lang in RULES if normalise_code(lang) != lang] == []

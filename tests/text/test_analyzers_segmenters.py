@@ -14,7 +14,7 @@ from interlingua.text.analyzers import analyzer
                   marks=pytest.mark.slow)],
 )
 def test_dictionary_words(kind, package, lang, text, expected):
-    pytest.importorskip(package)
+    pytest.importorskip(package, reason="needs the segmenters: .venv/bin/pip install -e '.[segment]'")
     chosen = analyzer(lang, kind)
     assert chosen(text) == expected
     assert chosen("") == chosen(" 。!") == []
@@ -23,6 +23,6 @@ def test_dictionary_words(kind, package, lang, text, expected):
 
 
 def test_japanese_without_end_is_cut_in_pieces():
-    pytest.importorskip("sudachipy")
+    pytest.importorskip("sudachipy", reason="needs the segmenters: .venv/bin/pip install -e '.[segment]'")
     text = "東京" * 12_000  # 72,000 bytes; the library takes 49,149
     assert len(analyzer("ja", "sudachi")(text)) == 12_000

@@ -218,6 +218,7 @@ def losses(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_learns_resumes_bit_for_bit_and_saves_no_head(tmp_path, monkeypatch, capsys):
     recipe = resolve(tree(tmp_path), ["training.steps=30", "training.checkpoint_every=9", "optimizer.lr=0.01"])
     train(recipe, tmp_path / "whole")
