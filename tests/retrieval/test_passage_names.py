@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from interlingua.data.files import SourceNames
+from interlingua.data.passages import read_sources
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.retrieval import Index
-from interlingua.retrieval.index import build_index
+from interlingua.retrieval.index import build_index, open_index
 
 WORDS = {"en": "storm book river star bridge".split(), "fi": "myrsky kirja joki tähti silta".split()}
 
@@ -148,6 +150,26 @@ def test_what_is_there_is_not_added(index):
             write([page(9, "en", "a", ""), page(9, "en", "c", "")])
     assert len(index) == 10
     assert index.add([page(1, "en", "x", "sw.jsonl")]) == 1
+
+
+def test_an_index_remembers_the_names_of_its_sources(place, tmp_path):
+    for folder in "ab":
+        (tmp_path / folder / "handbook").mkdir(parents=True)
+        (tmp_path / folder / "handbook/guide.txt").write_text(f"river {folder}")
+
+    def told(write, path, *arguments):
+        names = SourceNames()
+        return write(*arguments[:1], read_sources([tmp_path / path], "en", names), *arguments[1:], names=names)
+
+    index = told(build_index, "a/handbook", LetterEncoder(), place)
+    assert told(index.add, "b/handbook") == 1
+    getattr(index, "close", int)()
+    again = open_index(place, LetterEncoder())
+    for path in ("b/handbook/guide.txt", "a/handbook", "b"):
+        assert told(again.replace, path) == 0, path
+    assert again.passage("b/handbook/guide.txt#1").text == "river b"
+    assert again.passage("handbook/guide.txt#1").text == "river a"
+    getattr(again, "close", int)()
 
 
 def test_an_index_of_versions_may_be_built_in_any_order(tmp_path):
