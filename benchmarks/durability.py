@@ -115,7 +115,8 @@ def requests(folder: Path, held: int, count: int, repeat: int, threads: int) -> 
                 first += count
             rates = ", ".join(f"{way} {count / median(one.elapsed for one in taken):.0f}/s"
                               for way, taken in found.items())
-            print(f"{clients:>2} clients  {rates}; full takes {ratio(found['full'], found['process'])} times", flush=True)
+            cost = ratio(found["full"], found["process"])
+            print(f"{clients:>2} clients  {rates}; full takes {cost} times", flush=True)
 
 
 def main() -> None:

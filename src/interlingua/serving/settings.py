@@ -10,12 +10,12 @@ from interlingua.errors import InterlinguaError
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """`max_batch` texts go through the model at once, gathered for at most `delay` seconds; `queue` requests may wait
-    (more get 503); a request that is not answered after `timeout` seconds gets 504; one whose question takes more than
-    `budget` seconds of work, without the reranker's, gets 422; a body holds at most `max_body` bytes. `token` allows
-    writing (without one, nobody may), and with `read_token` reading needs that or `token`. `log_queries` puts the text
-    of questions into the log; `rerank_model` is what answers call the reranker. With `names`, only requests to one of
-    these hosts are answered.
+    """`max_batch` texts go through the model at once, gathered for at most `delay` seconds, and writes of so many
+    passages are synced together; `queue` requests may wait (more get 503); a request that is not answered after
+    `timeout` seconds gets 504; one whose question takes more than `budget` seconds of work, without the reranker's,
+    gets 422; a body holds at most `max_body` bytes. `token` allows writing (without one, nobody may), and with
+    `read_token` reading needs that or `token`. `log_queries` puts the text of questions into the log;
+    `rerank_model` is what answers call the reranker. With `names`, only requests to one of these hosts are answered.
 
     Raises InterlinguaError for numbers out of range, and for tokens that a header cannot carry.
     """
