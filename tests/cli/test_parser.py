@@ -148,8 +148,9 @@ def test_each_shell_takes_its_completion(scripts, shell, tmp_path):
 def test_bash_completes_verbs_options_choices_and_files(scripts, typed, offered, tmp_path):
     (tmp_path / "handbook.jsonl").touch()
     ask = (f"{scripts['bash']}\nCOMP_WORDS=(interlingua \"$@\"); COMP_CWORD=$#\n"
-           "$(complete -p interlingua | sed 's/.*-F \\([^ ]*\\).*/\\1/') interlingua \"${!#}\" \"${COMP_WORDS[$#-1]}\"\n"
+           "own=$(complete -p interlingua | sed 's/.*-F \\([^ ]*\\).*/\\1/')\n"
+           "$own interlingua \"${!#}\" \"${COMP_WORDS[$#-1]}\"\n"
            "printf '%s\\n' \"${COMPREPLY[@]}\"")
-    said = subprocess.run(["bash", "-c", ask, "bash", *typed], check=True, capture_output=True, text=True, cwd=tmp_path,
-                          env={"PATH": os.environ["PATH"]})
+    said = subprocess.run(["bash", "-c", ask, "bash", *typed], check=True, capture_output=True, text=True,
+                          cwd=tmp_path, env={"PATH": os.environ["PATH"]})
     assert {word.strip() for word in said.stdout.split("\n")} - {""} == offered, said.stderr

@@ -9,9 +9,9 @@ import pytest
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
-from interlingua.models.dual import DualEncoder
-from interlingua.retrieval import Hit, Index, approximate, index_questions, index_writer
-from interlingua.retrieval.passage_store import PassageStore
+from interlingua.models import loading
+from interlingua.retrieval import Hit, Index, approximate, index_dense, index_questions, index_writer
+from interlingua.retrieval.passage_store import PassageStore, newest_version
 
 
 class LetterEncoder:
@@ -65,8 +65,8 @@ def test_an_unknown_language_is_not_listed_as_an_empty_name(tmp_path):
     index = Index.build(LetterEncoder(), [*PASSAGES, Passage("5", "12 %")], tmp_path / "idx")
     with pytest.raises(InterlinguaError) as error:
         index.search("cat", langs=["zu"])
-    assert str(error.value).endswith("has no passage in language 'zu'. Known: de, en, fr. Of 1 passages the language is "
-                                     "unknown.")
+    assert str(error.value).endswith("has no passage in language 'zu'. Known: de, en, fr. Of 1 passages the "
+                                     "language is unknown.")
 
 
 def test_passages_are_encoded_in_chunks(index, tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_another_model_is_refused(index, tmp_path):
 
 def test_the_model_is_loaded_by_its_name_at_the_first_search(tmp_path, monkeypatch):
     Index.build(LetterEncoder(), PASSAGES, tmp_path / "idx", model_path="letters")
-    monkeypatch.setattr(DualEncoder, "load", {"letters": LetterEncoder()}.__getitem__)
+    monkeypatch.setattr(loading, "load_to_encode", {"letters": LetterEncoder()}.__getitem__)
     assert Index.open(tmp_path / "idx").search("cat sat", k=1)[0].passage.id == "4"
 
 
@@ -186,6 +186,38 @@ def test_a_table_that_was_cut_is_an_error(index, tmp_path, kept):
         else:  # hints and logs: not needed to read
             assert len(Index.open(tmp_path / "cut")) == 4
         shutil.rmtree(tmp_path / "cut")
+
+
+def test_the_names_of_manifests_tell_the_newest_version(index, tmp_path):
+    """A reader that has not opened the table goes by them; LanceDB itself must agree."""
+    for change in (lambda: None, lambda: index.add([Passage("5", "new", lang="en")]), lambda: index.delete(["1"]),
+                   index.compact, lambda: index.replace([Passage("5", "other", lang="en")])):
+        change()
+        assert newest_version(index.path) == PassageStore.open(index.path).version
+    versions = index.path / "passages.lance/_versions"
+    last = PassageStore.open(index.path).version
+    for manifest in versions.glob("*.manifest"):  # as older tables name them
+        manifest.rename(versions / f"{(1 << 64) - 1 - int(manifest.stem)}.manifest")
+    assert newest_version(index.path) == PassageStore.open(index.path).version == last
+    (versions / f"{last + 1}.manifest").write_bytes((versions / f"{last}.manifest").read_bytes()[:-9])
+    assert newest_version(index.path) is None  # cut: what can be read is for LanceDB to say
+    (versions / f"{last + 1}.manifest").rename(versions / f"{(1 << 64) - 1 - last - 1}.manifest")
+    assert newest_version(index.path) is None  # names of both kinds
+    assert newest_version(tmp_path) is None
+
+
+def test_a_reader_that_opened_no_table_sees_what_others_write(index, tmp_path):
+    reader = Index.open(index.path, LetterEncoder())
+    assert reader.search("dog", mode="lexical") == []
+    index.add([Passage("5", "a dog", lang="en")])
+    index.delete(["1"])
+    assert [hit.passage.id for hit in reader.search("dog", mode="lexical")] == ["5"]
+    assert reader.info() == index.info()
+    late = Index.open(index.path, LetterEncoder())
+    late_hits, hits = (one.search("a cat sat", lang="en") for one in (late, index))
+    assert late_hits == hits
+    index.compact()  # removes the version that the late reader has
+    assert late.search("a cat sat", lang="en") == hits
 
 
 @pytest.mark.parametrize("key", ["format", "model", "fingerprint", "similarity", "dim", "k1", "b", "made"])
@@ -297,6 +329,28 @@ def test_approximate_search_sees_what_is_written(many, asked):
     many.compact()
     assert many.search("abcabc", 1, mode="dense", lang="en")[0].passage.id == "new"
     assert len(asked) == 3
+
+
+def test_a_cache_that_does_not_say_so_may_have_an_approximate_index(many, asked):
+    many.compact(approximate=True)
+    [file] = (many.path / "caches").glob("*/complete.json")
+    about = json.loads(file.read_text(encoding="utf-8"))
+    assert about.pop("approximate") is True
+    file.write_text(json.dumps(about), encoding="utf-8")
+    Index.open(many.path, many.encoder).search("abc", 1, mode="dense", lang="en")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"langs": ["de"]}, {"where": {"end": "c"}}], ids=str)
+def test_few_and_many_passages_are_searched_alike(many, monkeypatch, options):
+    texts = ["abc", "ddddddde", "ffffffggggghab", "h"]
+
+    def search(k):
+        return many.search_many(texts, k, mode="dense", lang="en", **options)
+
+    few = [search(k) for k in (1, 10, 1_000)]
+    monkeypatch.setattr(index_dense, "SMALL", 0)
+    assert [search(k) for k in (1, 10, 1_000)] == few
 
 
 def test_approximate_search_for_more_than_it_looks_into(many):

@@ -119,13 +119,17 @@ def build(arguments: argparse.Namespace) -> None:
 def change(arguments: argparse.Namespace, verb: str) -> None:
     """Add, replace, delete, compact or describe."""
     from interlingua.data.files import SourceNames
-    from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
     from interlingua.retrieval.index import open_index
 
     place = getattr(arguments, verb)
-    index = open_index(place, DualEncoder.load(arguments.model) if arguments.model else None,
-                       durability=arguments.durability or "full")
+    durability = arguments.durability or "full"
+    if arguments.model:
+        from interlingua.models.loading import load_to_encode
+
+        index = open_index(place, load_to_encode(arguments.model), durability=durability)
+    else:
+        index = open_index(place, durability=durability)
     if verb == "info":
         show(index.info(), arguments.json)
     elif verb == "compact":

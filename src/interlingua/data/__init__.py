@@ -1,25 +1,47 @@
-"""Data: records, readers of public formats, test collections, filters, stores and streams."""
+"""Data: records, readers of public formats, test collections, filters, stores and streams.
+
+Names are imported on first use: who has a passage to read needs no reader of training data.
+"""
 
 from __future__ import annotations
 
-from interlingua.data.collection import load_collection
-from interlingua.data.combine import cross, merge_collections, save_collection
-from interlingua.data.filters import FilterReport, filter_parallel
-from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences, source_fingerprint
-from interlingua.data.records import (
-    Collection,
-    Document,
-    LinkedDocuments,
-    ParallelPair,
-    Passage,
-    Qrels,
-    Query,
-    QuestionPassage,
-    Sentence,
-)
-from interlingua.data.store import MemoryStore, RecordStore
-from interlingua.data.stream import Stream
+from typing import TYPE_CHECKING
 
+from interlingua.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from interlingua.data.collection import load_collection
+    from interlingua.data.combine import cross, merge_collections, save_collection
+    from interlingua.data.filters import FilterReport, filter_parallel
+    from interlingua.data.readers import (
+        read_documents,
+        read_parallel,
+        read_questions,
+        read_sentences,
+        source_fingerprint,
+    )
+    from interlingua.data.records import (
+        Collection,
+        Document,
+        LinkedDocuments,
+        ParallelPair,
+        Passage,
+        Qrels,
+        Query,
+        QuestionPassage,
+        Sentence,
+    )
+    from interlingua.data.store import MemoryStore, RecordStore
+    from interlingua.data.stream import Stream
+
+_HOME = {
+    "Collection": "records", "Document": "records", "FilterReport": "filters", "LinkedDocuments": "records",
+    "MemoryStore": "store", "ParallelPair": "records", "Passage": "records", "Qrels": "records", "Query": "records",
+    "QuestionPassage": "records", "RecordStore": "store", "Sentence": "records", "Stream": "stream",
+    "cross": "combine", "filter_parallel": "filters", "load_collection": "collection", "merge_collections": "combine",
+    "read_documents": "readers", "read_parallel": "readers", "read_questions": "readers",
+    "read_sentences": "readers", "save_collection": "combine", "source_fingerprint": "readers",
+}
 __all__ = [
     "Collection",
     "Document",
@@ -45,3 +67,5 @@ __all__ = [
     "save_collection",
     "source_fingerprint",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

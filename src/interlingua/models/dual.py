@@ -14,10 +14,11 @@ from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder
 from interlingua.models import router
 from interlingua.models.encoder import Encoder
+from interlingua.models.folder import read_modules
 from interlingua.models.hub import model_folder
 from interlingua.models.language_maps import LanguageMaps, file_name
-from interlingua.models.layout import read_modules
 from interlingua.models.settings import MaxLength, Similarity, check_similarity, stored_role
+from interlingua.models.static_encoder import StaticSide
 from interlingua.models.subwords import Text
 from interlingua.progress import say
 
@@ -91,6 +92,13 @@ class DualEncoder(nn.Module):
     def encoder(self, role: str) -> Encoder:
         """The encoder of a role: "query", or "passage" (also called "document")."""
         return self.query if stored_role(role) == "query" else self.passage
+
+    def static_sides(self) -> tuple[StaticSide, StaticSide] | None:
+        """As `Encoder.static_sides`."""
+        query, passage = self.query.static_sides(), self.passage.static_sides()
+        if query is None or passage is None:
+            return None
+        return query if self.passage is self.query else (query[0], passage[1])
 
     def embed(self, texts: Sequence[Text], role: str) -> Tensor:
         """Texts → float32 vectors `[texts, dim]`, in one forward pass, with gradient."""

@@ -17,12 +17,14 @@ from interlingua.files import atomic_folder
 from interlingua.models.devices import compute_dtype, default_device
 from interlingua.models.encode import encode_texts
 from interlingua.models.fingerprint import check
+from interlingua.models.folder import read_modules, read_settings
 from interlingua.models.hub import model_folder, read_json
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
-from interlingua.models.layout import Parts, read_modules, read_parts, read_settings, write_parts, write_root
+from interlingua.models.layout import Parts, read_parts, write_parts, write_root
 from interlingua.models.pooling import Dense, Normalize, check_pooling
 from interlingua.models.settings import MaxLength
 from interlingua.models.static import StaticEmbedding
+from interlingua.models.static_encoder import StaticSide
 from interlingua.models.subwords import Text
 from interlingua.progress import say
 
@@ -122,6 +124,25 @@ class Encoder(nn.Module):
     def is_static(self) -> bool:
         """Whether vectors are means of subword vectors, without a transformer."""
         return isinstance(self.backbone, StaticEmbedding)
+
+    def static_sides(self) -> tuple[StaticSide, StaticSide] | None:
+        """How the vectors of questions and of passages are made, where they are means of subword vectors and nothing
+        comes after; else None."""
+        backbone = self.backbone
+        if not isinstance(backbone, StaticEmbedding) or len(self.dense) or self.language_maps is not None:
+            return None
+        side = StaticSide(backbone.table, backbone.subwords, self.settings, self.normalize, self._without_gradient)
+        return side, side
+
+    def _without_gradient(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        """`embed_ids` as `encode` computes it."""
+        training = self.training
+        self.eval()
+        try:
+            with torch.inference_mode():
+                return np.asarray(self.embed_ids(ids).float().cpu().numpy())
+        finally:
+            self.train(training)
 
     @property
     def packs(self) -> bool:

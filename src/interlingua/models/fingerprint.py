@@ -6,11 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import nn
-
 from interlingua.errors import InterlinguaError
-from interlingua.models.static import StaticEmbedding
 
 PROBE = (
     "",
@@ -39,7 +35,7 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
     vectors of the probe are all there is to hash.
     """
     # told apart by what they have: their modules read fingerprints themselves
-    one, two = hasattr(encoder, "pooling"), hasattr(encoder, "own_passage")
+    one, two = hasattr(encoder, "pooling"), hasattr(encoder, "own_passage") or hasattr(encoder, "static_sides")
     if hasattr(encoder, "projection") and hasattr(encoder, "query_expansion"):
         return _late_interaction(encoder)
     if not one and not two:
@@ -85,20 +81,23 @@ def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
 
 
 def _weights(encoder: Any) -> str:
-    backbone = encoder.backbone
-    layers = ("dense", "projection")
-    tensors = {f"{layer}.{name}": value for layer in layers if hasattr(encoder, layer)
+    tensors = {f"{layer}.{name}": value for layer in ("dense", "projection") if hasattr(encoder, layer)
                for name, value in getattr(encoder, layer).named_parameters()}
-    if isinstance(backbone, StaticEmbedding):
-        tensors["rows"] = nn.Parameter(backbone.folded(), requires_grad=False)
-    else:
-        tensors |= {name: value for name, value in backbone.model.named_parameters() if not name.startswith("pooler.")}
-    parts = []
-    for name in sorted(tensors):
-        flat = tensors[name].detach().reshape(-1)
-        sample = flat[:: max(1, len(flat) // _SAMPLE)].to("cpu", torch.float32)
-        parts.append(f"{name} {tuple(tensors[name].shape)} {hashlib.sha256(sample.numpy().tobytes()).hexdigest()}")
-    return "\n".join(parts)
+    # rows of a static model are looked at where they are, in a file perhaps
+    table = encoder.table if hasattr(encoder, "table") else getattr(encoder.backbone, "table", lambda: None)()
+    if table is None:
+        tensors |= {name: value for name, value in encoder.backbone.model.named_parameters()
+                    if not name.startswith("pooler.")}
+    samples = {} if table is None else {"rows": (table.shape, table.sample(_step(table.shape[0] * table.shape[1])))}
+    for name, tensor in tensors.items():
+        flat = tensor.detach().reshape(-1)
+        samples[name] = tuple(tensor.shape), flat[:: _step(len(flat))].float().cpu().numpy()
+    return "\n".join(f"{name} {shape} {hashlib.sha256(sample.tobytes()).hexdigest()}"
+                     for name, (shape, sample) in sorted(samples.items()))
+
+
+def _step(size: int) -> int:
+    return max(1, size // _SAMPLE)
 
 
 def _hash(text: str) -> str:

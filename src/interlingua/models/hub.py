@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from transformers.utils import logging
-
 from interlingua.errors import InterlinguaError
 from interlingua.files import restore
 
@@ -92,6 +90,8 @@ def read_json(path: Path, default: Any = None) -> Any:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence transformers' progress bars and load reports: we check what was loaded and say it ourselves."""
+    from transformers.utils import logging
+
     bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()

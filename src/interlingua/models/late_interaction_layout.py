@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlingua.errors import InterlinguaError
+from interlingua.models.folder import LATE_INTERACTION, Module, read_modules, read_settings, subfolder
 from interlingua.models.hub import read_json
 from interlingua.models.layout import (
-    LATE_INTERACTION,
-    Module,
     read_dense,
-    read_modules,
-    read_settings,
     read_transformer,
-    subfolder,
     write_dense,
     write_json,
     write_normalize,

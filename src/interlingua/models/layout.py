@@ -14,37 +14,21 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
 
 from interlingua.errors import InterlinguaError
+from interlingua.models.folder import OURS, TYPES, Module, subfolder
 from interlingua.models.hub import read_json, require_safetensors
 from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.pooling import TANH, Dense, Normalize, Pooling, check_pooling
-from interlingua.models.settings import Settings, check_similarity, stored_role
+from interlingua.models.settings import Settings, stored_role
 from interlingua.models.static import StaticEmbedding
-from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
 
 if TYPE_CHECKING:  # it imports transformers' models, which takes seconds
     from interlingua.models.transformer import Transformer
-
-TYPES = {
-    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
-    "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
-    "Dense": "sentence_transformers.base.modules.dense.Dense",
-    "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
-    "StaticEmbedding": "sentence_transformers.sentence_transformer.modules.static_embedding.StaticEmbedding",
-    "Router": "sentence_transformers.base.modules.router.Router",
-    "MultiVectorMask": "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask",
-}
-"""Module types by short name, as sentence-transformers 6 writes them. Older paths end in the same short names."""
 
 _LEGACY_POOLING = {
     "pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_OURS = "interlingua.json"
-LATE_INTERACTION = "MultiVectorEncoder"
-"""The model type that sentence-transformers writes for models with several vectors a text."""
-Module = tuple[str, str]
-"""Short type name and subfolder ("" for the folder itself)."""
 
 
 @dataclass
@@ -58,46 +42,6 @@ class Parts:
     normalize: bool = False
     settings: Settings = field(default_factory=Settings)
     language_maps: LanguageMaps | None = None
-
-
-def short_type(name: object, where: str) -> str:
-    """The short name of a built-in module type. Raises InterlinguaError for any other: its code is never run."""
-    short = str(name).rsplit(".", 1)[-1]
-    if str(name).startswith("sentence_transformers.") and short in TYPES:
-        return short
-    raise InterlinguaError(f"{where}: module type {name} is not supported. Supported: {', '.join(TYPES)}.")
-
-
-def subfolder(folder: Path, name: object) -> Path:
-    """`folder / name` where `name` is one plain folder name or empty; a model file may not name other places."""
-    if not isinstance(name, str) or not re.fullmatch(r"\w[\w-]*|", name):
-        raise InterlinguaError(f"{folder}: {name!r} is not a plain folder name.")
-    return folder / name
-
-
-def read_modules(folder: Path) -> list[Module]:
-    """modules.json as (short type, subfolder) in order."""
-    where = folder / "modules.json"
-    try:
-        return [(short_type(entry["type"], str(where)), entry["path"]) for entry in read_json(where)]
-    except (TypeError, KeyError) as error:
-        raise InterlinguaError(f"{where}: is not a list of modules with a type and a path.") from error
-
-
-def read_settings(folder: Path) -> Settings:
-    """Prompts and similarity (sentence-transformers' file) and the title template (ours)."""
-    where = folder / "config_sentence_transformers.json"
-    config = read_json(where, {})
-    prompts = {name: text for name, text in (config.get("prompts") or {}).items() if text is not None}
-    for older in ("passage", "corpus"):
-        if older in prompts and "document" not in prompts:
-            prompts["document"] = prompts[older]
-    # that of a late-interaction model compares tokens, and is looked at where such models are read
-    similarity = None if config.get("model_type") == LATE_INTERACTION else config.get("similarity_fn_name")
-    settings = Settings(prompts=prompts, default_prompt_name=config.get("default_prompt_name"),
-                        similarity=check_similarity(similarity, str(where)))
-    settings.template = check_template(read_json(folder / _OURS, {}).get("template", DEFAULT_TEMPLATE))
-    return settings
 
 
 def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts:
@@ -125,7 +69,7 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts
 
 
 def _static(folder: Path, settings: Settings) -> StaticEmbedding:
-    training = read_json(folder / _OURS, {}).get("training", {})
+    training = read_json(folder / OURS, {}).get("training", {})
     backbone, settings.max_length = StaticEmbedding.load(
         folder, token_dropout=float(training.get("token_dropout", 0.0)),
         token_weights=bool(training.get("token_weights", False)))
@@ -205,7 +149,7 @@ def _write_backbone(folder: Path, parts: Parts) -> None:
     if isinstance(backbone, StaticEmbedding):
         backbone.save(folder, settings.max_length)
         training = {"token_dropout": backbone.token_dropout, "token_weights": backbone.log_weights is not None}
-        write_json(folder / _OURS, {"template": settings.template, "training": training})
+        write_json(folder / OURS, {"template": settings.template, "training": training})
         return
     write_transformer(folder, backbone, settings)
 
@@ -247,7 +191,7 @@ def write_root(folder: Path, modules: list[Module], settings: Settings, model_ty
     write_json(folder / "config_sentence_transformers.json", {
         "model_type": model_type, "prompts": prompts, "default_prompt_name": settings.default_prompt_name,
         "similarity_fn_name": similarity or settings.similarity})
-    write_json(folder / _OURS, {**read_json(folder / _OURS, {}), "template": settings.template})
+    write_json(folder / OURS, {**read_json(folder / OURS, {}), "template": settings.template})
 
 
 def write_json(path: Path, content: Mapping[str, Any] | list[Any]) -> None:

@@ -9,6 +9,8 @@ from struct import pack
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 """Kinds of pieces, as SentencePiece numbers them."""
 UNIGRAM = 1
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""The pieces of kind `BYTE`."""
 
 
 def model_file(pieces: Iterable[tuple[str, float, int]], unknown: int, bytes_: bool) -> bytes:

@@ -18,15 +18,13 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 
 from interlingua.models.normalising import normalised, normalizer
-from interlingua.models.piece_file import BYTE, CONTROL, NORMAL, UNKNOWN, model_file
-from interlingua.models.tokenizer import BYTES
+from interlingua.models.piece_file import BYTE, BYTES, CONTROL, NORMAL, UNKNOWN, model_file
 
 MANY = 400_000
 """Characters of a call from which on SentencePiece cuts. To make it takes a third of a second, which it saves with the
@@ -70,6 +68,8 @@ class SentencePieces:
         if sum(map(len, texts)) < MANY or self._made is None or self._tokenizer.get_vocab_size() != self._size:
             return self._by_tokenizer(texts)  # a tokenizer of another size was given more tokens
         made = self._made
+        import torch  # takes seconds, and says how many threads may be used
+
         parts = [texts[start : start + TOGETHER] for start in range(0, len(texts), TOGETHER)]
         if (threads := min(torch.get_num_threads(), len(parts))) == 1:
             return self._cut(texts, made)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.hub import require_safetensors
+from interlingua.models.static_encoder import StaticTable, check_vocabulary, int8_rows
 from interlingua.models.subwords import Subwords
 
 
@@ -37,9 +37,7 @@ class StaticEmbedding(nn.Module):
             raise InterlinguaError(f"token_dropout {token_dropout}: give a probability of at least 0 and below 1.")
         self.tokenizer = tokenizer
         self.subwords = Subwords(tokenizer.backend_tokenizer, special=False)
-        if self.subwords.tokenizer.get_vocab_size() > len(rows):
-            raise InterlinguaError(f"the tokenizer has {self.subwords.tokenizer.get_vocab_size():,} subwords but the "
-                                   f"embedding only {len(rows):,} rows.")
+        check_vocabulary(self.subwords, len(rows))
         self.embedding = nn.EmbeddingBag(rows.shape[0], rows.shape[1], mode="mean", sparse=True,
                                          _weight=rows.detach().clone().float())
         self.token_dropout, self.int8 = token_dropout, int8
@@ -84,6 +82,11 @@ class StaticEmbedding(nn.Module):
         mean: Tensor = embedding_bag(places, rows, starts, mode="mean")
         return mean
 
+    def table(self) -> StaticTable:
+        """The rows and the learned weights as `StaticTable` computes with them; on a CPU they are shared."""
+        weights = None if self.log_weights is None else self.log_weights.detach().exp().cpu().numpy()
+        return StaticTable(self.embedding.weight.detach().cpu().numpy(), weights)
+
     def folded(self) -> Tensor:
         """The rows `[vocabulary, dim]` with the learned weights multiplied in."""
         rows = self.embedding.weight.detach()
@@ -115,36 +118,22 @@ class StaticEmbedding(nn.Module):
     def load(cls, folder: Path, *, token_dropout: float = 0.0, token_weights: bool = False
              ) -> tuple[StaticEmbedding, int | None]:
         """Read a folder written by sentence-transformers, model2vec or `save`; also the limit on a text's tokens."""
-        require_safetensors(folder)
+        table = StaticTable.open(folder)
         try:
             # not from an object, which would be copied: that takes as long as reading it
             tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-            weights = load_file(folder / "model.safetensors")
         except Exception as error:  # tokenizers raises bare Exception
             raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
-        rows = _rows(weights, folder)
         limit = (tokenizer.backend_tokenizer.truncation or {}).get("max_length")
-        return cls(tokenizer, rows, token_dropout=token_dropout,
-                   token_weights=token_weights, int8="weights" in weights), limit
+        return cls(tokenizer, torch.from_numpy(table.folded()), token_dropout=token_dropout,
+                   token_weights=token_weights, int8=table.scales is not None), limit
 
 
 def quantised(rows: Tensor) -> dict[str, Tensor]:
-    """Float32 rows `[vocabulary, dim]` as `embeddings`, int8, and `weights`, float32 `[vocabulary]`: their product is
-    within half a 127th of a row's largest component."""
-    scales = rows.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-    return {"embeddings": (rows / scales[:, None]).round().to(torch.int8), "weights": scales}
-
-
-def _rows(weights: dict[str, Tensor], folder: Path) -> Tensor:
-    """The float32 rows `[vocabulary, dim]` that a file of either layout holds."""
-    if set(weights) == {"embedding.weight"}:
-        return weights["embedding.weight"]
-    if "embeddings" not in weights or not set(weights) <= {"embeddings", "weights", "mapping"}:
-        raise InterlinguaError(f"{folder}: model.safetensors holds {', '.join(sorted(weights))}; a static embedding "
-                               "has embedding.weight, or embeddings with weights and a mapping as model2vec writes.")
-    rows = weights["embeddings"].float()
-    rows = rows[weights["mapping"].long()] if "mapping" in weights else rows
-    return rows * weights["weights"].float()[:, None] if "weights" in weights else rows
+    """Float32 rows `[vocabulary, dim]` as `embeddings`, int8, and `weights`, float32 `[vocabulary]` (see
+    `int8_rows`)."""
+    int8, scales = int8_rows(rows.numpy())
+    return {"embeddings": torch.from_numpy(int8), "weights": torch.from_numpy(scales)}
 
 
 def _drop(flat: Tensor, counts: Tensor, probability: float) -> tuple[Tensor, Tensor]:

@@ -20,10 +20,10 @@ from transformers import PreTrainedTokenizerFast
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.normalising import normalizer
+from interlingua.models.piece_file import BYTES
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
-BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _THREADS = 4
 """Fixed, whatever the machine has: sums over threads decide ties, and a vocabulary must not depend on the machine."""
 _LONGEST = 2_000

@@ -32,7 +32,9 @@ def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
 
 def near_of(store: PassageStore, snapshot: Snapshot) -> Near:
     """How to find vectors in `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
-    return approximately(PassageStore.open(store.folder, snapshot.version)) if store.approximate else exactly
+    said = snapshot.base.approximate if snapshot.version == snapshot.base.version else None
+    indexed = store.approximate if said is None else said
+    return approximately(PassageStore.open(store.folder, snapshot.version)) if indexed else exactly
 
 
 def approximately(store: PassageStore) -> Near:

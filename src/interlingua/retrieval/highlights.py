@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage
-from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.retrieval.index_questions import Question
-from interlingua.retrieval.near_tokens import NearTokens
 from interlingua.retrieval.near_words import NearWords, Span
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.grams import CLUSTER, CLUSTERS, SOUTH_EAST
 from interlingua.text.analyzers.words import RUN
 from interlingua.text.languages import find_code
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from interlingua.retrieval.near_tokens import NearTokens
 
 MARKED = 10_000
 """Characters of a passage in which words are marked, the first of them."""
@@ -31,8 +32,7 @@ class Highlights:
 
     def __init__(self, question: str | Question, lang: str = "", encoder: Any = None) -> None:
         self._question = question if isinstance(question, Question) else Question(question, lang or None)
-        near = NearTokens if isinstance(encoder, LateInteractionEncoder) else NearWords
-        self._near = near(self._question.text, encoder, analyzer(find_code(self._question.lang) or ""))
+        self._near = _near(self._question.text, encoder, analyzer(find_code(self._question.lang) or ""))
 
     def __call__(self, passage: Passage) -> list[Span]:
         """Spans of characters of `passage.text`, in order and apart from each other, among the first `MARKED`."""
@@ -50,9 +50,17 @@ def highlights(question: str | Question, passage: Passage, lang: str = "", encod
 def marker(reranker: Any, index: Any, mode: str) -> Any:
     """What `Highlights` of the hits of a search are made with: the model of late interaction that reranked, else the
     encoder of the `index`; none where it found by words alone."""
-    if isinstance(reranker, LateInteractionEncoder):
+    if getattr(reranker, "similarity", "") == "maxsim":
         return reranker
     return None if mode == "lexical" else index.encoder
+
+
+def _near(question: str, encoder: Any, cut: Analyzer) -> NearWords | NearTokens:
+    if getattr(encoder, "similarity", "") == "maxsim":
+        from interlingua.retrieval.near_tokens import NearTokens
+
+        return NearTokens(question, encoder, cut)
+    return NearWords(question, encoder, cut)
 
 
 def _pieces(text: str) -> Iterator[Span]:

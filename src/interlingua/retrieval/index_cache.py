@@ -51,7 +51,8 @@ def write_cache(store: PassageStore, index: Path) -> Path:
         sizes = {str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*"))
                  if file.is_file()}
         about = {"format": FORMAT, "version": store.version, "dim": store.dim, "languages": languages,
-                 "analyzers": analyzers_of(languages), "reach": _reach(vectors), "sizes": sizes}
+                 "analyzers": analyzers_of(languages), "reach": _reach(vectors), "approximate": store.approximate,
+                 "sizes": sizes}
         (folder / MARKER).write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
     return target
 
@@ -156,7 +157,7 @@ def _open(path: Path) -> Segment:
     rows, subwords = PassageRows.open(path / "passages.arrow"), SubwordRows.open(path / "subwords.arrow")
     return Segment(held["numbers"], rows, subwords, tuple(languages), held["langs"], held["vectors"],
                    TermTable(held["terms"]), postings, held["ties"], float(about["reach"]), int(path.name),
-                   Int8Matrix.load(path / "int8"))
+                   Int8Matrix.load(path / "int8"), about.get("approximate"))
 
 
 def _reach(vectors: NDArray[np.float32]) -> float:

@@ -8,13 +8,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.retrieval.dense import search_exact
+from interlingua.errors import InterlinguaError
 from interlingua.retrieval.index_segment import Mask, Segment
 from interlingua.retrieval.index_snapshot import Place, Snapshot
 from interlingua.retrieval.passage_rows import Rows
 
 Floats = NDArray[np.float32]
 SPARE = 16  # candidates beyond the cut, of which rounding may decide
+SMALL = 1 << 22
+"""Components of rows, and scores, that NumPy multiplies and holds at once: in a few milliseconds, and without torch and
+numba, which take seconds to load."""
 
 
 class Near(Protocol):
@@ -71,9 +74,27 @@ def products(segment: Segment, rows: Rows, vector: Floats) -> Floats:
 
 
 def _searched(segment: Segment, vectors: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:
+    count = len(segment) if rows is None else len(rows)
+    if count * max(len(vectors), segment.vectors.shape[1]) <= SMALL:
+        return _by_numpy(vectors, segment.vectors if rows is None else segment.vectors[rows], k, rows)
     if segment.int8 is None:
+        from interlingua.retrieval.dense import search_exact
+
         return search_exact(vectors, segment.vectors, k, rows=rows)
     return segment.int8.search(vectors, segment.vectors, k, rows=rows)
+
+
+def _by_numpy(vectors: Floats, some: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:
+    """What `search_exact` gives, in NumPy: the `k` largest scores of each query, best first; ties in any order."""
+    with np.errstate(invalid="ignore"):
+        scores = vectors @ some.T
+    if np.isnan(scores).any():
+        raise InterlinguaError("a score is NaN: some query or passage vector holds NaN or infinity.")
+    best = np.argpartition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
+    values = np.take_along_axis(scores, best, axis=1)
+    order = np.argsort(-values, axis=1)
+    best, values = np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
+    return best if rows is None else rows[best], values
 
 
 def _slack(segment: Segment, vectors: Floats) -> NDArray[np.float64]:

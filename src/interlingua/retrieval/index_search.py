@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ from interlingua.retrieval.passage_names import ranking_names
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.run import Run
 from interlingua.retrieval.static_maxsim import Ids, StaticMaxSim
-from interlingua.retrieval.token_store import TokenStore
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from interlingua.retrieval.token_store import TokenStore
 
 Floats = NDArray[np.float32]
 Ranking = list[tuple[Place, float]]

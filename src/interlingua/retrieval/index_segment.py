@@ -33,7 +33,8 @@ class TermNumbers(Protocol):
 class Segment:
     """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
     of each in the order of `PassageRows.ties`; `terms` gives the number of a term in `postings`; `reach` is the length
-    of the longest vector. A cache has the `version` it was made from, and its vectors as `int8` too."""
+    of the longest vector. A cache has the `version` it was made from, and its vectors as `int8` too; it says whether
+    the store had an `approximate` index of them then (None where it does not say)."""
 
     numbers: Rows
     passages: PassageRows
@@ -47,6 +48,7 @@ class Segment:
     reach: float
     version: int = 0
     int8: Int8Matrix | None = None
+    approximate: bool | None = None
     _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
 
     @classmethod

@@ -68,8 +68,10 @@ class Snapshot:
     def __init__(self, version: int, base: Segment, arrivals: Arrivals, live: Rows) -> None:
         self.version, self.base, self.arrivals = version, base, arrivals
         there = np.isin(base.numbers, live)
-        new = Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms, arrivals.subwords)
-        self.segments: tuple[Segment, ...] = (base, new) if len(new) else (base,)
+        self.segments: tuple[Segment, ...] = (base,)
+        if len(arrivals.numbers):
+            self.segments += (Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms,
+                                         arrivals.subwords),)
         self.live: tuple[Mask | None, ...] = (None if there.all() else there, None)[: len(self.segments)]
         self.deleted = int(len(base) - there.sum())
 
@@ -84,8 +86,12 @@ class Snapshot:
                 return before
             base, arrivals = before.base, before.arrivals
         else:
-            base, arrivals = _cache(store, index), Arrivals.none(store.dim)
-        version, live = store.version, store.numbers()
+            base = _cache(store, index)
+            arrivals = Arrivals.none(base.vectors.shape[1])
+        version = store.version
+        if version == base.version:  # the cache holds exactly these rows, so that the table need not be read
+            return cls(version, base, Arrivals.none(base.vectors.shape[1]), base.numbers)
+        live = store.numbers()
         seen = max(base.highest, int(arrivals.numbers.max(initial=-1)))
         arrivals = arrivals.kept(live)
         if len(live) and live.max() > seen:
@@ -161,7 +167,7 @@ def whole_store(index: Path) -> PassageStore:
     while True:
         synced = synced_version(index)
         try:
-            store = PassageStore.open(index)
+            store = PassageStore(index)
             if store.version == synced:
                 return store
             if store.version > synced:

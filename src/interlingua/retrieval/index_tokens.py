@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from interlingua.files import make_folder
 from interlingua.models.fingerprint import fingerprint
 from interlingua.progress import say
 from interlingua.retrieval.index_about import signature
-from interlingua.retrieval.late_interaction import passage_tokens
 from interlingua.retrieval.passage_rows import BATCH, PASSAGE, Rows, passage_of
 from interlingua.retrieval.passage_store import PassageStore, lock
-from interlingua.retrieval.token_store import ABOUT, TokenStore
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from interlingua.retrieval.token_store import TokenStore
 
 FOLDER = "tokens"
 PART = 8192
@@ -47,7 +48,7 @@ class IndexTokens:
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
-        self.stores = [TokenStore.open(part.path) for part in parts]
+        self.stores = [_open(part) for part in parts]
         numbers = [_numbers(store) for store in self.stores]
         self._numbers = np.concatenate([np.empty(0, dtype=np.int64), *numbers])
         self._order = np.argsort(self._numbers)
@@ -118,6 +119,9 @@ def keep_tokens(index: Path, encoder: Any) -> int:
 
 def _write(path: Path, encoder: Any, passages: Sequence[Passage], same: Callable[[], bool]) -> None:
     """One part, unless the index is not the `same` any more: one that was built anew gives the numbers again."""
+    from interlingua.retrieval.late_interaction import passage_tokens
+    from interlingua.retrieval.token_store import TokenStore
+
     try:
         TokenStore.build(passage_tokens(encoder, passages), dtype=DTYPE, path=path)
     except OSError:
@@ -134,7 +138,7 @@ def _tidy(folder: Path, live: Rows) -> None:
     small = []
     for part in complete(folder):
         try:
-            numbers = _numbers(TokenStore.open(part.path))
+            numbers = _numbers(_open(part))
         except InterlinguaError:
             numbers = np.empty(0, dtype=np.int64)
         if not len(numbers) or 2 * np.isin(numbers, live).sum() < len(numbers):
@@ -145,6 +149,12 @@ def _tidy(folder: Path, live: Rows) -> None:
         _remove(path)
     for stopped in folder.glob(".*.part"):
         shutil.rmtree(stopped)
+
+
+def _open(part: Part) -> TokenStore:
+    from interlingua.retrieval.token_store import TokenStore
+
+    return TokenStore.open(part.path)
 
 
 def _numbers(store: TokenStore) -> Rows:
@@ -164,6 +174,8 @@ def folder_of(index: Path, encoder: Any) -> Path:
 
 def complete(folder: Path) -> tuple[Part, ...]:
     """The parts in a folder; one that is being written has another name."""
+    from interlingua.retrieval.token_store import ABOUT
+
     found = []
     for path in sorted(folder.glob("*")):
         with suppress(FileNotFoundError):  # it was removed just now

@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.models.dual import DualEncoder
-from interlingua.models.encoder import Encoder
 from interlingua.retrieval.passage_names import twice
 from interlingua.retrieval.passage_rows import arrow, to_rows
 from interlingua.retrieval.static_maxsim import StaticMaxSim
@@ -51,7 +49,8 @@ def vectors_and_subwords(encoder: TextEncoder, passages: Sequence[Passage], **op
     words = StaticMaxSim.of(encoder)
     if words is None:
         return embed_passages(encoder, passages, **options), None
-    own = type(encoder).encode_document in (Encoder.encode_document, DualEncoder.encode_document)
+    home = next(kind for kind in type(encoder).__mro__ if "static_sides" in vars(kind))
+    own = type(encoder).encode_document is vars(home)["encode_document"]  # no subclass that encodes in its own way
     if options or isinstance(encoder, PassageVectors) or not own:  # the vectors are others, or at hand
         return embed_passages(encoder, passages, **options), words.subwords(passages)
     subwords, vectors = words.encode(passages)

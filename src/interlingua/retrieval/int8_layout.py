@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from interlingua.errors import InterlinguaError
 from interlingua.progress import track
-from interlingua.retrieval.dense import Matrix
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from interlingua.retrieval.dense import Matrix
 
 ROWS = 16  # rows laid out together: the lanes of a vector of sums
 QUERIES = 4  # queries that share one reading of these rows
@@ -79,7 +80,7 @@ def laid_out(whole: NDArray[Any], together: int) -> NDArray[Any]:
 
 def as_float32(matrix: Matrix) -> Floats:
     """`matrix` as an array of float32; what is too large becomes infinity."""
-    if isinstance(matrix, Tensor):
+    if not isinstance(matrix, np.ndarray):
         matrix = matrix.detach().float().cpu().numpy()
     with np.errstate(over="ignore"):
         return np.asarray(matrix, dtype=np.float32)

@@ -21,16 +21,14 @@ from math import isqrt
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder, existing
 from interlingua.retrieval.compiled import compiled_module
-from interlingua.retrieval.dense import Matrix, search_exact
 from interlingua.retrieval.int8_layout import (
     BLOCK,
     QUERIES,
@@ -44,6 +42,9 @@ from interlingua.retrieval.int8_layout import (
     rounded_rows,
     whole_numbers,
 )
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from interlingua.retrieval.dense import Matrix
 
 FORMAT = 1
 ABOUT = "int8.json"
@@ -150,6 +151,8 @@ class Int8Matrix:
 
         Raises InterlinguaError as `search_exact` does, and for vectors of another shape than those built from.
         """
+        from interlingua.retrieval.dense import search_exact
+
         if tuple(vectors.shape) != (self.rows, len(self.centre)):
             raise InterlinguaError(f"vectors of shape {tuple(vectors.shape)} are not those of an int8 matrix of shape "
                                    f"{(self.rows, len(self.centre))}. Build it again from these.")
@@ -187,6 +190,8 @@ class Int8Matrix:
         asked = None if compiled is None or not total else self._asked(queries)
         if compiled is None or asked is None:
             return None
+        import torch
+
         threads = max(1, min(torch.get_num_threads(), compiled.MOST_THREADS, total * len(self.centre) // SHARE))
         room = min(total, HELD // (threads * len(queries)))
         if room < 4 * k:

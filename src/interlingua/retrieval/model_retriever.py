@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage
-from interlingua.retrieval.dense_retriever import DenseRetriever
 from interlingua.retrieval.retriever import Retriever
-from interlingua.retrieval.token_store import TokenStore
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from interlingua.retrieval.token_store import TokenStore
 
 
 def model_retriever(encoder: Any, passages: Sequence[Passage],
@@ -20,4 +21,6 @@ def model_retriever(encoder: Any, passages: Sequence[Passage],
         from interlingua.retrieval.late_interaction import LateInteractionRetriever
 
         return LateInteractionRetriever(encoder, passages, kept=kept)
+    from interlingua.retrieval.dense_retriever import DenseRetriever
+
     return DenseRetriever(encoder, passages)

@@ -8,12 +8,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
+import numpy as np
+from numpy.typing import NDArray
 
-from interlingua.models.encoder import Encoder
-from interlingua.retrieval.static_maxsim import backbone, static_sides
+from interlingua.models.static_encoder import TINY, StaticSide
+from interlingua.retrieval.static_maxsim import static_sides
 from interlingua.text.analyzers import Analyzer
 from interlingua.text.analyzers.words import RUN
 
@@ -46,7 +45,8 @@ class NearWords:
         words = _words(text, self._passage, TOLD) if self._sought else {}
         if not words:
             return []
-        similar, place = (self._vectors @ _vectors(words, self._passage).T).max(dim=1)
+        cosines = self._vectors @ _vectors(words, self._passage).T
+        similar, place = cosines.max(axis=1), cosines.argmax(axis=1)
         spans, found = list(words), []
         for number, nearest, cosine in zip(self._sought, place.tolist(), similar.tolist(), strict=True):
             word = text[slice(*spans[nearest])]
@@ -55,21 +55,21 @@ class NearWords:
         return found
 
 
-def _words(text: str, encoder: Encoder, most: int) -> dict[Span, list[int]]:
+def _words(text: str, side: StaticSide, most: int) -> dict[Span, list[int]]:
     """The first `most` different words of a text, in order, with their subwords."""
     first: dict[tuple[int, ...], Span] = {}
-    for span, subwords in groupby(_placed(text, encoder), key=itemgetter(0)):
+    for span, subwords in groupby(_placed(text, side), key=itemgetter(0)):
         first.setdefault(tuple(id for _, id in subwords), span)
         if len(first) == most:
             break
     return {span: list(ids) for ids, span in first.items()}
 
 
-def _placed(text: str, encoder: Encoder) -> Iterator[tuple[Span, int]]:
+def _placed(text: str, side: StaticSide) -> Iterator[tuple[Span, int]]:
     """The subwords of a text, each with its word, in order."""
     runs = [(*run.span(), run.start("unspaced") >= 0) for run in RUN.finditer(text)]
     ends = [end for _, end, _ in runs]
-    subwords = backbone(encoder).subwords
+    subwords = side.subwords
     mark = subwords.tokenizer.token_to_id("▁")  # stands before an unspaced word, and says nothing
     for id, (start, end) in subwords.spans(text):
         number = bisect_right(ends, start)
@@ -78,10 +78,11 @@ def _placed(text: str, encoder: Encoder) -> Iterator[tuple[Span, int]]:
             yield ((max(start, begin), min(end, stop)) if unspaced else (begin, stop)), id
 
 
-def _vectors(words: dict[Span, list[int]], encoder: Encoder) -> Tensor:
+def _vectors(words: dict[Span, list[int]], side: StaticSide) -> NDArray[np.float32]:
     """`[words, dim]`, of unit length."""
-    with torch.inference_mode():
-        return normalize(backbone(encoder).vectors(list(words.values())), dim=1)
+    means = side.table.means(list(words.values()))
+    unit: NDArray[np.float32] = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), TINY)
+    return unit
 
 
 def _is_number(word: str) -> bool:

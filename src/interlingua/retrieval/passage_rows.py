@@ -121,12 +121,13 @@ class PassageRows:
         mask = np.zeros(len(self), dtype=bool)
         if not (_encodes(key) and _encodes(value)):
             return mask
+        wanted = [_scalar(text) for text in (key, value)]
         for number, batch in enumerate(self.batches):
             column = batch.column("metadata")
             pairs = column.flatten()
-            equal = pc.and_(pc.equal(pairs.field("key"), key), pc.equal(pairs.field("value"), value))
-            parents = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
-            mask[number * BATCH + parents[equal.to_numpy(zero_copy_only=False)]] = True
+            equal = pc.and_(pc.equal(pairs.field("key"), wanted[0]), pc.equal(pairs.field("value"), wanted[1]))
+            parents = pc.list_parent_indices(column).take(pc.indices_nonzero(equal))
+            mask[number * BATCH + np.from_dlpack(parents)] = True  # `to_numpy` would import pandas, too
         return mask
 
     def ties(self) -> Rows:
@@ -144,6 +145,13 @@ class PassageRows:
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
         return ranks
+
+
+def _scalar(text: str) -> Any:
+    """A string of Arrow. `pyarrow.scalar` would import pandas, which takes half a second."""
+    pa, content = arrow(), text.encode()
+    ends = np.array([0, len(content)], dtype=np.int32)
+    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(content))[0]
 
 
 def _is_unicode(passage: Passage) -> bool:

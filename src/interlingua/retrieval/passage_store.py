@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from math import isqrt
+from os import SEEK_END
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ SYNCED = "synced.json"
 """Says which version the disk was last made to hold."""
 EVER = timedelta(days=36_500)  # older versions are none
 NUMBERS_OF_A_VERSION = 1 << 32
+LAST = (1 << 64) - 1
+MAGIC = b"LANC"  # the end of each file of Lance
 
 
 class PassageStore:
@@ -39,9 +42,13 @@ class PassageStore:
     `refresh`. One writer at a time: hold `lock`.
     """
 
-    def __init__(self, folder: Path, table: Any) -> None:
-        self.folder, self._table = folder, table
+    def __init__(self, folder: Path, table: Any = None) -> None:
+        """`table` is LanceDB's. Without one it is opened, which takes seconds in a new process, when it is first
+        needed; the files of versions say until then which is the newest."""
+        self.folder, self._opened, self._seen = folder, table, 0
         self._on_disk: set[_File] = set()
+        if table is None:
+            self.refresh()
 
     @classmethod
     def create(cls, folder: Path, dim: int, vocabulary: int = 0) -> PassageStore:
@@ -63,6 +70,16 @@ class PassageStore:
             return cls(folder, table)
 
     @property
+    def _table(self) -> Any:
+        if self._opened is None:
+            with _plain_errors(self.folder):
+                table = _connect(self.folder).open_table(TABLE)
+                if table.version != self._seen:
+                    table.checkout(self._seen)
+                self._opened = table
+        return self._opened
+
+    @property
     def schema(self) -> Any:
         """The columns."""
         return self._table.schema
@@ -75,14 +92,19 @@ class PassageStore:
     @property
     def version(self) -> int:
         """The version that is read."""
-        return int(self._table.version)
+        return self._seen if self._opened is None else int(self._opened.version)
 
     def __len__(self) -> int:
         with _plain_errors(self.folder):
             return int(self._table.count_rows())
 
     def refresh(self) -> int:
-        """Go to the newest version; its number."""
+        """Go to the newest version; its number. Raises InterlinguaError where there is no table that can be read."""
+        if self._opened is None:
+            if (newest := newest_version(self.folder)) is not None:
+                self._seen = newest
+                return newest
+            self._opened = PassageStore.open(self.folder)._opened
         with _plain_errors(self.folder):
             self._table.checkout_latest()
             return self.version
@@ -247,7 +269,7 @@ def go_back(folder: Path) -> PassageStore:
     manifests = {_version_of(file): file for file in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest")}
     newest = max(manifests, default=0)
     for version, file in list(manifests.items()):
-        if version > synced and not file.read_bytes().endswith(b"LANC"):  # cut short: nothing can be opened beside it
+        if version > synced and not file.read_bytes().endswith(MAGIC):  # cut short: nothing can be opened beside it
             manifests.pop(version).unlink()
     reason: InterlinguaError | None = None
     for version in sorted(manifests, reverse=True):
@@ -276,7 +298,25 @@ def go_back(folder: Path) -> PassageStore:
 def _version_of(manifest: Path) -> int:
     """Lance names the newest version so that it comes first: by what it lacks to the greatest number."""
     number = int(manifest.stem)
-    return number if len(manifest.stem) < 20 else (1 << 64) - 1 - number
+    return number if len(manifest.stem) < 20 else LAST - number
+
+
+def newest_version(folder: Path) -> int | None:
+    """The newest version of the table in `folder` by the names of its manifests, of which Lance writes one for each
+    (https://lance.org/format/table/transaction/): `v.manifest`, or 2⁶⁴ − 1 − v in 20 digits. None where that is not
+    clear, and where the newest manifest is cut."""
+    names = [path for path in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest") if path.stem.isdecimal()]
+    if not names or len({len(path.stem) == 20 for path in names}) > 1:
+        return None
+    turned = len(names[0].stem) == 20
+    found = {LAST - int(path.stem) if turned else int(path.stem): path for path in names}
+    newest = max(found)
+    try:
+        with open(found[newest], "rb") as file:
+            file.seek(-len(MAGIC), SEEK_END)
+            return newest if file.read() == MAGIC else None
+    except OSError:  # a writer has just removed it
+        return None
 
 
 @contextmanager

@@ -15,13 +15,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.models.dual import DualEncoder
-from interlingua.models.encoder import Encoder
-from interlingua.models.static import StaticEmbedding, quantised
+from interlingua.models.static_encoder import StaticSide, StaticTable, int8_rows
 from interlingua.retrieval.vectors import Vectors, passage_texts, searchable
 
 Ids = NDArray[np.int64]
@@ -48,7 +45,7 @@ class StaticMaxSim:
     they are summed. Make one with `of`; safe to use from several threads.
     """
 
-    def __init__(self, query: Encoder, passage: Encoder) -> None:
+    def __init__(self, query: StaticSide, passage: StaticSide) -> None:
         self._query, self._passage = query, passage
 
     @classmethod
@@ -57,22 +54,22 @@ class StaticMaxSim:
         sides = static_sides(encoder)
         if sides is None:
             return None
-        if before is not None and (before._query, before._passage) == sides:
+        if before is not None and sides[0].is_like(before._query) and sides[1].is_like(before._passage):
             return before
         return cls(*sides)
 
     @property
     def vocabulary(self) -> int:
         """Subwords that passages may have."""
-        return backbone(self._passage).embedding.num_embeddings
+        return self._passage.table.shape[0]
 
     @cached_property
     def _asked(self) -> _Rows:
-        return _Rows(backbone(self._query).folded())
+        return _Rows(self._query.table)
 
     @cached_property
     def _held(self) -> _Rows:
-        return self._asked if self._passage is self._query else _Rows(backbone(self._passage).folded())
+        return self._asked if self._passage is self._query else _Rows(self._passage.table)
 
     def subwords(self, passages: Sequence[Passage]) -> list[Ids]:
         """The distinct subwords of each passage, rising."""
@@ -81,17 +78,11 @@ class StaticMaxSim:
     def encode(self, passages: Sequence[Passage]) -> tuple[list[Ids], Vectors]:
         """`subwords`, and the vectors `[passages, dim]` that `embed_passages` gives: tokenised once for both."""
         subwords, vectors = list[Ids](), list[Vectors]()
-        training = self._passage.training
-        self._passage.eval()
-        try:
-            for ids in self._tokenized(passages):
-                with torch.inference_mode():
-                    vectors.append(self._passage.embed_ids(ids).float().cpu().numpy())
-                subwords += map(_first, ids)
-        finally:
-            self._passage.train(training)
+        for ids in self._tokenized(passages):
+            vectors.append(self._passage.vectors(ids))
+            subwords += map(_first, ids)
         named = [passage.id for passage in passages]
-        return subwords, searchable(np.concatenate(vectors), self._passage.similarity, named, "passage")
+        return subwords, searchable(np.concatenate(vectors), self._passage.settings.similarity, named, "passage")
 
     def _tokenized(self, passages: Sequence[Passage]) -> Iterator[list[list[int]]]:
         texts = passage_texts(passages)
@@ -101,7 +92,7 @@ class StaticMaxSim:
     def question(self, text: str) -> Question:
         """What of a question is compared."""
         ids, counts = np.unique(np.array(self._query.tokenize([text], "query")[0], dtype=np.int64), return_counts=True)
-        weights = counts * self._asked.squares[ids]
+        weights = counts * self._asked.of(ids).squares[ids]
         if len(ids) > LONGEST:
             heaviest = np.sort(np.argsort(-weights, kind="stable")[:LONGEST])
             ids, weights = ids[heaviest], weights[heaviest]
@@ -115,7 +106,7 @@ class StaticMaxSim:
             return scores
         flat = np.concatenate([passages[number] for number in filled])
         sizes = np.array([len(passages[number]) for number in filled])
-        distinct, places = _distinct(flat, len(self._held.int8))
+        distinct, places = _distinct(flat, self.vocabulary)
         similar = _cosines(self._asked, question.subwords, self._held, distinct)
         starts, total = np.cumsum(sizes) - sizes, np.zeros(len(filled))
         for weight, row in zip(question.weights.tolist(), similar, strict=True):  # one after another, in this order
@@ -124,38 +115,41 @@ class StaticMaxSim:
         return scores
 
 
-def static_sides(encoder: Any) -> tuple[Encoder, Encoder] | None:
-    """The encoders of questions and of passages whose texts are the mean of static subword vectors and nothing else (no
-    Dense layer, no calibration); None for all others."""
-    if not isinstance(encoder, (Encoder, DualEncoder)):
-        return None
-    sides = (encoder, encoder) if isinstance(encoder, Encoder) else (encoder.query, encoder.passage)
-    static = all(one.is_static and not len(one.dense) and one.language_maps is None for one in sides)
-    return sides if static else None
-
-
-def backbone(encoder: Encoder) -> StaticEmbedding:
-    """That of one of `static_sides`."""
-    assert isinstance(encoder.backbone, StaticEmbedding)
-    return encoder.backbone
+def static_sides(encoder: Any) -> tuple[StaticSide, StaticSide] | None:
+    """How the encoder makes vectors of questions and of passages, where these are the mean of static subword vectors
+    and nothing else (no Dense layer, no calibration); None for all others."""
+    sides = getattr(encoder, "static_sides", None)
+    return None if sides is None else sides()
 
 
 class _Rows:
     """Subword vectors `[vocabulary, dim]` as int8, 1 / the lengths of these (0 for zero vectors), and the squared
-    lengths of the vectors themselves."""
+    lengths of the vectors themselves. A row is filled in when it is first asked for: a question needs few of them."""
 
-    def __init__(self, rows: torch.Tensor) -> None:
-        rows = rows.float().cpu()
-        self.int8 = quantised(rows)["embeddings"].numpy()
-        self.squares = _squares(rows.numpy())
-        lengths = np.sqrt(_squares(self.int8))
-        self.inverse = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths))).astype(np.float32)
+    def __init__(self, table: StaticTable) -> None:
+        self._table, self._there = table, np.zeros(table.shape[0], dtype=bool)
+        self.int8, self.squares = np.zeros(table.shape, dtype=np.int8), np.zeros(table.shape[0])
+        self.inverse = np.zeros(table.shape[0], dtype=np.float32)
+
+    def of(self, ids: Ids) -> _Rows:
+        """These rows filled in. Another thread may fill in the same ones with the same numbers."""
+        new = ids[~self._there[ids]]
+        for start in range(0, len(new), TOGETHER):
+            some = new[start : start + TOGETHER]
+            rows = self._table.take(some)
+            int8, _ = int8_rows(rows)
+            lengths = np.sqrt(_squares(int8))
+            self.int8[some], self.squares[some] = int8, _squares(rows)
+            self.inverse[some] = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths)))
+            self._there[some] = True
+        return self
 
 
 def _squares(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """[rows]: squared lengths, in blocks, since a float64 copy of a whole table is large."""
-    blocks = (rows[start : start + TOGETHER].astype(np.float64) for start in range(0, len(rows), TOGETHER))
-    return np.concatenate([np.empty(0), *((block * block).sum(axis=1) for block in blocks)])
+    """[rows]: squared lengths."""
+    exact = rows.astype(np.float64)
+    squares: NDArray[np.float64] = (exact * exact).sum(axis=1)
+    return squares
 
 
 def _first(ids: list[int]) -> Ids:
@@ -175,6 +169,7 @@ def _distinct(flat: Ids, size: int) -> tuple[Ids, Ids]:
 def _cosines(asked: _Rows, left: Ids, held: _Rows, right: Ids) -> Floats:
     """`[left, right]`: cosines between the int8 vectors; 0 for a zero vector."""
     number: Any = np.float32 if asked.int8.shape[1] <= EXACT else np.float64
+    asked, held = asked.of(left), held.of(right)
     products = held.int8[right].astype(number) @ asked.int8[left].astype(number).T  # twice as fast as the other way
     cosines: Floats = products.T.astype(np.float32) * asked.inverse[left][:, None] * held.inverse[right]
     return cosines

@@ -35,7 +35,8 @@ class SubwordRows:
     """Columns of subwords, all but the last of `BATCH` rows."""
 
     def __init__(self, columns: Sequence[Any]) -> None:
-        self._columns = [(column.offsets.to_numpy(), column.values.to_numpy()) for column in columns]  # views
+        # views; `to_numpy` would import pandas, which takes long
+        self._columns = [(np.from_dlpack(column.offsets), np.from_dlpack(column.values)) for column in columns]
 
     @classmethod
     def of(cls, subwords: Sequence[NDArray[np.int64]]) -> SubwordRows:

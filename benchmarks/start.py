@@ -1,0 +1,54 @@
+"""How much of the processor a command takes from its start to its end, on a small index by the bundled model.
+
+    python benchmarks/start.py --repeat 5
+
+Each command runs in a process of its own, once before it is measured; all of them take turns. Prints the seconds of
+processor time (user and system together): the least and the median.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from statistics import median
+
+from tabulate import tabulate
+
+from common import options
+from interlingua.cli import main as interlingua
+
+QUESTION = "où est né Alan Turing ?"
+
+
+def seconds(words: list[str]) -> float:
+    """Processor time of `python -m interlingua` with these words."""
+    before = os.times()
+    subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.DEVNULL)
+    after = os.times()
+    return after.children_user - before.children_user + after.children_system - before.children_system
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = options(__doc__, repeat=5).parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        index = f"{folder}/idx"
+        interlingua(["index", "encyclopedia:en", "--out", index])
+        commands = {"--help": ["--help"], "index --info": ["index", "--info", index]}
+        for mode in ("lexical", "dense", "hybrid"):
+            commands[f"search --mode {mode}"] = ["search", index, QUESTION, "--mode", mode]
+        for words in commands.values():
+            seconds(["interlingua", *words])
+        found: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(arguments.repeat):
+            for name, words in commands.items():
+                found[name].append(seconds(["interlingua", *words]))
+    print(tabulate([(f"interlingua {name}", min(times), median(times)) for name, times in found.items()],
+                   headers=["", "least", "median"], floatfmt=".2f"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""Static encoding without torch: a text is the mean of its subword vectors, which a file holds and memory maps.
+
+`interlingua.models.static` trains such vectors, and makes those of many texts at once in half the time. What is here is
+ready when torch would still be loading: for a question, and for the few passages that are added to an index.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from interlingua.errors import InterlinguaError
+from interlingua.models import folder as layout
+from interlingua.models.fingerprint import check
+from interlingua.models.hub import model_folder, read_json, require_safetensors
+from interlingua.models.settings import Settings, stored_role
+from interlingua.models.subwords import Subwords, Text
+
+Floats = NDArray[np.float32]
+KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"}
+"""NumPy's names of the number formats of safetensors, but for bfloat16, which NumPy lacks."""
+WINDOW = 16_384  # texts tokenised at a time
+TINY = np.float32(1e-12)  # torch's least length of a vector that is brought to unit length
+
+
+class StaticTable:
+    """Subword vectors `[vocabulary, dim]`: `rows`, float32 or int8, times `scales` `[vocabulary]` if there are any. A
+    `mapping` `[vocabulary]`, if there is one, says which of the rows is a subword's."""
+
+    def __init__(self, rows: NDArray[Any], scales: Floats | None = None, mapping: NDArray[np.int64] | None = None
+                 ) -> None:
+        self.rows, self.scales, self.mapping = rows, scales, mapping
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Subwords, and the size of a vector."""
+        return len(self.rows if self.mapping is None else self.mapping), self.rows.shape[1]
+
+    @classmethod
+    def open(cls, folder: Path) -> StaticTable:
+        """What sentence-transformers, model2vec or `StaticEmbedding.save` wrote into a folder, memory-mapped. Raises
+        InterlinguaError for other weights and a damaged file."""
+        require_safetensors(folder)
+        try:
+            held = mapped(folder / "model.safetensors")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
+        rows = held.get("embedding.weight", held.get("embeddings"))
+        if rows is None or not (set(held) == {"embedding.weight"} or set(held) <= {"embeddings", "weights", "mapping"}):
+            raise InterlinguaError(f"{folder}: model.safetensors holds {', '.join(sorted(held))}; a static embedding "
+                                   "has embedding.weight, or embeddings with weights and a mapping as model2vec "
+                                   "writes.")
+        scales, mapping = held.get("weights"), held.get("mapping")
+        table = cls(rows if rows.dtype in (np.float32, np.int8) else rows.astype(np.float32),
+                    None if scales is None else scales.astype(np.float32),
+                    None if mapping is None else mapping.astype(np.int64))
+        fitting = rows.ndim == 2 and (scales is None or scales.shape == (table.shape[0],))
+        if not fitting or (mapping is not None and not ((mapping >= 0) & (mapping < len(rows))).all()):
+            raise InterlinguaError(f"{folder}: cannot be read as a static embedding (its tensors do not fit together).")
+        return table
+
+    def take(self, ids: NDArray[np.int64]) -> Floats:
+        """The vectors `[ids, dim]` of some subwords."""
+        found: Floats = self.rows[self._places(ids)].astype(np.float32)
+        if self.scales is not None:
+            found *= self.scales[ids][:, None]
+        return found
+
+    def folded(self) -> Floats:
+        """All vectors, float32, in memory."""
+        return self.take(np.arange(self.shape[0]))
+
+    def means(self, ids: Sequence[Sequence[int]]) -> Floats:
+        """Subword ids of each text → float32 `[texts, dim]`: the mean of its vectors, each text summed by itself and in
+        order; zeros for a text without subwords."""
+        counts = [len(text) for text in ids]
+        flat = np.fromiter(chain.from_iterable(ids), np.int64, sum(counts))
+        places, scales = self._places(flat), None if self.scales is None else self.scales[flat][:, None]
+        result: Floats = np.zeros((len(ids), self.shape[1]), dtype=np.float32)
+        # one room for the vectors of each text in turn: to ask the system for it takes longer than the sum
+        room = np.empty((max(counts, default=0), self.shape[1]), dtype=self.rows.dtype)
+        scaled: Floats = np.empty(room.shape if scales is not None else (0, 0), dtype=np.float32)
+        start = 0
+        for mean, count in zip(result, counts, strict=True):
+            if count:
+                part = slice(start, start + count)
+                vectors = self.rows.take(places[part], axis=0, out=room[:count], mode="clip")  # "raise" would copy
+                if scales is not None:
+                    vectors = np.multiply(vectors, scales[part], out=scaled[:count])
+                np.add.reduce(vectors, axis=0, out=mean)
+                mean /= np.float32(count)
+            start += count
+        return result
+
+    def _places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return ids if self.mapping is None else self.mapping[ids]
+
+    def sample(self, step: int) -> Floats:
+        """Every so many components of all vectors laid end to end."""
+        at = np.arange(0, self.shape[0] * self.shape[1], step)
+        ids, columns = np.divmod(at, self.shape[1])
+        rows = self.rows[self._places(ids), columns].astype(np.float32)
+        return rows if self.scales is None else rows * self.scales[ids]
+
+
+class StaticSide:
+    """How a static model without further layers makes vectors of texts, of questions or of passages. `table` gives the
+    subword vectors when they are first needed; `vectors` makes the vectors of texts, where that is not to be done here.
+    """
+
+    pooling, language_maps = None, None
+
+    def __init__(self, table: Callable[[], StaticTable], subwords: Subwords, settings: Settings, normalize: bool,
+                 vectors: Callable[[Sequence[Sequence[int]]], Floats] | None = None) -> None:
+        self._table, self.subwords, self.settings, self.normalize = table, subwords, settings, normalize
+        self._vectors = vectors
+
+    @cached_property
+    def table(self) -> StaticTable:
+        """The subword vectors."""
+        return self._table()
+
+    def is_like(self, other: StaticSide) -> bool:
+        """Whether both belong to one encoder."""
+        return (self.subwords is other.subwords and self.settings is other.settings
+                and self.normalize == other.normalize)
+
+    def tokenize(self, texts: Sequence[Text], role: str | None = None, *, prompt: str | None = None) -> list[list[int]]:
+        """As `Encoder.tokenize`."""
+        return self.subwords(texts, prompt=self.settings.prompt(role, None, prompt), template=self.settings.template,
+                             max_length=self.settings.length(role))
+
+    def vectors(self, ids: Sequence[Sequence[int]]) -> Floats:
+        """Subword ids of each text → float32 `[texts, dim]`."""
+        if self._vectors is not None:
+            return self._vectors(ids)
+        means = self.table.means(ids)
+        if self.normalize:
+            means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), TINY)
+        return means
+
+
+class StaticEncoder:
+    """A static model that only encodes: `DualEncoder` for one without Dense layers and calibration, without torch. Make
+    one with `load`. Safe to use from several threads."""
+
+    def __init__(self, query: StaticSide, passage: StaticSide | None = None) -> None:
+        self.query, self.passage = query, passage or query
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> StaticEncoder | None:
+        """The model of a folder or name, as `DualEncoder.load` finds it; None for a model of another kind. Raises
+        InterlinguaError as `DualEncoder.load` does."""
+        folder = model_folder(name_or_path)
+        if not (folder / "modules.json").is_file() or any(folder.glob("*calibration.safetensors")):
+            return None
+        routes = layout.read_routes(folder)
+        if not all([kind for kind, _ in modules] in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"])
+                   for _, modules in routes):
+            return None
+        encoder = cls(*(_side(place, modules, folder) for place, modules in routes))
+        if (kept := read_json(folder / "fingerprint.json")) is not None:
+            check(encoder, kept, str(folder))
+        return encoder
+
+    @property
+    def similarity(self) -> str:
+        """"cosine" or "dot"."""
+        return self.query.settings.similarity
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector."""
+        return self.query.table.shape[1]
+
+    def encoder(self, role: str) -> StaticSide:
+        """The side of a role: "query", or "passage" (also called "document")."""
+        return self.query if stored_role(role) == "query" else self.passage
+
+    def static_sides(self) -> tuple[StaticSide, StaticSide]:
+        """Those of questions and of passages."""
+        return self.query, self.passage
+
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+        """Vectors `[texts, dim]` of questions, float32; of a single string `[dim]`. Of the options of `Encoder.encode`
+        it takes `prompt_name`, `prompt`, `normalize_embeddings` and `truncate_dim`, and has no use for `lang`,
+        `batch_size` and `show_progress_bar`."""
+        return _encode(self.query, sentences, "query", **options)
+
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+        """Vectors of passages, as `encode_query`."""
+        return _encode(self.passage, sentences, "passage", **options)
+
+
+def _encode(side: StaticSide, sentences: str | Sequence[Text], role: str, *, prompt_name: str | None = None,
+            prompt: str | None = None, normalize_embeddings: bool = False, truncate_dim: int | None = None,
+            lang: object = None, batch_size: int | None = None, show_progress_bar: bool | None = None) -> Floats:
+    texts = [sentences] if isinstance(sentences, str) else list(sentences)
+    prompt = side.settings.prompt(role, prompt_name, prompt)
+    found: Floats = np.zeros((len(texts), side.table.shape[1]), dtype=np.float32)
+    for start in range(0, len(texts), WINDOW):
+        part = slice(start, start + WINDOW)
+        found[part] = side.vectors(side.tokenize(texts[part], role, prompt=prompt))
+    finite = np.isfinite(found).all(axis=1)
+    if not finite.all():
+        raise InterlinguaError(f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are "
+                               "damaged.")
+    found = found[:, :truncate_dim]
+    if normalize_embeddings:
+        found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), TINY)
+    return found[0] if isinstance(sentences, str) else found
+
+
+def mapped(file: Path) -> dict[str, NDArray[Any]]:
+    """The tensors of a safetensors file by name, memory-mapped; bfloat16 as float32, in memory. Raises ValueError,
+    KeyError or TypeError for a file that is none or is cut."""
+    content = np.memmap(file, dtype=np.uint8, mode="r")
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    if not 8 < start <= len(content):
+        raise ValueError(f"{file.name} is cut")
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, about in json.loads(content[8:start].tobytes()).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (start + int(offset) for offset in about["data_offsets"])
+        if not start <= begin <= end <= len(content):
+            raise ValueError(f"{file.name} is cut")
+        part = np.asarray(content)[begin:end]
+        if about["dtype"] == "BF16":
+            wide = part.view("<u2").astype(np.uint32) << 16
+            tensors[name] = wide.view(np.float32).reshape(about["shape"])
+        else:
+            tensors[name] = part.view(KINDS[about["dtype"]]).reshape(about["shape"])
+    return tensors
+
+
+def int8_rows(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """Float32 rows `[rows, dim]` as int8 and a scale each: their product is within half a 127th of a row's largest
+    component."""
+    scales = np.maximum(np.abs(rows).max(axis=1, initial=0), np.finfo(np.float32).tiny) / np.float32(127)
+    return np.rint(rows / scales[:, None]).astype(np.int8), scales.astype(np.float32)
+
+
+def check_vocabulary(subwords: Subwords, rows: int) -> None:
+    """Raise InterlinguaError for a tokenizer with more subwords than there are `rows`."""
+    if (size := subwords.tokenizer.get_vocab_size()) > rows:
+        raise InterlinguaError(f"the tokenizer has {size:,} subwords but the embedding only {rows:,} rows.")
+
+
+def _side(place: Path, modules: Sequence[layout.Module], folder: Path) -> StaticSide:
+    own = layout.subfolder(place, modules[0][1])
+    settings, table = layout.read_settings(folder), StaticTable.open(own)
+    try:
+        tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise InterlinguaError(f"{own}: cannot be read as a static embedding ({error}).") from error
+    settings.max_length = (tokenizer.truncation or {}).get("max_length")
+    subwords = Subwords(tokenizer, special=False)
+    check_vocabulary(subwords, table.shape[0])
+    return StaticSide(lambda: table, subwords, settings, len(modules) == 2)
