@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
+from py3langid import modelio
 
 from interlingua.data.encyclopedia import languages, topics
 from interlingua.errors import InterlinguaError
@@ -57,3 +59,32 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(InterlinguaError, match=r"py3langid: pip install 'interlingua\[index\]'.*--lang"):
         detect_language("some text")
+
+
+TEXTS = ["où est né Alan Turing ?", "Missä Alan Turing syntyi?", "アラン・チューリング", "12", "the"]
+
+
+def test_the_model_is_unpacked_once(tmp_path, monkeypatch, request):
+    """And where what was kept is damaged, or cannot be kept, the answers are the same."""
+    request.addfinalizer(detect._identifier.cache_clear)  # its files are not kept
+    real, unpacked = modelio.load_model, []
+    monkeypatch.setattr(modelio, "load_model", lambda file: unpacked.append(file) or real(file))
+
+    def answers(place):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+        detect._identifier.cache_clear()
+        return [detect_language(text) for text in TEXTS]
+
+    expected = answers(tmp_path)
+    assert expected[:3] == ["fr", "fi", "ja"]
+    assert answers(tmp_path) == expected
+    assert len(unpacked) == 1
+    [kept] = (tmp_path / "interlingua").iterdir()
+    for damage in (lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:-1]),
+                   lambda file: np.save(file, np.zeros(3, dtype=np.uint16))):
+        before = len(unpacked)
+        damage(kept / "rows.npy")
+        assert answers(tmp_path) == answers(tmp_path) == expected
+        assert len(unpacked) == before + 1
+    (tmp_path / "file").touch()
+    assert answers(tmp_path / "file") == expected

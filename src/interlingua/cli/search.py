@@ -38,7 +38,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
-    from interlingua.models.loading import load_any, load_to_encode
+    from interlingua.models.static_encoder import load_to_encode
     from interlingua.progress import say
     from interlingua.retrieval.highlights import Highlights, marker
     from interlingua.retrieval.index import open_index
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     question = Question(" ".join(arguments.question), normalise_code(arguments.lang) if arguments.lang else None)
     langs, where = wanted(arguments.lang_of_results, question.lang), metadata(arguments.where)
     index = open_index(arguments.index, load_to_encode(arguments.model) if arguments.model else None)
-    reranker = load_any(arguments.rerank) if arguments.rerank else None
+    reranker = load_to_encode(arguments.rerank) if arguments.rerank else None
     hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, reranker=reranker)
     if question.is_cut:
         say("the question is long: its first words were compared with those of the passages, the rest only by the "

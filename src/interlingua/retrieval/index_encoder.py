@@ -21,7 +21,7 @@ def load_encoder(model: str, fingerprint: Mapping[str, Any], similarity: str, pl
     if Path(model).is_absolute() and not Path(model).exists():
         raise InterlinguaError(f"{place}: was made with the model {model}, which is not there any more. "
                                "Say where it is with --model (in Python: pass encoder= when you open it).")
-    from interlingua.models.loading import load_to_encode
+    from interlingua.models.static_encoder import load_to_encode
 
     encoder: TextEncoder = load_to_encode(model)
     check_encoder(encoder, fingerprint, similarity, place)
