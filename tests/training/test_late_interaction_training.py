@@ -169,7 +169,7 @@ def _unequal(rank, file, model, asked, results):
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA and a fork do not go together: CUDA_VISIBLE_DEVICES= make test")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="forks, so without CUDA: CUDA_VISIBLE_DEVICES= make test")
 def test_two_processes_gather_unequal_numbers_of_vectors(late, tmp_path):
     """Gloo, in two processes: both see the vectors of all texts in order; their gradients add up to the whole."""
     import torch.multiprocessing as mp
