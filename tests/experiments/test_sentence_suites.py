@@ -61,10 +61,10 @@ def made(tmp_path_factory):
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     pairs = list(parallel(langs=["fi", "sw"]))
     for lang in ("fi", "sw"):
-        rows = [p for p in pairs if p.lang == lang]
+        rows = [(p.source, p.target)[:: 1 if p.source_lang == lang else -1] for p in pairs if p.lang == lang]
         (folder / f"{lang}-en.tsv").write_text("".join(
-            f"{p.source if p.source_lang == lang else p.target}\t{p.target if p.source_lang == lang else p.source}\t"
-            f"{'kept' if i % 2 else 'other'}\n" for i, p in enumerate(rows)), encoding="utf-8")
+            f"{own}\t{english}\t{'kept' if i % 2 else 'other'}\n" for i, (own, english) in enumerate(rows)),
+            encoding="utf-8")
     bucc = folder / "bucc"
     bucc.mkdir()
     for split, part in (("sample", pairs[:6]), ("training", pairs[6:16])):

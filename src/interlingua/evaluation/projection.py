@@ -79,8 +79,7 @@ def principal_plane(vectors: Any) -> tuple[Plane, tuple[float, float]]:
 
 
 def projection_table(projections: Mapping[str, Projection], form: str = "text") -> str:
-    """The numbers beside the picture as "text" or "markdown", a row for each model; "tsv" or "json" at full precision.
-    """
+    """The numbers beside the picture, a row for each model: "text" or "markdown"; "tsv" or "json" with all digits."""
     records: list[dict[str, str | float | int | None]] = [
         {"system": name, "languages": "-".join(found.langs), "distance": found.distance,
          "accuracy": found.accuracy.mean, "explained": sum(found.explained), "pairs": found.accuracy.pairs}

@@ -14,10 +14,10 @@ from interlingua.files import open_input
 from interlingua.text.languages import find_code
 
 UNSEEN = frozenset("script style template noscript svg math object iframe canvas select textarea".split())
-BREAKS = frozenset(
+BREAKS = frozenset((
     "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure "
     "footer form head header hr html legend li main menu nav ol p pre section summary table tbody tfoot thead tr ul"
-    .split())
+).split())
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 SPACE = re.compile(r"[ \t\r\n\f]+")
 PART = 1 << 18
