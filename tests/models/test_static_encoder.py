@@ -17,7 +17,8 @@ from interlingua.models.fingerprint import fingerprint
 from interlingua.models.hub import model_folder
 from interlingua.models.language_maps import ANY, LanguageMap, LanguageMaps
 from interlingua.models.pooling import Dense
-from interlingua.models.static_encoder import StaticEncoder, load_to_encode
+from interlingua.models.static_encoder import StaticEncoder
+from interlingua.retrieval.index_encoder import load_to_encode
 
 
 def same(folder, texts, **options):

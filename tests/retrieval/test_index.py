@@ -9,8 +9,7 @@ import pytest
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
-from interlingua.models import static_encoder
-from interlingua.retrieval import Hit, Index, approximate, index_dense, index_questions, index_writer
+from interlingua.retrieval import Hit, Index, approximate, index_dense, index_encoder, index_questions, index_writer
 from interlingua.retrieval.passage_store import PassageStore, newest_version
 
 
@@ -122,7 +121,7 @@ def test_another_model_is_refused(index, tmp_path):
 
 def test_the_model_is_loaded_by_its_name_at_the_first_search(tmp_path, monkeypatch):
     Index.build(LetterEncoder(), PASSAGES, tmp_path / "idx", model_path="letters")
-    monkeypatch.setattr(static_encoder, "load_to_encode", {"letters": LetterEncoder()}.__getitem__)
+    monkeypatch.setattr(index_encoder, "load_to_encode", {"letters": LetterEncoder()}.__getitem__)
     assert Index.open(tmp_path / "idx").search("cat sat", k=1)[0].passage.id == "4"
 
 

@@ -125,7 +125,7 @@ def change(arguments: argparse.Namespace, verb: str) -> None:
     place = getattr(arguments, verb)
     durability = arguments.durability or "full"
     if arguments.model:
-        from interlingua.models.static_encoder import load_to_encode
+        from interlingua.retrieval.index_encoder import load_to_encode
 
         index = open_index(place, load_to_encode(arguments.model), durability=durability)
     else:

@@ -219,16 +219,6 @@ def _encode(side: StaticSide, sentences: str | Sequence[Text], role: str, *, pro
     return found[0] if isinstance(sentences, str) else found
 
 
-def load_to_encode(name_or_path: str | Path) -> Any:
-    """What `load_any` loads, but a `StaticEncoder` where the model is one: in a tenth of the time."""
-    found = StaticEncoder.load(name_or_path)
-    if found is None:
-        from interlingua.models.loading import load_any
-
-        return load_any(name_or_path)
-    return found
-
-
 def mapped(file: Path) -> dict[str, NDArray[Any]]:
     """The tensors of a safetensors file by name, memory-mapped; bfloat16 as float32, in memory. Raises ValueError,
     KeyError or TypeError for a file that is none or is cut."""
