@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import Durability, durability_of, existing
@@ -33,6 +32,9 @@ from interlingua.retrieval.passage_names import Arriving, named, only
 from interlingua.retrieval.passage_store import PassageStore, lock
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder, embed_queries
+
+if TYPE_CHECKING:  # it imports every reader of files
+    from interlingua.data.files.walk import SourceNames
 
 __all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
 

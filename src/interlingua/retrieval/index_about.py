@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from interlingua.data.files.walk import SourceNames
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_write
+
+if TYPE_CHECKING:  # it imports every reader of files
+    from interlingua.data.files.walk import SourceNames
 
 FORMAT = 4
 MARKER = "index.json"

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import check_replaceable, make_folder, move_into_place
@@ -26,6 +25,9 @@ from interlingua.retrieval.passage_rows import BATCH, PASSAGE, passage_of
 from interlingua.retrieval.passage_store import PassageStore, go_back, lock
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder
+
+if TYPE_CHECKING:  # it imports every reader of files
+    from interlingua.data.files.walk import SourceNames
 
 STARTED = "building.json"
 

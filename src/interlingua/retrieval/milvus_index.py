@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say
@@ -29,6 +28,9 @@ from interlingua.retrieval.milvus_writer import FORMAT, compact, delete_passages
 from interlingua.retrieval.passage_names import named, only
 from interlingua.retrieval.static_maxsim import StaticMaxSim
 from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_queries
+
+if TYPE_CHECKING:  # it imports every reader of files
+    from interlingua.data.files.walk import SourceNames
 
 MOST = 16_384 - SPARE
 """The most results that Milvus gives to one question, but for those that are asked for to order ties."""

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import islice
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from interlingua.data.files.walk import SourceNames
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say, track
@@ -25,6 +24,9 @@ from interlingua.retrieval.milvus_store import SLICE, About, MilvusStore
 from interlingua.retrieval.passage_names import Arriving, named, twice
 from interlingua.retrieval.sparse_bm25 import NONE, document_vector, term_number
 from interlingua.retrieval.vectors import TextEncoder, embed_passages
+
+if TYPE_CHECKING:  # it imports every reader of files
+    from interlingua.data.files.walk import SourceNames
 
 FORMAT = 2
 CHUNK = 4096  # passages encoded at a time
