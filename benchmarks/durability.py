@@ -5,7 +5,8 @@
 Two copies of an index of synthetic passages, with vectors that cost nothing to compute, take the same `Index.add` of
 each size in turns; then two servers over two more, with the bundled model, take the same writes of one passage by 1 and
 by 16 clients. Prints for both the median time of an add and the writes a second, and how many times as long "full"
-takes: the median of the rounds' ratios, in brackets the smallest and the largest. The disk is that of --folder.
+takes: the median of the rounds' ratios, in brackets the smallest and the largest. The disk is that of --folder;
+--requests 0 leaves the servers out.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         adds(Path(folder), given.sizes, given.held, given.repeat, given.dim)
-        requests(Path(folder), given.held, given.requests, given.repeat, given.threads)
+        if given.requests:
+            requests(Path(folder), given.held, given.requests, given.repeat, given.threads)
 
 
 if __name__ == "__main__":
