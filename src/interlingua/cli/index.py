@@ -118,7 +118,6 @@ def build(arguments: argparse.Namespace) -> None:
 
 def change(arguments: argparse.Namespace, verb: str) -> None:
     """Add, replace, delete, compact or describe."""
-    from interlingua.data.files import SourceNames
     from interlingua.progress import say
     from interlingua.retrieval.index import open_index
 
@@ -141,6 +140,8 @@ def change(arguments: argparse.Namespace, verb: str) -> None:
         gone = index.delete(arguments.inputs)
         say(f"{place}: {gone:,} passages deleted; {counted(index)}")
     else:
+        from interlingua.data.files import SourceNames
+
         names = SourceNames()
         written = getattr(index, verb)(passages(arguments, arguments.inputs, names), names)
         say(f"{place}: {written:,} passages {'added' if verb == 'add' else 'added or changed'}; {counted(index)}")
