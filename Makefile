@@ -37,7 +37,7 @@ default-model: $(READY)
 	rm -f $(BOX)/fingerprint.json
 	$(BIN)/python -c "from interlingua import Encoder; Encoder.load('$(MODEL)').save('$(BOX).new')"
 	cp -r $(BOX).new/. $(BOX)/ && rm -r $(BOX).new
-	$(BIN)/python -c "import json; from interlingua import Encoder; from interlingua.models.fingerprint import fingerprint; \
+	$(BIN)/python -c "import json; from interlingua import Encoder; from interlingua.models.folder import fingerprint; \
 	    json.dump(fingerprint(Encoder.load('default')), open('$(BOX)/fingerprint.json', 'w'), indent=1)"
 
 $(READY): pyproject.toml constraints.txt

@@ -20,13 +20,13 @@ from pathlib import Path
 from tabulate import tabulate
 
 from interlingua.data import encyclopedia
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.data.records import Collection
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.measures import evaluate
-from interlingua.retrieval.bm25 import BM25
+from interlingua.retrieval.bm25.bm25 import BM25
 from interlingua.text.analyzers import analyzer
-from interlingua.text.analyzers.segmenters import segmenters_of
+from interlingua.text.analyzers.segment import segmenters_of
 
 KINDS = ("whitespace", "language", "char4", "mixed")
 """From the smallest index to the largest."""

@@ -46,12 +46,10 @@ def share(found: Sequence[dict[Any, float]], exact: Sequence[dict[Any, float]], 
 def one(encoder: Any, texts: list[str], vectors: Any, queries: Any) -> dict[str, Any]:
     """One size."""
     from interlingua.data.records import Passage
-    from interlingua.retrieval.approximate import approximately
-    from interlingua.retrieval.index_cache import write_cache
-    from interlingua.retrieval.index_dense import exactly
-    from interlingua.retrieval.index_snapshot import Snapshot
-    from interlingua.retrieval.passage_rows import to_rows
-    from interlingua.retrieval.passage_store import PassageStore
+    from interlingua.index.local.rows import to_rows
+    from interlingua.index.local.snapshot import Snapshot, write_cache
+    from interlingua.index.local.table import PassageStore
+    from interlingua.index.search import approximately, exactly
 
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -83,7 +81,7 @@ def main() -> None:
     arguments = parser.parse_args()
     from tabulate import tabulate
 
-    from interlingua.models.loading import load_any
+    from interlingua.models.late_interaction import load_any
 
     encoder = load_any(arguments.model)
     texts = [passage.text for passage in passages(sorted(glob(arguments.parallel)), max(arguments.passages))]

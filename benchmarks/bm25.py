@@ -18,8 +18,8 @@ import numpy as np
 
 from common import in_turn, options, ratio
 from interlingua.data.records import Passage, Query
-from interlingua.retrieval import bm25_engine
-from interlingua.retrieval.bm25 import BM25, K1, B
+from interlingua.retrieval.bm25 import bm25 as bm25_engine
+from interlingua.retrieval.bm25.bm25 import BM25, K1, B
 
 WORDS = 300_000
 

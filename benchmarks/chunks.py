@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer
 
-from interlingua.data.files.blocks import Block
-from interlingua.data.files.chunks import CHUNK_CHARS, chunk
+from interlingua.data.files.chunks import CHUNK_CHARS, Block, chunk
 from interlingua.data.passages import read_passages
 from interlingua.text.languages import language_at_end
 

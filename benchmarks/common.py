@@ -31,7 +31,7 @@ def options(doc: str | None, **numbers: int) -> argparse.ArgumentParser:
 def encyclopedia_encoder(layers: int, hidden: int) -> Encoder:
     """A random transformer with a vocabulary of the bundled encyclopedia."""
     from interlingua.data import encyclopedia
-    from interlingua.models.backbones import build_encoder
+    from interlingua.training.backbones import build_encoder
 
     texts = (sentence.text for sentence in encyclopedia.sentences())
     return build_encoder({"scratch": {"vocab_size": 8_000, "layers": layers, "hidden": hidden, "heads": hidden // 32,

@@ -28,8 +28,8 @@ import numpy as np
 
 from common import Seconds, in_turn, options, ratio
 from interlingua.data.records import Passage
+from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index import Index
 from serve import Server, running
 
 WAYS = ("full", "process")

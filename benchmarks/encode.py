@@ -24,11 +24,10 @@ from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from common import counting, in_turn, options, ratio
 from interlingua.models.encoder import Encoder
+from interlingua.models.folder import Settings
 from interlingua.models.layout import Parts
-from interlingua.models.pooling import POOLINGS, Pooling
-from interlingua.models.settings import Settings
-from interlingua.models.tokenizer import unigram_tokenizer
-from interlingua.models.transformer import Transformer
+from interlingua.models.transformer import POOLINGS, Pooling, Transformer
+from interlingua.training.backbones import unigram_tokenizer
 
 
 def passages(count: int, seed: int = 0) -> list[str]:

@@ -21,10 +21,10 @@ from common import encyclopedia_encoder, options
 from interlingua.data.passages import read_passages
 from interlingua.data.records import Passage
 from interlingua.files import read_lines
+from interlingua.index.export import write_parquet
+from interlingua.index.local.snapshot import terms_of
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index_segment import terms_of
-from interlingua.retrieval.vector_files import write_parquet
-from interlingua.retrieval.vectors import Vectors, embed_passages
+from interlingua.retrieval.retriever import Vectors, embed_passages
 
 
 def read(files: list[str], limit: int) -> list[Passage]:

@@ -24,11 +24,11 @@ from typing import Any
 
 from tabulate import tabulate
 
-from interlingua.data.collection import cross, load_collection
+from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection, Passage
-from interlingua.models.loading import load_any
-from interlingua.retrieval import hybrid
-from interlingua.retrieval.index import Index
+from interlingua.index import ranking as hybrid
+from interlingua.index.index import Index
+from interlingua.models.late_interaction import load_any
 
 LANGS = "ar de el en es hi ro ru th tr vi zh".split()
 BUNDLED = "ar bn en fi id ja ko ru sw te th".split()

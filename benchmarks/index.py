@@ -69,8 +69,8 @@ def own_memory() -> Iterator[list[int]]:
 
 def one(model: str, files: list[str], count: int) -> dict[str, Any]:
     """Build, ask, and say how long it took."""
-    from interlingua.models.loading import load_any
-    from interlingua.retrieval.index import Index
+    from interlingua.index.index import Index
+    from interlingua.models.late_interaction import load_any
 
     encoder, found = load_any(model), {}
     with TemporaryDirectory() as folder:

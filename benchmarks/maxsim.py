@@ -19,13 +19,13 @@ from sentence_transformers.util.similarity import maxsim
 from torch.nn.functional import normalize
 
 from common import in_turn, options, ratio
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.evaluation.measures import evaluate
+from interlingua.models.encode import TokenVectors
 from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.models.token_vectors import TokenVectors
-from interlingua.retrieval.late_interaction import LateInteractionRetriever, passage_tokens
-from interlingua.retrieval.maxsim import kernels, maxsim_scores
-from interlingua.retrieval.token_store import DTYPES, TokenStore
+from interlingua.retrieval.late_interaction.maxsim import kernels, maxsim_scores
+from interlingua.retrieval.late_interaction.retriever import LateInteractionRetriever, passage_tokens
+from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore
 
 
 def speed(passages: int, tokens: int, query_tokens: int, dim: int, repeat: int) -> None:

@@ -22,7 +22,7 @@ from common import in_turn, options, ratio
 from interlingua.files import read_lines
 from interlingua.models.dual import DualEncoder
 from interlingua.retrieval import search_exact
-from interlingua.retrieval.int8_search import Int8Matrix
+from interlingua.retrieval.dense.int8 import Int8Matrix
 
 Way = Callable[[], tuple[np.ndarray, np.ndarray]]
 

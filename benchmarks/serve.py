@@ -28,10 +28,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from common import Seconds, options, ratio
-from interlingua.data.collection import load_collection
-from interlingua.models.backbones import build_encoder
+from interlingua.data.collections import load_collection
+from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index import Index
+from interlingua.training.backbones import build_encoder
 
 
 class Server(NamedTuple):

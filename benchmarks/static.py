@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from tabulate import tabulate
 
 from common import in_turn, options, ratio
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.models.encoder import Encoder
 from interlingua.models.hub import model_folder
 

@@ -37,9 +37,8 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import token_batches
 from interlingua.models.subwords import plain_text
 from interlingua.objectives import Language, Retrieval, Semantic, language_contrastive, semantic_contrastive
-from interlingua.objectives.objective import Batch
+from interlingua.objectives.objective import Batch, SentenceTransformersLoss
 from interlingua.objectives.retrieval import as_text
-from interlingua.objectives.sentence_transformers import SentenceTransformersLoss
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer, OptimizerSpec
 from interlingua.training.processes import Processes

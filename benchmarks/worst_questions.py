@@ -21,12 +21,12 @@ from time import perf_counter
 
 from common import options
 from interlingua.data import encyclopedia
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.errors import InterlinguaError
-from interlingua.models.loading import load_any
-from interlingua.retrieval.index import Index
-from interlingua.retrieval.index_questions import LONGEST, Question
-from interlingua.serving.searches import Searches
+from interlingua.index.index import Index
+from interlingua.index.metadata import LONGEST, Question
+from interlingua.models.late_interaction import load_any
+from interlingua.serving.service import Searches
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ARABIC, VOWELS = "ابتثجحخدذرزسشصضطظعغفقكلمنهوي", "\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652"

@@ -25,11 +25,11 @@ import torch
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from interlingua.models.encoder import Encoder
+from interlingua.models.folder import Settings
 from interlingua.models.layout import Parts
-from interlingua.models.settings import Settings
 from interlingua.models.static import StaticEmbedding
-from interlingua.models.tokenizer import unigram_tokenizer
 from interlingua.models.transformer import Transformer
+from interlingua.training.backbones import unigram_tokenizer
 
 torch.set_num_threads(1)
 
@@ -176,8 +176,8 @@ class Python:
 def python() -> Callable[..., Python]:
     """`python("-m", "interlingua", …, NAME="value of the environment")`: a `Python` that has been started."""
     multiprocessing.get_context("forkserver").set_forkserver_preload([
-        "interlingua.cli", "interlingua.training.build", "interlingua.retrieval.index", "interlingua.serving.server",
-        "interlingua.serving.app", "interlingua.models.loading", "torch.distributed", "yaml"])
+        "interlingua.cli", "interlingua.training.build", "interlingua.index.index", "interlingua.serving.app",
+        "interlingua.serving.app", "interlingua.models.late_interaction", "torch.distributed", "yaml"])
     return Python
 
 

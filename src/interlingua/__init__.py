@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from interlingua.data.collection import load_collection
+    from interlingua.data.collections import load_collection
+    from interlingua.index.index import Index
     from interlingua.models.dual import DualEncoder
     from interlingua.models.encoder import Encoder
-    from interlingua.retrieval.index import Index
     from interlingua.retrieval.run import Run
 
 __version__ = "0.1.0"
@@ -18,9 +18,9 @@ __version__ = "0.1.0"
 _HOME = {
     "DualEncoder": "models.dual",
     "Encoder": "models.encoder",
-    "Index": "retrieval.index",
+    "Index": "index.index",
     "Run": "retrieval.run",
-    "load_collection": "data.collection",
+    "load_collection": "data.collections",
 }
 __all__ = ["DualEncoder", "Encoder", "Index", "Run", "load_collection"]
 

@@ -1,11 +1,14 @@
-"""Public names of a package, loaded when they are first used: `import interlingua` loads no torch."""
+"""Load on first use: the public names of a package, and kernels that numba compiles."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
+
+from interlingua.progress import say
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -20,3 +23,17 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
         return sorted({*vars(sys.modules[package]), *homes})
 
     return load, names
+
+
+def compiled_module(name: str, otherwise: str) -> ModuleType | None:
+    """The module `name` of interlingua, which needs numba; None without numba, and where numba cannot be
+    used, which is said with what is done `otherwise`."""
+    try:
+        return import_module(f"interlingua.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("numba", "llvmlite"):
+            raise
+        return None
+    except ImportError as error:  # for one, a numba that does not know this numpy yet
+        say(f"numba cannot be used ({error}), so {otherwise}, which is slower")
+        return None

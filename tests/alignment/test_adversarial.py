@@ -5,9 +5,7 @@ import pytest
 import torch
 from scipy.linalg import expm
 
-from interlingua.alignment.adversarial import Adversarial, adversarial_rotation
-from interlingua.alignment.csls import csls_matches
-from interlingua.alignment.rotation import refine, rotated
+from interlingua.alignment.rotation import Adversarial, adversarial_rotation, csls_matches, refine, rotated
 from interlingua.errors import InterlinguaError
 
 DIM, TEXTS = 4, 1200

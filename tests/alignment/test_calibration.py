@@ -7,8 +7,7 @@ from safetensors.torch import load_file, save_file
 from scipy.linalg import expm
 
 from interlingua.alignment import Calibration
-from interlingua.alignment.adversarial import Adversarial
-from interlingua.alignment.csls import csls_matches
+from interlingua.alignment.rotation import Adversarial, csls_matches
 from interlingua.errors import InterlinguaError
 
 DIM = 12

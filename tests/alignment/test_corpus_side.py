@@ -5,9 +5,8 @@ import gzip
 import numpy as np
 import pytest
 
-from interlingua.alignment import corpus_side
-from interlingua.alignment.corpus_side import CorpusSide
-from interlingua.alignment.mining import mine_sentences
+from interlingua.alignment import mining as corpus_side
+from interlingua.alignment.mining import CorpusSide, mine_sentences
 from interlingua.errors import InterlinguaError
 
 

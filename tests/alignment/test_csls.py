@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interlingua.alignment.csls import csls_matches
+from interlingua.alignment.rotation import csls_matches
 from interlingua.errors import InterlinguaError
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interlingua.alignment.csls import Matches
-from interlingua.alignment.fitting import clear_gain
+from interlingua.alignment.calibration import clear_gain
+from interlingua.alignment.rotation import Matches
 
 TEXTS = 400
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from interlingua.alignment import margin, margin_scores
+from interlingua.alignment import margin_scores
+from interlingua.alignment import mining as margin
 from interlingua.errors import InterlinguaError
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from interlingua.alignment import candidates, neighbours
+from interlingua.alignment import neighbours
+from interlingua.alignment import neighbours as candidates
 from interlingua.alignment.neighbours import nearest, nearest_both
 from interlingua.errors import InterlinguaError
 

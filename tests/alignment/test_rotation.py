@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from interlingua.alignment.csls import csls_matches
-from interlingua.alignment.rotation import procrustes, refine, rotated
+from interlingua.alignment.rotation import csls_matches, procrustes, refine, rotated
 from interlingua.errors import InterlinguaError
 
 

@@ -14,9 +14,9 @@ import yaml
 
 from interlingua import files
 from interlingua.cli import main
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
+from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index import Index
 
 RECIPE = {
     "model": {"backbone": "model", "encoders": "tied"},

@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 
 from interlingua.cli import main, names
 from interlingua.data import encyclopedia
-from interlingua.data.collection import cross, load_collection
-from interlingua.data.collections.rows import read_qrels
+from interlingua.data.collections import cross, load_collection
+from interlingua.data.layouts import read_qrels
 from interlingua.evaluation.protocol import evaluate_on
 from interlingua.evaluation.tatoeba import tatoeba_file
+from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index import Index
 from interlingua.retrieval.run import Run
 from interlingua.text.languages import normalise_code
 

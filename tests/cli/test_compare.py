@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from interlingua.cli import main
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.retrieval.run import Run
 
 LANGS = ("en", "fi", "ko", "sw")

@@ -7,10 +7,10 @@ import pytest
 
 from interlingua.cli import main
 from interlingua.data.records import Passage
+from interlingua.index import Index
+from interlingua.index.export import read_parquet
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval import Index
-from interlingua.retrieval.vector_files import read_parquet
-from interlingua.retrieval.vectors import embed_passages
+from interlingua.retrieval.retriever import embed_passages
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from interlingua.cli import main
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.data.readers import read_parallel
-from interlingua.evaluation import language_projection, recall_at_tokens, tatoeba_file, tatoeba_pairs, xor_retrieve
-from interlingua.evaluation.pivot import pivot_pairs
+from interlingua.evaluation import language_projection, recall_at_tokens, tatoeba_file, tatoeba_pairs
+from interlingua.evaluation import xor as xor_retrieve
+from interlingua.evaluation.tatoeba import pivot_pairs
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.retrieval.run import Run
@@ -140,7 +141,7 @@ def test_xor_retrieve_and_its_run_scored_again(place, tmp_path, capsys, words):
 
 
 def xor_questions(place):
-    from interlingua.data.collections.xor_tydi import read_answered
+    from interlingua.data.irds import read_answered
 
     return read_answered(place / "xor.jsonl")
 

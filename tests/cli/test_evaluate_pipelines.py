@@ -8,14 +8,13 @@ import sys
 import pytest
 
 from interlingua.cli import main
-from interlingua.data.collection import cross, load_collection
+from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Query
-from interlingua.evaluation.pipelines import evaluate_pipelines
-from interlingua.evaluation.protocol import evaluate_on
+from interlingua.evaluation.protocol import evaluate_on, evaluate_pipelines
 from interlingua.models.dual import DualEncoder
 from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.retrieval.pipeline import run_pipeline
-from interlingua.retrieval.pipeline_notation import parse_pipeline
+from interlingua.retrieval.pipeline.grammar import parse_pipeline
+from interlingua.retrieval.pipeline.run import run_pipeline
 from interlingua.retrieval.run import Run
 
 pytest.importorskip("bm25s")

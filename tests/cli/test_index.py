@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from interlingua.cli import main, search
+from interlingua.index.index import Index
+from interlingua.index.local.table import synced_version
 from interlingua.models.dual import DualEncoder
 from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.retrieval.index import Index
-from interlingua.retrieval.passage_store import synced_version
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from interlingua.cli import main
+from interlingua.index import Index
+from interlingua.index import ray as ray_encoding
+from interlingua.index.index import open_index
+from interlingua.index.ray import PartEncoder
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval import Index, ray_encoding
-from interlingua.retrieval.index import open_index
-from interlingua.retrieval.ray_encoding import PartEncoder
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from interlingua.alignment.corpus_side import CorpusSide
-from interlingua.alignment.mining import mine_bitext
+from interlingua.alignment.mining import CorpusSide, mine_bitext
 from interlingua.cli import main
 from interlingua.models.dual import DualEncoder
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from interlingua.cli import build_parser, main
-from interlingua.retrieval.index import Index
+from interlingua.index.index import Index
 
 
 def parsed(command, *names):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from interlingua.cli import main
-from interlingua.evaluation import bias
+from interlingua.evaluation import languages as bias
 
 
 def test_a_mirror_of_two_models(tmp_path, monkeypatch, capsys, tiny_static):

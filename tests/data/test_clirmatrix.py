@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from ir_datasets.formats import CLIRMatrixQrels, GenericDoc
 
+from interlingua.data.datasets import DataSpec, open_store, open_stream, read
 from interlingua.data.linked import read_linked
 from interlingua.data.readers import read_questions
 from interlingua.data.records import Document, LinkedDocuments
-from interlingua.data.source import DataSpec, open_store, open_stream, read
 from interlingua.errors import InterlinguaError
 
 ENGLISH = {"12": "Anarchism is a philosophy. It has many schools.", "25": "A river. It is long.", "39": "Albedo.",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlingua.data.cloze import cloze
+from interlingua.data.contexts import cloze
 from interlingua.data.records import Document
 from interlingua.errors import InterlinguaError
 

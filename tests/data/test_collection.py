@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from interlingua.data import cross, load_collection, merge_collections, save_collection
-from interlingua.data.combine import question_translations
+from interlingua.data.collections import question_translations
 from interlingua.data.passages import is_collection, read_sources
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 
 from interlingua.data.contexts import context_pair, with_context
+from interlingua.data.datasets import DataSpec, open_store, open_stream
 from interlingua.data.records import Document
-from interlingua.data.source import DataSpec, open_store, open_stream
 
 DOCUMENT = Document(tuple(f"s{i}" for i in range(8)), "fi")
 

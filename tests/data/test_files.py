@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.data.codec import decode, encode
 from interlingua.data.encyclopedia import topics
-from interlingua.data.files import Report, SourceNames, blocks, check, plain_text, read_files, web_page
+from interlingua.data.files import Report, SourceNames, read_files
+from interlingua.data.files import chunks as blocks
+from interlingua.data.files import markup as plain_text
+from interlingua.data.files import markup as web_page
+from interlingua.data.files import walk as check
 from interlingua.data.passages import is_collection, read_passages, read_sources
-from interlingua.data.records import Passage, QuestionPassage
+from interlingua.data.records import Passage, QuestionPassage, decode, encode
 from interlingua.data.store import RecordStore
 from interlingua.errors import InterlinguaError
 
@@ -200,7 +203,8 @@ def test_a_short_text_is_in_the_language_of_its_document(tmp_path: Path) -> None
 
 
 def test_a_language_that_is_said_is_not_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from interlingua.data.files import languages, reading
+    from interlingua.data.files import chunks as languages
+    from interlingua.data.files import reading
 
     def never(text: str) -> str:
         raise AssertionError("detected")

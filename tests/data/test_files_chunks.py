@@ -8,9 +8,7 @@ import pytest
 import regex
 
 from interlingua.data.encyclopedia import languages, topics
-from interlingua.data.files.blocks import Block
-from interlingua.data.files.chunks import chunk, chunk_limit
-from interlingua.data.files.cut import cut, cut_after_sentence
+from interlingua.data.files.chunks import Block, chunk, chunk_limit, cut, cut_after_sentence
 from interlingua.text.languages import language
 from interlingua.text.sentences import split_sentences
 

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.data.files import Report, blocks, check, plain_text, read_files, web_page
+from interlingua.data.files import Report, read_files
+from interlingua.data.files import chunks as blocks
+from interlingua.data.files import markup as plain_text
+from interlingua.data.files import markup as web_page
+from interlingua.data.files import walk as check
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 

@@ -26,36 +26,35 @@ import pytest
 from pyarrow import parquet
 
 from interlingua import files
-from interlingua.alignment.corpus_side import CorpusSide
-from interlingua.alignment.texts import sample_texts, translations
+from interlingua.alignment.calibration import sample_texts, translations
+from interlingua.alignment.mining import CorpusSide
 from interlingua.data import linked
-from interlingua.data.collection import load_collection
-from interlingua.data.collections.rows import jsonl_passages, read_qrels, tsv_queries
-from interlingua.data.collections.xor_tydi import read_answered, read_predictions
+from interlingua.data.collections import load_collection
 from interlingua.data.files import read_files, reading
+from interlingua.data.irds import read_answered, read_predictions
+from interlingua.data.layouts import jsonl_passages, read_qrels, tsv_queries
 from interlingua.data.passages import read_passages
 from interlingua.data.readers import (
     DOCUMENTS,
     PARALLEL,
     QUESTIONS,
     SENTENCES,
-    bucc,
     read_documents,
     read_parallel,
     read_questions,
     read_sentences,
     source_fingerprint,
 )
-from interlingua.data.readers.bad_rows import BadRows
-from interlingua.data.readers.id_texts import id_passages, id_queries
-from interlingua.data.readers.id_triples import TRIPLES, read_id_triples
+from interlingua.data.readers import bitext as bucc
+from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import expand, head
+from interlingua.data.readers.triples import TRIPLES, id_passages, id_queries, read_id_triples
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.files import forget_pipes, open_raw, read_lines
-from interlingua.retrieval import vector_files
+from interlingua.index import export as vector_files
+from interlingua.retrieval.pipeline.run import read_translations
 from interlingua.retrieval.run import Run
-from interlingua.retrieval.translation import read_translations
 from interlingua.training.recipe import raw_recipe
 
 HERE = Path(__file__).parent / "fixtures"

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from interlingua.data import load_collection
-from interlingua.data.collections import irds
-from interlingua.data.collections.stored import StoredPassages
+from interlingua.data import irds, load_collection
+from interlingua.data.layouts import StoredPassages
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.pipeline import Stages
+from interlingua.retrieval.pipeline.run import Stages
 from interlingua.retrieval.run import Run
 
 

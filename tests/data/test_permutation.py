@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlingua.data.permutation import Permutation, key_of, mix
+from interlingua.data.stream import Permutation, key_of, mix
 
 MIXED = [16294208416658607535, 3238513264303145797, 12278830906580874649]
 KEY = 11132678856793633452

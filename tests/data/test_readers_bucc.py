@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.data.readers.bucc import Comparable, bucc_pairs, read_bucc, read_gold
+from interlingua.data.readers.bitext import Comparable, bucc_pairs, read_bucc, read_gold
 from interlingua.errors import InterlinguaError
 
 FILES = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.data.readers import json_array, read_questions
+from interlingua.data.readers import questions as json_array
+from interlingua.data.readers import read_questions
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 

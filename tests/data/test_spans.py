@@ -6,9 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from interlingua.data.datasets import DataSpec, open_store, open_stream, read, texts_of
+from interlingua.data.linked import SpanPair, cut, link, span_pair
 from interlingua.data.records import Document, LinkedDocuments
-from interlingua.data.source import DataSpec, open_store, open_stream, read, texts_of
-from interlingua.data.spans import SpanPair, cut, link, span_pair
 from interlingua.data.store import MemoryStore
 from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError

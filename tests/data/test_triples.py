@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interlingua.data import triples as triples_module
-from interlingua.data.keyed_store import KeyedStore
+from interlingua.data import datasets as triples_module
+from interlingua.data.datasets import DataSpec, TripleStore, open_store, open_stream, texts_of
 from interlingua.data.readers import read_questions
 from interlingua.data.records import Passage, Query, QuestionPassage
-from interlingua.data.source import DataSpec, open_store, open_stream, texts_of
-from interlingua.data.store import RecordStore
-from interlingua.data.triples import TripleStore
+from interlingua.data.store import KeyedStore, RecordStore
 from interlingua.errors import InterlinguaError
 
 QUERIES = {f"10{i}": f"question {i}" for i in range(5)}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from interlingua.data.collections.xor_tydi import AnsweredQuery, is_prediction, read_answered, read_predictions
+from interlingua.data.irds import AnsweredQuery, is_prediction, read_answered, read_predictions
 from interlingua.data.passages import read_passages
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError

@@ -6,10 +6,8 @@ import pytest
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import language_bias, language_matrix, mirror_page
-from interlingua.evaluation.bias import between, probe
-from interlingua.evaluation.fairness import peer
-from interlingua.evaluation.mirror import bias_rows
-from interlingua.evaluation.projection import principal_plane
+from interlingua.evaluation.languages import between, peer, principal_plane, probe
+from interlingua.evaluation.plots import bias_rows
 
 LANGS = ("en", "fi", "th")
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from interlingua.data.readers.bucc import Comparable
+from interlingua.data.readers.bitext import Comparable
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.bucc import BuccScore, bucc, bucc_f1, bucc_table, mined_pairs
+from interlingua.evaluation.bitext import BuccScore, bucc, bucc_f1, bucc_table, mined_pairs
 
 GOLD = {("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")}
 

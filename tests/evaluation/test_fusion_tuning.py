@@ -5,8 +5,8 @@ import random
 import pytest
 
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.fusion_tuning import ALPHAS, tune_alpha
 from interlingua.evaluation.measures import evaluate
+from interlingua.evaluation.protocol import ALPHAS, tune_alpha
 from interlingua.retrieval.fusion import interpolate
 from interlingua.retrieval.run import Run
 

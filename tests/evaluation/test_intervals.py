@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation import bootstrap_interval, intervals, seed_interval, stratified_interval
+from interlingua.evaluation import bootstrap_interval, seed_interval, stratified_interval
+from interlingua.evaluation import significance as intervals
 
 
 def test_bootstrap_agrees_with_scipy():

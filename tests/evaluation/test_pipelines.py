@@ -4,15 +4,14 @@ from collections import Counter
 
 import pytest
 
-from interlingua.data.collection import cross, load_collection
+from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.measures import evaluate
-from interlingua.evaluation.pipelines import evaluate_pipelines
-from interlingua.evaluation.protocol import evaluate_on
+from interlingua.evaluation.protocol import evaluate_on, evaluate_pipelines
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.pipeline import run_pipeline
-from interlingua.retrieval.pipeline_notation import parse_pipeline
+from interlingua.retrieval.pipeline.grammar import parse_pipeline
+from interlingua.retrieval.pipeline.run import run_pipeline
 from interlingua.retrieval.run import Run
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.planted import planted, planted_f1
+from interlingua.evaluation.bitext import planted, planted_f1
 
 
 def rows(count, lang="fi"):

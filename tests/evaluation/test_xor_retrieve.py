@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from interlingua.data.collections.xor_tydi import AnsweredQuery
+from interlingua.data.irds import AnsweredQuery
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import recall_at_tokens, results_table, xor_results
-from interlingua.evaluation.xor_retrieve import TOKENISED, first_tokens, measure_name, nltk_tokenizer, run_texts
+from interlingua.evaluation.xor import TOKENISED, first_tokens, measure_name, nltk_tokenizer, run_texts
 from interlingua.retrieval.run import Run
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from interlingua.cli import main
-from interlingua.experiments.arithmetic import compute_table, steps_of
-from interlingua.experiments.table_spec import read_table
+from interlingua.experiments.spec import compute_table, read_table, steps_of
 
 
 @pytest.mark.parametrize(("questions", "batch", "epochs", "devices", "steps"), [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy.stats import ttest_rel
 
-from interlingua.experiments.comparisons import comparisons
+from interlingua.experiments.present import comparisons
 
 
 def run(**columns):

@@ -8,8 +8,8 @@ import pytest
 from interlingua.cli import main
 from interlingua.data import encyclopedia
 from interlingua.experiments import demo
+from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index import Index
 from interlingua.training.recipe import raw_recipe
 
 

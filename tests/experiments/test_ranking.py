@@ -7,17 +7,15 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.data.records import Collection, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.measures import evaluate
-from interlingua.experiments.figures import draw
-from interlingua.experiments.present import present
-from interlingua.experiments.ranking import Ranking
-from interlingua.experiments.reproduce import Reproduction
+from interlingua.experiments.present import draw, present
+from interlingua.experiments.run import Reproduction
+from interlingua.experiments.spec import Ranking, Suite, read_table
 from interlingua.experiments.suites import held, measure
-from interlingua.experiments.table_spec import Suite, read_table
-from interlingua.retrieval.pipeline import run_pipeline
+from interlingua.retrieval.pipeline.run import run_pipeline
 
 GRID = Ranking("bm25(k1={k1}, b={b})", {"k1": [0.1, 3.0], "b": [0.0, 1.0]})
 PIPELINES = [f"bm25(k1={k1}, b={b})" for k1 in (0.1, 3.0) for b in (0.0, 1.0)]

@@ -8,13 +8,13 @@ from statistics import fmean
 import pytest
 
 from interlingua.cli import main
-from interlingua.data.collection import cross, load_collection
+from interlingua.data.collections import cross, load_collection
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.protocol import evaluate_on
-from interlingua.experiments import reproduce
+from interlingua.experiments import run as reproduce
 from interlingua.experiments.present import present
-from interlingua.experiments.reproduce import Reproduction, slug
-from interlingua.experiments.table_spec import read_table
+from interlingua.experiments.run import Reproduction, slug
+from interlingua.experiments.spec import read_table
 from interlingua.models.dual import DualEncoder
 
 STATIC = "{static: {vocab_size: 3000, dim: 16}}"

@@ -7,12 +7,11 @@ import pytest
 from interlingua.data.encyclopedia import parallel
 from interlingua.data.readers import read_parallel
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.bucc import bucc, bucc_f1, mined_pairs
-from interlingua.evaluation.planted import planted
+from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.tatoeba import tatoeba_pairs
-from interlingua.experiments.figures import draw_projections
-from interlingua.experiments.reproduce import Reproduction
-from interlingua.experiments.table_spec import read_table
+from interlingua.experiments.present import draw_projections
+from interlingua.experiments.run import Reproduction
+from interlingua.experiments.spec import read_table
 from interlingua.models.dual import DualEncoder
 
 FILES = {
@@ -116,7 +115,7 @@ def test_only_the_row_that_is_no_other_rows_is_trained(made):
 
 
 def test_the_vector_is_that_of_the_layer_and_the_calibration_changes_it(made, monkeypatch):
-    from interlingua.experiments import reproduce
+    from interlingua.experiments import run as reproduce
 
     work, _ = made
     seen = []

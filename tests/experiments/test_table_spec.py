@@ -3,7 +3,7 @@
 import pytest
 
 from interlingua.errors import InterlinguaError
-from interlingua.experiments.table_spec import TableSpec, read_table
+from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import recipe_folder
 from interlingua.training.terms import check
 

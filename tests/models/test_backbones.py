@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.backbones import build_encoder
 from interlingua.models.encoder import Encoder
-from interlingua.models.tokenizer import token_counts, train_tokenizer
+from interlingua.training.backbones import build_encoder, token_counts, train_tokenizer
 
 SCRATCH = {"scratch": {"vocab_size": 300, "layers": 2, "hidden": 16, "heads": 2, "intermediate": 32, "max_length": 32}}
 STATIC = {"static": {"vocab_size": 300, "dim": 8, "token_dropout": 0.15}}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.condenser import CondenserHead
+from interlingua.objectives.comparable import CondenserHead
 
 
 @pytest.fixture

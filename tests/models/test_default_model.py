@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from interlingua import DualEncoder, Encoder
-from interlingua.data.collection import load_collection
-from interlingua.data.combine import cross
+from interlingua.data.collections import cross, load_collection
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.protocol import evaluate_on
 from interlingua.models.hub import lasting_name, model_folder
@@ -84,6 +83,7 @@ def test_a_package_gives_its_own_folders_only(name):
 
 @pytest.mark.slow
 def test_the_default_model_is_loaded_without_the_models_of_transformers():
-    code = ("import sys; from interlingua.models.loading import load_any; load_any('default').encode_query('tea');"
+    code = ("import sys; from interlingua.models.late_interaction import load_any;"
+            "load_any('default').encode_query('tea');"
             "assert 'transformers.modeling_utils' not in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True)

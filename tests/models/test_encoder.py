@@ -11,7 +11,7 @@ from transformers import AutoModel
 from interlingua.errors import InterlinguaError
 from interlingua.models.encode import token_batches
 from interlingua.models.encoder import Encoder
-from interlingua.models.pooling import Dense
+from interlingua.models.transformer import Dense
 
 
 def reference(folder, ids, pooling, layer=-1):
@@ -153,11 +153,11 @@ def test_dense_and_normalize_come_after_pooling(tiny_encoder, sentences):
 
 
 def test_half_precision_that_a_cpu_would_emulate_is_refused(tiny_hf_folder, monkeypatch):
-    monkeypatch.setattr("interlingua.models.devices.cpu_has_bfloat16", lambda: False)
+    monkeypatch.setattr("interlingua.models.encode.cpu_has_bfloat16", lambda: False)
     for dtype in ("bfloat16", "float16"):
         with pytest.raises(InterlinguaError, match="would emulate it"):
             Encoder.load(tiny_hf_folder, device="cpu", dtype=dtype)
-    monkeypatch.setattr("interlingua.models.devices.cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr("interlingua.models.encode.cpu_has_bfloat16", lambda: True)
     encoder = Encoder.load(tiny_hf_folder, device="cpu", dtype="bfloat16")
     assert encoder.encode(["a b"]).dtype == np.float32
 

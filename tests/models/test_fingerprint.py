@@ -8,7 +8,7 @@ import torch
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.models.fingerprint import check, fingerprint
+from interlingua.models.folder import check, fingerprint
 from interlingua.models.language_maps import LanguageMap, LanguageMaps
 
 

@@ -6,7 +6,7 @@ from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.encoder import Encoder
-from interlingua.models.heads import MaskedLanguageModelHead
+from interlingua.objectives.masked_lm import MaskedLanguageModelHead
 
 
 @pytest.fixture

@@ -14,13 +14,12 @@ from sentence_transformers.base.modules import Transformer as TheirTransformer
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.backbones import build_encoder
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.language_maps import LanguageMaps
-from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.models.loading import load_any
-from interlingua.models.pooling import Dense
+from interlingua.models.late_interaction import LateInteractionEncoder, load_any
+from interlingua.models.transformer import Dense
+from interlingua.training.backbones import build_encoder
 
 LENGTHS = {"query_length": 24, "document_length": 40}
 

@@ -13,7 +13,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from interlingua.models import packing
+from interlingua.models import transformer as packing
 from interlingua.models.transformer import Transformer
 
 KINDS = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel),

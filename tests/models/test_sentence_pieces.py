@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-from interlingua.data.collection import load_collection
+from interlingua.data.collections import load_collection
 from interlingua.errors import InterlinguaError
-from interlingua.models import sentence_pieces
+from interlingua.models import subwords as sentence_pieces
 from interlingua.models.encoder import Encoder
-from interlingua.models.sentence_pieces import SentencePieces
-from interlingua.models.subwords import Subwords
-from interlingua.models.tokenizer import train_tokenizer, unigram_tokenizer
+from interlingua.models.subwords import SentencePieces, Subwords
+from interlingua.training.backbones import train_tokenizer, unigram_tokenizer
 
 # of many scripts: marks, capitals with other small letters, ligatures, white space, control characters, emoji, newer
 # letters and marks than Unicode 3.2

@@ -13,12 +13,12 @@ from safetensors.torch import save_file
 from interlingua import DualEncoder, Encoder
 from interlingua.data import encyclopedia
 from interlingua.errors import InterlinguaError
-from interlingua.models.fingerprint import fingerprint
+from interlingua.index.metadata import load_to_encode
+from interlingua.models.folder import fingerprint
 from interlingua.models.hub import model_folder
 from interlingua.models.language_maps import ANY, LanguageMap, LanguageMaps
-from interlingua.models.pooling import Dense
 from interlingua.models.static_encoder import StaticEncoder
-from interlingua.retrieval.index_encoder import load_to_encode
+from interlingua.models.transformer import Dense
 
 
 def same(folder, texts, **options):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.token_vectors import TokenVectors, token_rows
+from interlingua.models.encode import TokenVectors, token_rows
 
 COUNTS = [2, 0, 3, 1]
 

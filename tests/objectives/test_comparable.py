@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from interlingua.data.linked import SpanPair
 from interlingua.data.records import Sentence
-from interlingua.data.spans import SpanPair
 from interlingua.errors import InterlinguaError
-from interlingua.models.token_vectors import TokenVectors
+from interlingua.models.encode import TokenVectors
 from interlingua.objectives import Comparable, comparable_contrastive
 from interlingua.objectives.comparable import comparable_rows
-from interlingua.objectives.whole_words import mask_words, words
+from interlingua.objectives.masked_lm import mask_words, words
 
 
 def spans(pairs=4, source=5, target=7, dim=6, dtype=torch.float32):

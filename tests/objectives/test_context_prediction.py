@@ -9,8 +9,7 @@ from torch.nn.functional import cosine_similarity
 from interlingua.data.records import ContextPair
 from interlingua.errors import InterlinguaError
 from interlingua.objectives import ContextPrediction, context_prediction, semantic_contrastive
-from interlingua.objectives.memory_bank import MemoryBank
-from interlingua.objectives.projection_head import ProjectionHead
+from interlingua.objectives.context_prediction import MemoryBank, ProjectionHead
 
 
 def random(*shape, seed=0):

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from interlingua.data.records import Passage, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError
-from interlingua.models.token_vectors import TokenVectors
+from interlingua.models.encode import TokenVectors
 from interlingua.objectives import (
     LateInteraction,
     late_interaction_distilled,

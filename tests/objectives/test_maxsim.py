@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import normalize
 
 from interlingua.errors import InterlinguaError
-from interlingua.objectives.maxsim import _MaxSim, maxsim
+from interlingua.objectives.late_interaction import _MaxSim, maxsim
 
 
 def ragged(texts, longest, dim=6, seed=0):
@@ -35,7 +35,7 @@ def loop(queries, query_mask, documents, document_mask):
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 24])
 def test_equals_the_triple_loop_in_any_blocks(monkeypatch, block):
-    monkeypatch.setattr(importlib.import_module("interlingua.objectives.maxsim"), "BLOCK", block)
+    monkeypatch.setattr(importlib.import_module("interlingua.objectives.late_interaction"), "BLOCK", block)
     inputs = (*ragged(5, 4), *ragged(7, 6, seed=1))
     for vectors in inputs[::2]:
         vectors.requires_grad_()
@@ -118,7 +118,7 @@ def test_64_pairs_of_180_tokens_fit_in_two_gibibytes():
     program = """
 import re, torch
 from pathlib import Path
-from interlingua.objectives.maxsim import maxsim
+from interlingua.objectives.late_interaction import maxsim
 vectors, mask = torch.randn(128, 180, 128, requires_grad=True), torch.ones(128, 180, dtype=torch.bool)
 maxsim(vectors, mask, vectors, mask).sum().backward()
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])  # ru_maxrss begins with the parent's

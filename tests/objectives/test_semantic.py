@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.objectives import Semantic, semantic_contrastive
-from interlingua.objectives.same_meaning import same_meaning
+from interlingua.objectives.semantic import same_meaning
 
 
 def brute_force(source, target, temperature, groups=None, supervised=False):

@@ -10,9 +10,10 @@ import pytest
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval import bm25, bm25_engine
-from interlingua.retrieval.bm25 import BM25
-from interlingua.retrieval.postings import Postings
+from interlingua.retrieval.bm25 import bm25
+from interlingua.retrieval.bm25 import bm25 as bm25_engine
+from interlingua.retrieval.bm25.bm25 import BM25
+from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.run import Run
 
 
@@ -101,7 +102,7 @@ def test_weights_are_those_of_bm25s():
 def test_weights_are_computed_in_parts(monkeypatch):
     postings = Postings.of([[0, 1, 1], [1, 2], [], [0, 0, 0, 2]])
     expected = postings.weights(0.9, 0.4)
-    monkeypatch.setattr("interlingua.retrieval.postings.AT_A_TIME", 2)
+    monkeypatch.setattr("interlingua.retrieval.bm25.postings.AT_A_TIME", 2)
     assert (postings.weights(0.9, 0.4) == expected).all()
 
 
@@ -223,5 +224,5 @@ def test_no_torch_is_loaded():
     import subprocess
     import sys
 
-    code = "import sys; from interlingua.retrieval.bm25_tuning import tune_bm25; assert 'torch' not in sys.modules"
+    code = "import sys; from interlingua.retrieval.bm25.bm25 import tune_bm25; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

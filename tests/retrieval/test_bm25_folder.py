@@ -8,7 +8,7 @@ from safetensors.numpy import load_file, save_file
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.bm25 import BM25
+from interlingua.retrieval.bm25.bm25 import BM25
 
 PASSAGES = [Passage("1", "the old lighthouses", "Towers", "en"), Passage("2", "die alten Türme", lang="de"),
             Passage("ü 3", "灯台守", lang="ja"), Passage("4", "", lang="en"), Passage("5", "no language 42")]

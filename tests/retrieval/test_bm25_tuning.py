@@ -4,8 +4,7 @@ import pytest
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.bm25 import BM25
-from interlingua.retrieval.bm25_tuning import B_GRID, K1_GRID, tune_bm25
+from interlingua.retrieval.bm25.bm25 import B_GRID, BM25, K1_GRID, tune_bm25
 
 PASSAGES = [Passage("short", "cat", lang="en"), Passage("long", "cat cat " + "dog " * 30, lang="en"),
             Passage("other", "dog bird " * 5, lang="en")]

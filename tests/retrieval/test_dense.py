@@ -6,9 +6,10 @@ import torch
 
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval import Run, dense, retrieve, search, search_exact
-from interlingua.retrieval.ranks import average_precision, gold_ranks
-from interlingua.retrieval.vectors import searchable
+from interlingua.retrieval import Run, retrieve, search, search_exact
+from interlingua.retrieval.dense import exact as dense
+from interlingua.retrieval.retriever import searchable
+from interlingua.retrieval.run import average_precision, gold_ranks
 
 
 def sort_everything(queries, query_ids, passages, passage_ids, k):

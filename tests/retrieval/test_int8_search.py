@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval import int8_layout, int8_search
-from interlingua.retrieval.dense import search_exact
-from interlingua.retrieval.int8_search import Int8Matrix
+from interlingua.retrieval.dense import int8 as int8_layout
+from interlingua.retrieval.dense import int8 as int8_search
+from interlingua.retrieval.dense.exact import search_exact
+from interlingua.retrieval.dense.int8 import Int8Matrix
 
 ROWS = 3000
 

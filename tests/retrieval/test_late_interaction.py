@@ -8,12 +8,14 @@ import torch
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
+from interlingua.models.encode import TokenVectors
 from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.models.token_vectors import TokenVectors
-from interlingua.retrieval import Run, late_interaction, maxsim
-from interlingua.retrieval.late_interaction import LateInteractionRetriever, passage_tokens
+from interlingua.retrieval import Run
+from interlingua.retrieval.late_interaction import maxsim
+from interlingua.retrieval.late_interaction import retriever as late_interaction
+from interlingua.retrieval.late_interaction.retriever import LateInteractionRetriever, passage_tokens
+from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore
 from interlingua.retrieval.rerank import rerank
-from interlingua.retrieval.token_store import DTYPES, TokenStore
 
 
 class WordEncoder:

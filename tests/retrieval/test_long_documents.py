@@ -10,9 +10,8 @@ import pytest
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.dense_retriever import DenseRetriever
-from interlingua.retrieval.long_documents import MaxP, subword_windows
-from interlingua.retrieval.rerank import rerank
+from interlingua.retrieval.dense.exact import DenseRetriever
+from interlingua.retrieval.rerank import MaxP, rerank, subword_windows
 from interlingua.retrieval.run import Run
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.token_vectors import TokenVectors
-from interlingua.retrieval import maxsim
-from interlingua.retrieval.maxsim import maxsim_matrix, maxsim_scores
-from interlingua.retrieval.token_store import DTYPES, TokenStore, quantised
+from interlingua.models.encode import TokenVectors
+from interlingua.retrieval.late_interaction import maxsim
+from interlingua.retrieval.late_interaction.maxsim import maxsim_matrix, maxsim_scores
+from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore, quantised
 
 WAYS = ("numba", "torch", "tensor")  # compiled; numba not installed; a store on a device
 
@@ -125,7 +125,7 @@ def test_a_score_is_the_same_to_the_last_bit_whatever_is_scored_beside_it(dtype,
 
 
 def test_threads_are_as_many_as_both_limits_allow(monkeypatch):
-    kernels = pytest.importorskip("interlingua.retrieval.maxsim_kernels")
+    kernels = pytest.importorskip("interlingua.retrieval.late_interaction.kernels")
     asked = []
 
     class Pool(maxsim.ThreadPoolExecutor):
@@ -178,8 +178,8 @@ def test_nothing_to_score(way):
 
 
 def test_without_a_numba_that_works_torch_computes(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "interlingua.retrieval.maxsim_kernels", raising=False)
-    monkeypatch.delattr("interlingua.retrieval.maxsim_kernels", raising=False)
+    monkeypatch.delitem(sys.modules, "interlingua.retrieval.late_interaction.kernels", raising=False)
+    monkeypatch.delattr("interlingua.retrieval.late_interaction.kernels", raising=False)
     try:
         for numba, said in ((None, ""), (ModuleType("numba"), "numba cannot be used (cannot import name")):
             maxsim.kernels.cache_clear()

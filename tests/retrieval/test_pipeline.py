@@ -10,11 +10,10 @@ import pytest
 
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.dense import retrieve
-from interlingua.retrieval.dense_retriever import DenseRetriever
+from interlingua.retrieval.dense.exact import DenseRetriever, retrieve
 from interlingua.retrieval.fusion import interpolate, rrf, weighted_sum
-from interlingua.retrieval.pipeline import Stages, run_pipeline
-from interlingua.retrieval.pipeline_notation import parse_pipeline
+from interlingua.retrieval.pipeline.grammar import parse_pipeline
+from interlingua.retrieval.pipeline.run import Stages, run_pipeline
 from interlingua.retrieval.run import Run
 
 PASSAGES = [Passage(f"p{i}", f"w{i % 11} w{i % 7} w{i % 5} u{i}", lang="de") for i in range(60)]
@@ -281,7 +280,7 @@ def test_a_name_that_is_no_model(tmp_path, monkeypatch):
 
 
 def test_a_tree_that_cuts_inside_a_second_stage_is_refused():
-    from interlingua.retrieval.pipeline_tree import Cut, Lexical, Model, Rerank
+    from interlingua.retrieval.pipeline.grammar import Cut, Lexical, Model, Rerank
 
     with pytest.raises(InterlinguaError, match="'a % 5' is to rerank, and would lose what it cuts"):
         run_pipeline(Rerank(Lexical(), Cut(Model("a"), 5)), COLLECTION, 5, load=Shelf())

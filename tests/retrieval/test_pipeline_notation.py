@@ -5,8 +5,7 @@ import random
 import pytest
 
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.pipeline_notation import parse_pipeline
-from interlingua.retrieval.pipeline_tree import (
+from interlingua.retrieval.pipeline.grammar import (
     Cut,
     Lexical,
     Model,
@@ -16,6 +15,7 @@ from interlingua.retrieval.pipeline_tree import (
     WeightedSum,
     cuts,
     leaves,
+    parse_pipeline,
 )
 
 BM25, A, B, C = Lexical(), Model("a"), Model("b"), Model("c")

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interlingua.retrieval import postings_writer
-from interlingua.retrieval.postings import Postings
-from interlingua.retrieval.postings_writer import write_postings
-from interlingua.retrieval.term_table import TermTable, keys_of
+from interlingua.retrieval.bm25 import postings as postings_writer
+from interlingua.retrieval.bm25.postings import Postings, TermTable, keys_of, write_postings
 
 RANDOM = np.random.default_rng(3)
 SOME = [[f"t{n}" for n in RANDOM.zipf(1.4, size=RANDOM.integers(0, 30)).clip(max=60)] for _ in range(60)]

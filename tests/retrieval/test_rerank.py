@@ -8,10 +8,9 @@ import pytest
 
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.dense import retrieve
-from interlingua.retrieval.dense_retriever import DenseRetriever
-from interlingua.retrieval.on_demand import OnDemand
+from interlingua.retrieval.dense.exact import DenseRetriever, retrieve
 from interlingua.retrieval.rerank import rerank
+from interlingua.retrieval.retriever import OnDemand
 from interlingua.retrieval.run import Run
 
 

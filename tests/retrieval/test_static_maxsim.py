@@ -8,23 +8,23 @@ import pytest
 import torch
 
 from interlingua.data.records import Passage
+from interlingua.index import Index
+from interlingua.index import index as index_module
+from interlingua.index.export import EncodedParts, write_parquet
+from interlingua.index.export import encoded as whole_parts
+from interlingua.index.local import build as index_build
+from interlingua.index.local.build import encoded
+from interlingua.index.local.rows import SubwordRows, subwords_of, to_rows
+from interlingua.index.local.table import PassageStore
+from interlingua.index.milvus.index import MilvusIndex
+from interlingua.index.search import Search
 from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMaps
-from interlingua.models.pooling import Dense
 from interlingua.models.static import quantised
-from interlingua.retrieval import Index, index_build, static_maxsim
-from interlingua.retrieval import index as index_module
-from interlingua.retrieval.encoded_parts import EncodedParts
-from interlingua.retrieval.index_search import Search
-from interlingua.retrieval.index_writer import encoded
-from interlingua.retrieval.milvus_index import MilvusIndex
-from interlingua.retrieval.passage_rows import to_rows
-from interlingua.retrieval.passage_store import PassageStore
-from interlingua.retrieval.static_maxsim import StaticMaxSim
-from interlingua.retrieval.subword_rows import SubwordRows, subwords_of
-from interlingua.retrieval.vector_files import encoded as whole_parts
-from interlingua.retrieval.vector_files import write_parquet
-from interlingua.retrieval.vectors import embed_passages
+from interlingua.models.transformer import Dense
+from interlingua.retrieval.late_interaction import static as static_maxsim
+from interlingua.retrieval.late_interaction.static import StaticMaxSim
+from interlingua.retrieval.retriever import embed_passages
 
 
 def by_loops(encoder, question, passage):
@@ -199,7 +199,7 @@ def test_a_lexical_search_at_the_same_time_takes_nothing_away(tmp_path, tiny_sta
 
 
 def test_rows_give_back_what_was_put_in(monkeypatch):
-    monkeypatch.setattr("interlingua.retrieval.subword_rows.BATCH", 3)
+    monkeypatch.setattr("interlingua.index.local.rows.BATCH", 3)
     given = [np.arange(size) * 70_001 for size in (2, 0, 5, 1, 0, 3, 4)]
     rows = SubwordRows.of(given)
     assert len(rows) == 7
@@ -240,7 +240,7 @@ def test_an_index_in_milvus_matches_as_a_local_one_does(tmp_path, monkeypatch, t
     passages = [Passage(f"p{n}", text, lang="en") for n, text in enumerate(sentences)]
     local = Index.build(encoder, passages[:-3], tmp_path / "idx")
     stored = MilvusIndex.build(encoder, passages[:-3], f"milvus:{tmp_path}/lite.db/docs")
-    monkeypatch.setattr("interlingua.retrieval.index_writer.to_rows", None)  # Milvus has no use for rows of Arrow
+    monkeypatch.setattr("interlingua.index.local.build.to_rows", None)  # Milvus has no use for rows of Arrow
     stored.add(passages[-3:-1])
     monkeypatch.undo()
     local.add(passages[-3:-1])

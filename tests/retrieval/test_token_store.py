@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.token_vectors import TokenVectors
-from interlingua.retrieval.token_store import DTYPES, TokenStore, quantised
+from interlingua.models.encode import TokenVectors
+from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore, quantised
 
 
 def vectors(counts, dim=8, seed=0):

@@ -7,7 +7,7 @@ import pytest
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.translation import (
+from interlingua.retrieval.pipeline.run import (
     command,
     language_of,
     read_translations,

@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.index.metadata import Question
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index_questions import Question
 from interlingua.serving.app import create_app
-from interlingua.serving.settings import ServeSettings
+from interlingua.serving.service import ServeSettings
 
 TOKEN = "a-token-for-writing"
 

@@ -4,9 +4,8 @@ import sys
 from types import SimpleNamespace
 
 from interlingua.data.records import Passage
-from interlingua.serving.app import create_app
-from interlingua.serving.server import bind, run
-from interlingua.serving.settings import ServeSettings
+from interlingua.serving.app import bind, create_app, run
+from interlingua.serving.service import ServeSettings
 
 
 class HeldIndex:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlingua.serving.batching import Batcher
-from interlingua.serving.errors import ApiError
+from interlingua.serving.schemas import ApiError
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,10 @@ from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.index import Index
 from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.retrieval import Index
 from interlingua.serving.app import create_app
-from interlingua.serving.service import Service
-from interlingua.serving.settings import ServeSettings
-from interlingua.serving.writes import Change, Changed, Write
+from interlingua.serving.service import Change, Changed, ServeSettings, Service, Write
 
 Serving = Callable[..., Any]
 
@@ -30,8 +28,8 @@ Serving = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def _spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks the first character of every passage."""
-    monkeypatch.setattr("interlingua.retrieval.highlights.marker", lambda *_: None)
-    monkeypatch.setattr("interlingua.retrieval.highlights.Highlights", lambda *_, **__: lambda passage: [(0, 1)])
+    monkeypatch.setattr("interlingua.index.highlights.marker", lambda *_: None)
+    monkeypatch.setattr("interlingua.index.highlights.Highlights", lambda *_, **__: lambda passage: [(0, 1)])
 
 
 def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> None:

@@ -22,9 +22,9 @@ from schemathesis.specs.openapi.checks import (
 from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
-from interlingua.retrieval.index import Index
+from interlingua.index.index import Index
 from interlingua.serving.app import create_app
-from interlingua.serving.settings import ServeSettings
+from interlingua.serving.service import ServeSettings
 
 TOKEN = "a-token-for-writing"
 BODIES: dict[str, Any] = {

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from interlingua.errors import InterlinguaError
 from interlingua.serving import schemas
-from interlingua.serving.host_names import LOCAL
-from interlingua.serving.settings import ServeSettings
+from interlingua.serving.middleware import LOCAL
+from interlingua.serving.service import ServeSettings
 
 Serving = Callable[..., Any]
 SEARCH = {"query": "a book", "lang": "en", "highlight": False}
@@ -198,7 +198,7 @@ def test_reading_may_need_a_token_too(serving: Serving, writer: dict[str, str]) 
 
 
 def test_every_endpoint_is_open_or_behind_a_token_on_purpose(client: TestClient) -> None:
-    from interlingua.serving.tokens import READING, WRITING
+    from interlingua.serving.middleware import READING, WRITING
 
     paths = set(client.get("/openapi.json").json()["paths"])
     assert {path for path in paths if not path.startswith((*READING, WRITING))} == {"/health"}

@@ -23,9 +23,9 @@ import uvicorn
 from playwright.sync_api import Browser, Page, Request, Route, expect, sync_playwright
 
 from interlingua.data.records import Passage
-from interlingua.retrieval.index_questions import Question
+from interlingua.index.metadata import Question
 from interlingua.serving.app import create_app
-from interlingua.serving.settings import ServeSettings
+from interlingua.serving.service import ServeSettings
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the page needs a browser: apt-get install chromium")

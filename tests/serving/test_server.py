@@ -17,9 +17,9 @@ from starlette.testclient import TestClient
 
 from interlingua.cli import main
 from interlingua.data.records import Passage
+from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.index import Index
-from interlingua.serving import server
+from interlingua.serving import app as server
 
 HELD = Path(__file__).with_name("held_server.py")
 

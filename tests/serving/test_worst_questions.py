@@ -16,17 +16,17 @@ from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
+from interlingua.index import metadata as index_questions
+from interlingua.index.highlights import MARKED, Highlights
+from interlingua.index.index import Index
+from interlingua.index.metadata import ELSEWHERE, LONGEST, READ, TERMS, Budget, OutOfTime, Question
+from interlingua.index.search import Lexical
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval import index_questions
-from interlingua.retrieval.highlights import MARKED, Highlights
-from interlingua.retrieval.index import Index
-from interlingua.retrieval.index_lexical import Lexical
-from interlingua.retrieval.index_questions import ELSEWHERE, LONGEST, READ, TERMS, Budget, OutOfTime, Question
-from interlingua.serving import embeddings, searches
+from interlingua.serving import service as embeddings
+from interlingua.serving import service as searches
 from interlingua.serving.app import create_app
 from interlingua.serving.batching import Batcher
-from interlingua.serving.searches import Searches
-from interlingua.serving.settings import ServeSettings
+from interlingua.serving.service import Searches, ServeSettings
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.analyzer import PIECE
 
@@ -260,7 +260,7 @@ def test_highlights_are_left_out_where_there_is_no_time_for_them(
     def spans(*_: Any, **__: Any) -> Callable[[Passage], list[tuple[int, int]]]:
         return lambda passage: marked.append(passage.id) or [(0, 1)]
 
-    monkeypatch.setattr("interlingua.retrieval.highlights.Highlights", spans)
+    monkeypatch.setattr("interlingua.index.highlights.Highlights", spans)
     monkeypatch.setattr(searches, "Budget", lambda seconds: Budget(seconds, clock=lambda: float(len(marked))))
     (answer,) = Searches(index, None, 10, "hybrid", None, False, (), True, 3.0)([Question("the book", "en")])
     assert len(answer.hits) == 10

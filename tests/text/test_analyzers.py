@@ -7,10 +7,9 @@ import pytest
 
 from interlingua.errors import InterlinguaError
 from interlingua.text.analyzers import Analyzer, analyzer
-from interlingua.text.analyzers.kinds import KINDS
-from interlingua.text.analyzers.rules import RULES
-from interlingua.text.analyzers.segmenters import SEGMENTERS
-from interlingua.text.analyzers.stopwords import stopwords
+from interlingua.text.analyzers.analyzer import KINDS
+from interlingua.text.analyzers.rules import RULES, stopwords
+from interlingua.text.analyzers.segment import SEGMENTERS
 from interlingua.text.languages import languages, normalise_code
 
 
@@ -204,7 +203,8 @@ def test_unknown_kinds_are_refused_with_a_suggestion():
 def test_packages_that_are_missing_are_named(monkeypatch):
     from importlib.metadata import PackageNotFoundError
 
-    from interlingua.text.analyzers import segmenters, stemming
+    from interlingua.text.analyzers import rules as stemming
+    from interlingua.text.analyzers import segment as segmenters
 
     def missing(name):
         raise PackageNotFoundError(name)
@@ -218,7 +218,7 @@ def test_packages_that_are_missing_are_named(monkeypatch):
 
 
 def test_a_stemmer_that_is_not_there_is_named():
-    from interlingua.text.analyzers.stemming import snowball
+    from interlingua.text.analyzers.rules import snowball
 
     with pytest.raises(InterlinguaError, match="'klingon' is not in PyStemmer"):
         snowball("klingon")

@@ -8,8 +8,8 @@ from py3langid import modelio
 
 from interlingua.data.encyclopedia import languages, topics
 from interlingua.errors import InterlinguaError
-from interlingua.text import detect
-from interlingua.text.detect import detect_language
+from interlingua.text import languages as detect
+from interlingua.text.languages import detect_language
 
 
 def test_the_languages_of_the_encyclopedia() -> None:

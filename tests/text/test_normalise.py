@@ -8,8 +8,8 @@ from unicodedata import combining, normalize
 
 import pytest
 
-from interlingua.text import normalise
-from interlingua.text.normalise import nfkc, text_hash, text_key
+from interlingua.text import languages as normalise
+from interlingua.text.languages import nfkc, text_hash, text_key
 
 
 def test_equal_after_normalisation() -> None:
@@ -32,7 +32,7 @@ def test_hash_parts_do_not_run_together() -> None:
 
 
 def test_hash_is_the_same_in_another_process() -> None:
-    code = "from interlingua.text.normalise import text_hash; print(text_hash('湖', 'deep'))"
+    code = "from interlingua.text.languages import text_hash; print(text_hash('湖', 'deep'))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(printed) == text_hash("湖", "deep")
 

@@ -12,8 +12,7 @@ from safetensors.torch import load_file
 
 from interlingua.data.records import Passage, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError
-from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.models.loading import load_any
+from interlingua.models.late_interaction import LateInteractionEncoder, load_any
 from interlingua.objectives import LateInteraction, MaskedLanguageModelling, Objective
 from interlingua.objectives.objective import Loss, Texts
 from interlingua.training.build import train

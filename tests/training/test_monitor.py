@@ -2,8 +2,8 @@
 
 import torch
 
-from interlingua.training.monitor import alarm, space
 from interlingua.training.step import Report
+from interlingua.training.trainer import alarm, space
 
 
 def test_alignment_is_of_the_pairs_and_uniformity_of_the_passages():

@@ -7,18 +7,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from interlingua.data.spans import SpanPair
+from interlingua.data.linked import SpanPair
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.models.token_vectors import TokenVectors
+from interlingua.models.encode import TokenVectors
 from interlingua.objectives import Comparable
 from interlingua.training import trainer
 from interlingua.training.build import train
 from interlingua.training.encoding import Chunking
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import resolve
-from interlingua.training.spans import ReadSpans
-from interlingua.training.step import Term, backward, groups
+from interlingua.training.step import ReadSpans, Term, backward, groups
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 WORDS = "the keeper wrote every storm into a small blue book about stars of southern sky rivers meet below town".split()

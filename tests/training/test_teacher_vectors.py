@@ -11,11 +11,10 @@ import torch
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.models.fingerprint import PROBE
-from interlingua.training import teacher_vectors
+from interlingua.models.folder import PROBE
+from interlingua.training import teacher as teacher_vectors
 from interlingua.training.processes import Processes
-from interlingua.training.teacher import TeacherSpec, learn_from
-from interlingua.training.teacher_vectors import TeacherVectors, principal_axes
+from interlingua.training.teacher import TeacherSpec, TeacherVectors, learn_from, principal_axes
 
 TEXTS = [f"text {number} of {number % 7} rivers" for number in range(40)]
 

@@ -1,6 +1,6 @@
 """Token ids are found once, kept as long as there is room, and are what the encoder would say."""
 
-from interlingua.training.token_cache import TokenCache
+from interlingua.training.encoding import TokenCache
 
 
 class Counting:

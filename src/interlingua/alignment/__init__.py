@@ -11,10 +11,9 @@ from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.alignment.calibration import Calibration
-    from interlingua.alignment.margin import margin_scores
-    from interlingua.alignment.mining import Bitext, mine_bitext
+    from interlingua.alignment.mining import Bitext, margin_scores, mine_bitext
 
-_HOME = {"Bitext": "mining", "Calibration": "calibration", "margin_scores": "margin", "mine_bitext": "mining"}
+_HOME = {"Bitext": "mining", "Calibration": "calibration", "margin_scores": "mining", "mine_bitext": "mining"}
 __all__ = ["Bitext", "Calibration", "margin_scores", "mine_bitext"]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

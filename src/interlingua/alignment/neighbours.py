@@ -1,4 +1,8 @@
-"""Nearest neighbours by cosine between two sets of vectors of any size, in both directions from one set of products."""
+"""Nearest neighbours by cosine between two sets of vectors of any size, in both directions.
+
+Products round in ways that depend on the processor, the number format and the shape of the block. So they only choose
+candidates, with room for their error; the cosines that rank the candidates are computed one by one.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,140 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from interlingua.alignment.candidates import Candidates, Cosines, Crowded, Indices
-from interlingua.alignment.unit_vectors import UnitVectors, check_pair
-from interlingua.models.devices import cpu_has_bfloat16, default_device, full_float32
+from interlingua.errors import InterlinguaError
+from interlingua.models.encode import cpu_has_bfloat16, default_device, full_float32
 from interlingua.progress import track
+
+CHECKED = 1 << 14  # vectors looked at together when they are checked
+TINY = 1e-37  # a length that float32 cannot divide by
+
+
+class UnitVectors:
+    """Vectors [vectors, dim], an array, memory map or tensor of any floating type; `name` is what errors call them.
+
+    Raises InterlinguaError naming the first row that holds NaN or infinity, or is zero.
+    """
+
+    def __init__(self, vectors: Any, name: str) -> None:
+        if isinstance(vectors, Tensor):
+            vectors = vectors.detach().cpu()
+            vectors = (vectors.float() if vectors.dtype == torch.bfloat16 else vectors).numpy()
+        self.vectors: NDArray[Any] = np.asanyarray(vectors)
+        if self.vectors.ndim != 2:
+            raise InterlinguaError(f"{name}: an array of shape {self.vectors.shape}; [vectors, dim] is needed.")
+        self.inverse = np.empty(len(self.vectors), dtype=np.float32)  # one over each length
+        for start in range(0, len(self.vectors), CHECKED):
+            block = self.vectors[start : start + CHECKED].astype(np.float32)
+            # in float64, since the square of a component under 1e-23 is zero in float32
+            lengths = np.sqrt(np.einsum("nd,nd->n", block, block, dtype=np.float64))
+            for bad, what in ((~np.isfinite(lengths), "holds NaN or infinity"), (lengths < TINY, "is zero")):
+                if bad.any():
+                    raise InterlinguaError(
+                        f"{name}, row {start + int(bad.argmax())} (counted from 0): its vector {what}, so it has no "
+                        "cosine. Leave the row out, or look at what the encoder read.")
+            self.inverse[start : start + CHECKED] = 1 / lengths
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def dim(self) -> int:
+        return int(self.vectors.shape[1])
+
+    def unit(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        """[rows, dim] vectors of unit length, float32, a copy."""
+        found: NDArray[np.float32] = self.vectors[rows].astype(np.float32, copy=isinstance(rows, slice))
+        found *= self.inverse[rows, None]
+        return found
+
+    def rounding(self, dtype: torch.dtype) -> float:
+        """The largest distance between a unit vector and itself in `dtype`."""
+        if dtype == torch.float32:
+            return 0.0
+        parts = (torch.from_numpy(self.unit(slice(i, i + CHECKED))) for i in range(0, len(self), CHECKED))
+        return max((float((part - part.to(dtype).float()).norm(dim=1).max()) for part in parts), default=0.0)
+
+
+def check_pair(x: UnitVectors, y: UnitVectors, k: int) -> None:
+    """Raise InterlinguaError unless `x` and `y` can be compared, and `k` nearest be asked for."""
+    if x.dim != y.dim:
+        raise InterlinguaError(f"x has vectors of {x.dim} dimensions, y of {y.dim}: both must come from one encoder.")
+    if k < 1:
+        raise InterlinguaError(f"k={k}: must be at least 1.")
+
+
+Indices = NDArray[np.int64]
+Cosines = NDArray[np.float32]
+STALE = 2  # new candidates a row, on average, after which they are thinned
+CROWDED = 12  # candidates a row, beyond 4k, that are too many
+
+
+class Crowded(Exception):
+    """The products are too coarse for these vectors: very many cosines differ by less than the error."""
+
+
+class Candidates:
+    """The candidates of `rows` vectors, for the `k` nearest of each.
+
+    `error` bounds how far an approximate cosine lies from the exact one; `exact(rows, others)` gives exact ones.
+    `least` [rows] is what an approximate cosine must reach to matter; `full` says that every row has seen k.
+    Where candidates stay too many they are scored early, which bounds memory; if `coarse`, Crowded is raised instead.
+    """
+
+    def __init__(self, rows: int, k: int, error: float, exact: Callable[[Indices, Indices], Cosines], *,
+                 coarse: bool, device: torch.device) -> None:
+        self.rows, self.k, self.error, self.exact, self.coarse = rows, k, error, exact, coarse
+        self.least = torch.full((rows,), -2.0, device=device)  # below every cosine
+        self.full = False
+        none = torch.empty(0, dtype=torch.int64, device=device)
+        self.parts = [(none, none, torch.empty(0, device=device))]
+        self.fresh = 0
+
+    def add(self, row: Tensor, other: Tensor, cosine: Tensor) -> None:
+        """Take pairs in: their rows, their indices on the other side, their approximate cosines."""
+        if len(row):
+            self.parts.append((row, other, cosine.float()))
+            self.fresh += len(row)
+        if self.fresh > STALE * self.rows:
+            self._thin()
+            if len(self.parts[0][0]) > (4 * self.k + CROWDED) * self.rows:
+                if self.coarse:
+                    raise Crowded
+                row, other, cosine = (torch.from_numpy(column).to(self.least.device) for column in self._best())
+                self.parts = [(row, other, cosine)]
+
+    def nearest(self) -> tuple[Indices, Cosines]:
+        """[rows, k] indices on the other side and exact cosines, best first. Every row must have seen k."""
+        self._thin()
+        _, other, cosine = self._best()
+        return other.reshape(self.rows, self.k), cosine.reshape(self.rows, self.k)
+
+    def _thin(self) -> None:
+        """Keep what lies within twice the error of the k-th best: the k-th may be worse than it looks by the error,
+        and what is kept better."""
+        row, other, cosine = (torch.cat(columns) for columns in zip(*self.parts, strict=True))
+        order = (4 * row.double() - cosine).argsort()  # by row, then best first: cosines are within ±2
+        row, other, cosine = row[order], other[order], cosine[order]
+        counts = row.bincount(minlength=self.rows)
+        full = counts >= self.k
+        self.full = bool(full.all())
+        self.least[full] = cosine[(counts.cumsum(0) - counts)[full] + self.k - 1] - 2 * self.error
+        keep = cosine >= self.least[row]
+        self.parts, self.fresh = [(row[keep], other[keep], cosine[keep])], 0
+
+    def _best(self) -> tuple[Indices, Indices, Cosines]:
+        """Rows, others and exact cosines of the k best of each row, in order; of equal ones the lowest index first."""
+        row, other = (column.cpu().numpy() for column in self.parts[0][:2])
+        cosine = self.exact(row, other)
+        order = np.lexsort((other, -cosine, row))
+        row, other, cosine = row[order], other[order], cosine[order]
+        keep = np.arange(len(row)) - np.searchsorted(row, row) < self.k
+        return row[keep], other[keep], cosine[keep]
+
 
 ROWS, COLUMNS = 1024, 4096  # vectors of x and of y in one block of products, which stays in the processor's cache
 SLAB = 16  # blocks that share one reading of y

@@ -85,9 +85,8 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
     """The calibration of the encoder on the files of --on."""
-    from interlingua.alignment.adversarial import Adversarial
-    from interlingua.alignment.calibration import Calibration
-    from interlingua.alignment.texts import sample_texts, translations
+    from interlingua.alignment.calibration import Calibration, sample_texts, translations
+    from interlingua.alignment.rotation import Adversarial
     from interlingua.errors import InterlinguaError
     from interlingua.progress import say
     from interlingua.text.languages import normalise_code

@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace) -> None:
 def pairs_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, Any]]:
     """(run of A, run of B, what is judged, qrels) of each comparison. Raises InterlinguaError for files that do not
     pair up."""
-    from interlingua.data.collection import load_collection
-    from interlingua.data.collections.rows import read_qrels
+    from interlingua.data.collections import load_collection
+    from interlingua.data.layouts import read_qrels
     from interlingua.errors import InterlinguaError
 
     half, left = divmod(len(arguments.runs), 2)

@@ -84,14 +84,14 @@ def passages(arguments: argparse.Namespace) -> None:
     """Passages with their vectors: of files, or of an index."""
     from interlingua.data.passages import read_sources
     from interlingua.errors import InterlinguaError
+    from interlingua.index.export import write_npy, write_parquet
     from interlingua.progress import say
-    from interlingua.retrieval.vector_files import write_npy, write_parquet
 
     parquet = arguments.out.endswith(".parquet")
     if arguments.role == "query":
         raise InterlinguaError("--as query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
     if arguments.ray is not None:
-        from interlingua.retrieval.ray_encoding import encode_on_ray
+        from interlingua.index.ray import encode_on_ray
 
         if not arguments.texts or parquet or arguments.out.endswith(".npy"):
             raise InterlinguaError("--ray: encodes files of passages into a folder. Name the files, and a folder with "
@@ -109,9 +109,9 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
     """Passages and vectors, some thousand at a time."""
     from interlingua.data.passages import read_sources
     from interlingua.errors import InterlinguaError
+    from interlingua.index.export import CHUNK, encoded, stored
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import track
-    from interlingua.retrieval.vector_files import CHUNK, encoded, stored
 
     place = arguments.model
     if place.startswith("milvus:") or (Path(place) / "index.json").is_file():
@@ -119,10 +119,10 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
             raise InterlinguaError(f"{place}: is an index, whose own vectors are written. Leave out the files, or name "
                                    "a model.")
         if place.startswith("milvus:"):
-            from interlingua.retrieval.milvus_index import MilvusIndex
+            from interlingua.index.milvus.index import MilvusIndex
 
             return MilvusIndex.open(place).vectors()
-        from interlingua.retrieval.index_snapshot import whole_store
+        from interlingua.index.local.snapshot import whole_store
 
         return stored(whole_store(Path(place)))
     if not arguments.texts:
@@ -134,7 +134,7 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
 def onnx(arguments: argparse.Namespace) -> None:
     """The encoder of a role."""
     from interlingua.models.dual import DualEncoder
-    from interlingua.models.onnx_export import export_onnx
+    from interlingua.models.onnx import export_onnx
     from interlingua.progress import say
 
     encoder = DualEncoder.load(arguments.model, device="cpu").encoder(arguments.role)

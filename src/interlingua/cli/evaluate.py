@@ -3,9 +3,214 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+
+
+def print_systems(arguments: argparse.Namespace, systems: dict[str, Any], collections: list[Any]) -> None:
+    """Systems × collections, a table for each measure; run files where asked for."""
+    from interlingua.evaluation.measures import DEFAULT_MEASURES
+    from interlingua.evaluation.protocol import results_table
+
+    if arguments.runs:
+        write_runs(Path(arguments.runs), systems, collections)
+    for measure in arguments.measures or DEFAULT_MEASURES:
+        table = results_table(systems, measure, intervals=not arguments.no_intervals)
+        print(table.render(arguments.format, intervals=not arguments.no_intervals) + "\n")
+
+
+def write_runs(folder: Path, systems: dict[str, Any], collections: list[Any]) -> None:
+    """`<collection>.qrels` and `<system>.<collection>.run`, as trec_eval reads them."""
+    from interlingua.files import atomic_write
+
+    for collection in collections:
+        with atomic_write(folder / f"{slug(collection.name)}.qrels") as stream:
+            for query, judged in collection.qrels.items():
+                stream.writelines(f"{query} 0 {passage} {grade}\n" for passage, grade in judged.items())
+    for name, results in systems.items():
+        for result in results:
+            result.run.write_trec(folder / f"{run_file(name)}.{slug(result.collection)}.run", tag=run_file(name))
+
+
+def run_file(name: str) -> str:
+    """The stem of the run files of a system: what is left of its name in a file name, and no longer than one may be."""
+    from hashlib import blake2b
+
+    stem = slug(name).encode()
+    if len(stem) <= 100:
+        return stem.decode()
+    return f"{stem[:90].decode(errors='ignore')}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The pipelines of --pipeline by what was written. Raises InterlinguaError for one given twice, for rows that
+    --runs would write to one file, and for translations that no stage reads."""
+    from interlingua.errors import InterlinguaError
+    from interlingua.retrieval.pipeline.grammar import Lexical, leaves, parse_pipeline
+
+    pipelines: dict[str, Any] = {}
+    for text in arguments.pipeline:
+        name = " ".join(text.split())
+        pipelines[name] = parse_pipeline(name)
+    if len({*pipelines, *arguments.models}) < len(arguments.pipeline) + len({*arguments.models}):
+        raise InterlinguaError("--pipeline: one of them is given twice, or is a MODEL as well.")
+    if arguments.runs:
+        files: dict[str, str] = {}
+        for name in (*arguments.models, *pipelines):
+            if (other := files.setdefault(run_file(name), name)) != name:
+                raise InterlinguaError(f"--runs would write '{other}' and '{name}' to files of one name. Give two "
+                                       "commands, and two folders.")
+    unread = not any(isinstance(leaf, Lexical) and leaf.queries is None
+                     for pipeline in pipelines.values() for leaf in leaves(pipeline))
+    for option in ("translated", "translate"):
+        if getattr(arguments, option) and unread:
+            raise InterlinguaError(f"--{option}: no stage of the pipelines reads it. It is for bm25 without queries=….")
+    return pipelines
+
+
+def translations(arguments: argparse.Namespace, collections: list[Any]) -> dict[str, Any]:
+    """Name of a collection → its questions as --translated or --translate has them."""
+    import shlex
+
+    from interlingua.errors import InterlinguaError
+    from interlingua.retrieval.pipeline.run import (
+        command,
+        language_of,
+        read_translations,
+        translate_queries,
+        translated_queries,
+    )
+
+    if arguments.translate:
+        try:
+            argv = shlex.split(arguments.translate)
+        except ValueError as error:
+            raise InterlinguaError(f"--translate {arguments.translate}: {error}.") from error
+        translate = command(argv)
+        return {one.name: translate_queries(one.queries, translate, language_of(one.passages)) for one in collections}
+    if not arguments.translated:
+        return {}
+    files = arguments.translated if len(arguments.translated) > 1 else arguments.translated * len(collections)
+    if len(files) != len(collections):
+        raise InterlinguaError(f"--translated: {len(files)} files for {len(collections)} collections. Give one for "
+                               "each in the order of --on, or one for all.")
+    return {one.name: translated_queries(one.queries, read_translations(file), language_of(one.passages), file)
+            for one, file in zip(collections, files, strict=True)}
+
+
+def print_pipelines(arguments: argparse.Namespace, models: dict[str, Any], pipelines: dict[str, Any],
+                    collections: list[Any], translated: dict[str, Any]) -> None:
+    """A row for each model and each pipeline, the models read in pipelines among them loaded once."""
+    from interlingua.evaluation.measures import DEFAULT_MEASURES
+    from interlingua.evaluation.protocol import evaluate_pipelines
+    from interlingua.models.late_interaction import load_any
+    from interlingua.retrieval.pipeline.grammar import Model
+
+    rows = {name: Model(name) for name in models} | pipelines
+    systems = evaluate_pipelines(rows, collections, arguments.measures or DEFAULT_MEASURES, arguments.depth,
+                                 load=lambda name: models[name] if name in models else load_any(name),
+                                 translated=translated)
+    print_systems(arguments, systems, collections)
+
+
+def read_translations(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Name → pairs: the files of --tatoeba as they are, or what they give for --pairs."""
+    from interlingua.errors import InterlinguaError
+    from interlingua.evaluation.tatoeba import check_languages, pairs_between, read_sets
+
+    sets = read_sets(arguments.tatoeba)
+    if arguments.pairs:
+        found = [pairs_between(codes, sets) for codes in arguments.pairs]
+        if len({frozenset((pairs[0].source_lang, pairs[0].target_lang)) for _, pairs in found}) < len(found):
+            raise InterlinguaError("--pairs: two of them are the same languages. Both directions are measured anyway: "
+                                   "give each pair once.")
+        sets = dict(found)
+    for name, pairs in sets.items():
+        check_languages(pairs, name, arguments.tatoeba_protocol)
+    if arguments.picture and len(sets) != 1:
+        raise InterlinguaError(f"--picture shows one pair of languages, these are {len(sets)}. Give --tatoeba one "
+                               "file, or --pairs one pair.")
+    return sets
+
+
+def print_translations(arguments: argparse.Namespace, models: dict[str, Any], sets: dict[str, Any]) -> None:
+    """Tatoeba accuracies; with --picture also the figure and its numbers."""
+    from interlingua.evaluation.tatoeba import tatoeba_pairs, tatoeba_table
+
+    if arguments.picture:
+        from interlingua.evaluation.languages import language_projection, projection_table
+        from interlingua.evaluation.plots import plot_projections
+
+        ((name, pairs),) = sets.items()
+        shown = language_projection(models, pairs)
+        results = {model: {name: projection.accuracy} for model, projection in shown.items()}
+        print(projection_table(shown, arguments.format) + "\n")
+        plot_projections(shown, arguments.picture)
+    else:
+        results = {model: {name: tatoeba_pairs(encoder, pairs, name) for name, pairs in sets.items()}
+                   for model, encoder in models.items()}
+    print(tatoeba_table(results, arguments.format, arguments.tatoeba_protocol))
+
+
+def read_xor(arguments: argparse.Namespace) -> tuple[Any, ...]:
+    """Questions, the English passages if any, and file of --predictions → question → texts retrieved."""
+    from dataclasses import replace
+
+    from interlingua.data.irds import is_prediction, read_answered, read_predictions
+    from interlingua.data.passages import read_passages
+    from interlingua.errors import InterlinguaError
+    from interlingua.evaluation.xor import nltk_tokenizer, run_texts
+    from interlingua.retrieval.run import Run
+
+    questions = read_answered(arguments.xor)
+    runs = {file: Run.read_trec(file) for file in arguments.predictions if not is_prediction(file)}
+    texts = {file: read_predictions(file) for file in arguments.predictions if file not in runs}
+    if runs and not arguments.passages:
+        raise InterlinguaError(f"{next(iter(runs))}: a TREC run names passages. Give their texts with --passages.")
+    nltk_tokenizer()  # what it lacks is said before the passages are encoded
+    passages = [passage if passage.lang else replace(passage, lang="en")
+                for passage in (read_passages(arguments.passages) if arguments.passages else ())]
+    return questions, passages, texts | {file: run_texts(run, passages) for file, run in runs.items()}
+
+
+def print_xor(arguments: argparse.Namespace, models: dict[str, Any], questions: Any, passages: Any,
+              predicted: dict[str, Any]) -> None:
+    """XOR-Retrieve, a table for each number of tokens and each way to read the answers; run files where asked for."""
+    from interlingua.data.records import Collection
+    from interlingua.evaluation.protocol import results_table
+    from interlingua.evaluation.xor import run_texts, xor_results
+    from interlingua.retrieval.dense.exact import retrieve
+
+    for name, model in models.items():
+        run = retrieve(model, Collection("xor-retrieve", passages, questions), depth=arguments.depth)
+        if arguments.runs:
+            run.write_trec(Path(arguments.runs) / f"{slug(name)}.xor-retrieve.run", tag=slug(name))
+        predicted = {**predicted, name: run_texts(run, passages)}
+    systems = {name: xor_results(predicted[name], questions) for name in [*models, *arguments.predictions]}
+    for measure in next(iter(systems.values()))[0].scores:
+        table = results_table(systems, measure, intervals=not arguments.no_intervals)
+        print(table.render(arguments.format, digits=1, intervals=not arguments.no_intervals) + "\n")
+
+
+def print_bucc(arguments: argparse.Namespace, models: dict[str, Any]) -> None:
+    """F1 on every language pair that the folder has, by the protocols that its files allow."""
+    from interlingua.data.readers.bitext import bucc_pairs
+    from interlingua.errors import InterlinguaError
+    from interlingua.evaluation.bitext import bucc, bucc_table
+
+    pairs = bucc_pairs(arguments.bucc, "training")
+    if not pairs:
+        raise InterlinguaError(f"{arguments.bucc}: holds no BUCC files such as fr-en.training.fr, .en and .gold.")
+    print(bucc_table({name: {pair: bucc(model, arguments.bucc, pair, arguments.bucc_protocol) for pair in pairs}
+                      for name, model in models.items()}, arguments.format))
+
+
+def slug(name: str) -> str:
+    """A file name for a path or id."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-") or "model"
+
 
 NAMES = ("evaluate",)
 
@@ -65,9 +270,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate every model on every collection, Tatoeba file, BUCC pair and XOR question."""
-    from interlingua.cli.pipelines import parse_pipelines, print_pipelines, translations
-    from interlingua.cli.sentence_tasks import print_bucc, print_translations, print_xor, read_translations, read_xor
-    from interlingua.data.collection import cross, load_collection
+    from interlingua.data.collections import cross, load_collection
 
     check_options(arguments)
     pipelines = parse_pipelines(arguments)
@@ -143,7 +346,7 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     from interlingua.errors import InterlinguaError
     from interlingua.models.dual import DualEncoder
     from interlingua.models.encoder import Encoder
-    from interlingua.models.loading import load_any
+    from interlingua.models.late_interaction import load_any
 
     models: dict[str, Any] = {name: load_any(name) for name in arguments.models}
     for name, model in models.items():
@@ -175,7 +378,6 @@ def print_matrices(arguments: argparse.Namespace, models: dict[str, Any], collec
 
 def print_tables(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
     """Models × collections, a table for each measure; run files where asked for."""
-    from interlingua.cli.tables import print_systems
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import evaluate_on
 

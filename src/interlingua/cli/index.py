@@ -97,16 +97,16 @@ def run(arguments: argparse.Namespace) -> None:
 def build(arguments: argparse.Namespace) -> None:
     """A new index."""
     from interlingua.data.files import SourceNames
+    from interlingua.index.index import build_index
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
-    from interlingua.retrieval.index import build_index
 
     names = SourceNames()
     first, *rest = arguments.inputs
     name, sources = ("default", arguments.inputs) if not rest or is_passages(first) else (first, rest)
     options: dict[str, Any] = {"overwrite": arguments.overwrite, "names": names}
     if arguments.ray is not None:
-        from interlingua.retrieval.ray_index import build_index_on_ray
+        from interlingua.index.ray import build_index_on_ray
 
         built = build_index_on_ray(name, passages(arguments, sources, names), arguments.out, address=arguments.ray,
                                    **options)
@@ -118,13 +118,13 @@ def build(arguments: argparse.Namespace) -> None:
 
 def change(arguments: argparse.Namespace, verb: str) -> None:
     """Add, replace, delete, compact or describe."""
+    from interlingua.index.index import open_index
     from interlingua.progress import say
-    from interlingua.retrieval.index import open_index
 
     place = getattr(arguments, verb)
     durability = arguments.durability or "full"
     if arguments.model:
-        from interlingua.retrieval.index_encoder import load_to_encode
+        from interlingua.index.metadata import load_to_encode
 
         index = open_index(place, load_to_encode(arguments.model), durability=durability)
     else:
@@ -149,7 +149,7 @@ def change(arguments: argparse.Namespace, verb: str) -> None:
 
 def keep_tokens(index: Any, place: str, models: list[str]) -> None:
     """Token vectors for rerankers."""
-    from interlingua.models.loading import load_any
+    from interlingua.models.late_interaction import load_any
     from interlingua.progress import say
 
     for model in models:

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
     from tabulate import tabulate
 
     from interlingua.data import readers, summary
-    from interlingua.data.collection import load_collection
+    from interlingua.data.collections import load_collection
     from interlingua.errors import InterlinguaError
 
     def show(title: str, rows: list[summary.Row]) -> None:
@@ -62,7 +62,7 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     import yaml
 
     from interlingua.errors import InterlinguaError
-    from interlingua.plain_yaml import parse_yaml
+    from interlingua.files import parse_yaml
 
     named = {"format": arguments.format, "lang": arguments.lang, "side": arguments.side,
              "on_bad_row": arguments.on_bad_row}

@@ -1,11 +1,121 @@
-"""`interlingua mine`: the translations in two files of sentences, or hard negatives for questions."""
+"""`interlingua mine`: translations in two files of sentences, or hard negatives for questions."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from interlingua.cli import hard_negatives
+from interlingua.cli.parser import Repeated
+
+ONLY = ("with_", "passages", "negatives_per_question", "depth", "skip_top", "positive_margin", "sampling", "seed",
+        "scores", "lang", "format", "on_bad_row")
+
+
+def add_options(parser: Any) -> None:
+    """Declare the options that go with --negatives."""
+    group = parser.add_argument_group("with --negatives (A is then a file of questions)")
+    group.add_argument("--negatives", action="store_true", help="find passages that look like answers and are none")
+    group.add_argument("--with", dest="with_", metavar="bm25|MODEL",
+                       help="what finds them: bm25, bm25(analyzer=char4), a model's folder or name")
+    group.add_argument("--passages", action=Repeated, metavar="PASSAGES",
+                       help="what is searched: jsonl, TSV or collections; without it the passages of the questions")
+    group.add_argument("--negatives-per-question", type=int, metavar="N", help="how many to write (8)")
+    group.add_argument("--depth", type=int, metavar="N", help="how many results to look at (100)")
+    group.add_argument("--skip-top", type=int, metavar="N", help="leave out the first N after known positives (0)")
+    group.add_argument("--positive-margin", metavar="X|none",
+                       help="leave out what scores above X times the positive: 0.95 for a model, none for bm25")
+    group.add_argument("--sampling", choices=["random", "top"], help="draw from what is left (random), or take the top")
+    group.add_argument("--seed", type=int, help="of the draw (0)")
+    group.add_argument("--scores", action="store_true", default=None,
+                       help="write the retriever's scores, too, to distil from")
+    group.add_argument("--lang", help="the language of questions and passages that do not name theirs")
+    group.add_argument("--format", metavar="NAME", help="the questions' format, where the content does not tell it")
+    group.add_argument("--on-bad-row", choices=["error", "skip"], help="skip: count and list rows that cannot be used")
+
+
+def run_negatives(arguments: argparse.Namespace) -> None:
+    """Mine and write."""
+    import json
+
+    from interlingua.data.readers import read_questions
+    from interlingua.data.readers.questions import as_row
+    from interlingua.errors import InterlinguaError
+    from interlingua.files import atomic_write
+    from interlingua.progress import say, track
+    from interlingua.retrieval.hard_negatives import MiningReport, Pool, mine_hard_negatives
+    from interlingua.retrieval.pipeline.run import Stages
+
+    if not arguments.with_:
+        raise InterlinguaError("--negatives: say with --with what finds them: bm25, or a model's folder or name.")
+    stage, choice = stage_of(arguments.with_), choice_of(arguments)
+    reading = {key: value for key in ("lang", "format", "on_bad_row")
+               if (value := getattr(arguments, key)) is not None}
+    questions = list(read_questions(arguments.a, **reading))
+    if not questions:
+        raise InterlinguaError(f"{arguments.a}: no questions. Check the file.")
+    pool = Pool(questions, passages_of(arguments))
+    own = f"{pool.added:,} passages of their own are searched"
+    if arguments.passages:
+        own = f"{pool.given:,} passages, and {pool.added:,} of the questions' own that are not among them, are searched"
+    say(f"{arguments.a}: {len(questions):,} questions; {own}")
+    if pool.renamed:
+        say(f"note: {pool.renamed:,} passages of the questions have the id of a passage with another text and are "
+            "taken for it. If they are no translations, the ids belong to another collection.")
+    report = MiningReport()
+    retriever = Stages(pool.passages).retriever(stage)
+    mined = mine_hard_negatives(questions, pool, retriever, choice, report, scores=bool(arguments.scores))
+    with atomic_write(arguments.out) as stream:
+        for record in track(mined, "mine", total=len(questions)):
+            stream.write(json.dumps(as_row(record), ensure_ascii=False) + "\n")
+    say(f"{arguments.out}: {report.questions:,} questions with {report.negatives:,} mined negatives"
+        + (f", and {report.kept:,} that they had" if report.kept else ""))
+    if report.short or report.without:
+        say(f"{report.short:,} questions got fewer than {choice.per_question}, {report.without:,} none: "
+            "a greater --depth or another --positive-margin finds more")
+    reasons = [f"{count:,} {reason}" for reason, count in report.left_out.items() if count]
+    say(f"left out of the {choice.depth} found for each: {', '.join(reasons) or 'nothing'}")
+    lost = sum(bool(question.scores) for question in questions)
+    if lost and not arguments.scores:
+        say(f"{lost:,} questions had a teacher's scores, which do not fit other negatives and are left out")
+
+
+def stage_of(text: str) -> Any:
+    """The one retriever that --with names. Raises InterlinguaError for a pipeline of several."""
+    from interlingua.errors import InterlinguaError
+    from interlingua.retrieval.pipeline.grammar import Lexical, Model, parse_pipeline
+
+    stage = parse_pipeline(text)
+    if not isinstance(stage, Lexical | Model) or stage.queries is not None:
+        raise InterlinguaError(f"--with {text}: one retriever is needed, bm25, bm25(analyzer=char4) or a model.")
+    return stage
+
+
+def choice_of(arguments: argparse.Namespace) -> Any:
+    """Which of what is found become negatives. A score of BM25 says little about whether a passage answers, so its
+    default has no limit."""
+    from interlingua.errors import InterlinguaError
+    from interlingua.retrieval.hard_negatives import Choice
+    from interlingua.retrieval.pipeline.grammar import Lexical
+
+    given: dict[str, Any] = {
+        "per_question": arguments.negatives_per_question, "depth": arguments.depth, "skip_top": arguments.skip_top,
+        "sampling": arguments.sampling, "seed": arguments.seed}
+    margin: float | None = None if isinstance(stage_of(arguments.with_), Lexical) else Choice().margin
+    if arguments.positive_margin is not None:
+        try:
+            margin = None if arguments.positive_margin == "none" else float(arguments.positive_margin)
+        except ValueError as error:
+            raise InterlinguaError(f"--positive-margin {arguments.positive_margin}: a number such as 0.95 is needed, "
+                                   "or none.") from error
+    return Choice(**{key: value for key, value in given.items() if value is not None}, margin=margin)
+
+
+def passages_of(arguments: argparse.Namespace) -> Any:
+    """The passages of every source given, one after the other."""
+    from interlingua.data.passages import read_passages
+
+    return (passage for source in arguments.passages or () for passage in read_passages(source, arguments.lang or ""))
+
 
 NAMES = ("mine",)
 
@@ -34,7 +144,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     bound.add_argument("--gold", metavar="FILE", help="learn the threshold from all true pairs of A and B, id<tab>id; "
                                                       "the id of a line without one is its number")
     parser.add_argument("--half", action="store_true", help="keep vectors in float16: half the disk")
-    hard_negatives.add_options(parser)
+    add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -45,21 +155,20 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.negatives:
         if arguments.b or arguments.model:
             raise InterlinguaError("--negatives takes one file of questions and --with instead of --model.")
-        return hard_negatives.run(arguments)
+        return run_negatives(arguments)
     if not arguments.b or not arguments.model:
         raise InterlinguaError("mine needs two files and --model; or a file of questions and --negatives.")
-    if given := [name for name in hard_negatives.ONLY if getattr(arguments, name) is not None]:
+    if given := [name for name in ONLY if getattr(arguments, name) is not None]:
         raise InterlinguaError(f"--{given[0].strip('_').replace('_', '-')} goes with --negatives only.")
     bitext(arguments)
 
 
 def bitext(arguments: argparse.Namespace) -> None:
     """The pairs of two files."""
-    from interlingua.alignment.corpus_side import CorpusSide
-    from interlingua.alignment.mining import mine_sentences
-    from interlingua.data.readers.bucc import read_gold
+    from interlingua.alignment.mining import CorpusSide, mine_sentences
+    from interlingua.data.readers.bitext import read_gold
     from interlingua.errors import InterlinguaError
-    from interlingua.evaluation.bucc import bucc_f1, pairs_of_ids
+    from interlingua.evaluation.bitext import bucc_f1, pairs_of_ids
     from interlingua.files import atomic_write
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say

@@ -29,10 +29,10 @@ def run(arguments: argparse.Namespace) -> None:
     from tabulate import tabulate
 
     from interlingua.cli.evaluate import one_a_language
-    from interlingua.data.collection import load_collection
+    from interlingua.data.collections import load_collection
     from interlingua.errors import InterlinguaError
-    from interlingua.evaluation.bias import language_bias
-    from interlingua.evaluation.mirror import bias_rows, mirror_page
+    from interlingua.evaluation.languages import language_bias
+    from interlingua.evaluation.plots import bias_rows, mirror_page
     from interlingua.files import atomic_write
     from interlingua.models.dual import DualEncoder
 

@@ -28,11 +28,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run, print, and write Markdown beside the runs."""
-    from interlingua.experiments.arithmetic import compute_table
-    from interlingua.experiments.figures import draw, draw_projections
-    from interlingua.experiments.present import present
-    from interlingua.experiments.reproduce import Reproduction
-    from interlingua.experiments.table_spec import read_table
+    from interlingua.experiments.present import draw, draw_projections, present
+    from interlingua.experiments.run import Reproduction
+    from interlingua.experiments.spec import compute_table, read_table
     from interlingua.files import atomic_write
 
     table = read_table(arguments.table)

@@ -38,11 +38,10 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
+    from interlingua.index.highlights import Highlights, marker
+    from interlingua.index.index import open_index
+    from interlingua.index.metadata import Question, load_to_encode
     from interlingua.progress import say
-    from interlingua.retrieval.highlights import Highlights, marker
-    from interlingua.retrieval.index import open_index
-    from interlingua.retrieval.index_encoder import load_to_encode
-    from interlingua.retrieval.index_questions import Question
     from interlingua.text.languages import normalise_code
 
     question = Question(" ".join(arguments.question), normalise_code(arguments.lang) if arguments.lang else None)

@@ -43,10 +43,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until it is stopped."""
     from interlingua.progress import say
-    from interlingua.serving.app import create_app
-    from interlingua.serving.host_names import LOCAL
-    from interlingua.serving.server import bind, is_loopback, own_name, run
-    from interlingua.serving.settings import ServeSettings
+    from interlingua.serving.app import bind, create_app, is_loopback, own_name, run
+    from interlingua.serving.middleware import LOCAL
+    from interlingua.serving.service import ServeSettings
 
     token, read_token = (_token(*pair) for pair in ((arguments.token_file, TOKEN),
                                                      (arguments.read_token_file, READ_TOKEN)))
@@ -66,9 +65,9 @@ def serve(arguments: argparse.Namespace) -> None:
 
 def _opened(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """The index with its model, and the reranker, loaded now: what is wrong with them is said before anybody waits."""
+    from interlingua.index.index import open_index
     from interlingua.models.dual import DualEncoder
-    from interlingua.models.loading import load_any
-    from interlingua.retrieval.index import open_index
+    from interlingua.models.late_interaction import load_any
 
     index = open_index(arguments.index, DualEncoder.load(arguments.model) if arguments.model else None,
                        durability=arguments.durability)

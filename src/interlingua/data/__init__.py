@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from interlingua.data.collection import load_collection
-    from interlingua.data.combine import cross, merge_collections, save_collection
+    from interlingua.data.collections import cross, load_collection, merge_collections, save_collection
     from interlingua.data.filters import FilterReport, filter_parallel
     from interlingua.data.readers import (
         read_documents,
@@ -35,12 +34,29 @@ if TYPE_CHECKING:
     from interlingua.data.stream import Stream
 
 _HOME = {
-    "Collection": "records", "Document": "records", "FilterReport": "filters", "LinkedDocuments": "records",
-    "MemoryStore": "store", "ParallelPair": "records", "Passage": "records", "Qrels": "records", "Query": "records",
-    "QuestionPassage": "records", "RecordStore": "store", "Sentence": "records", "Stream": "stream",
-    "cross": "combine", "filter_parallel": "filters", "load_collection": "collection", "merge_collections": "combine",
-    "read_documents": "readers", "read_parallel": "readers", "read_questions": "readers",
-    "read_sentences": "readers", "save_collection": "combine", "source_fingerprint": "readers",
+    "Collection": "records",
+    "Document": "records",
+    "FilterReport": "filters",
+    "LinkedDocuments": "records",
+    "MemoryStore": "store",
+    "ParallelPair": "records",
+    "Passage": "records",
+    "Qrels": "records",
+    "Query": "records",
+    "QuestionPassage": "records",
+    "RecordStore": "store",
+    "Sentence": "records",
+    "Stream": "stream",
+    "cross": "collections",
+    "filter_parallel": "filters",
+    "load_collection": "collections",
+    "merge_collections": "collections",
+    "read_documents": "readers",
+    "read_parallel": "readers",
+    "read_questions": "readers",
+    "read_sentences": "readers",
+    "save_collection": "collections",
+    "source_fingerprint": "readers",
 }
 __all__ = [
     "Collection",

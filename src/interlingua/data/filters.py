@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from interlingua.data.records import ParallelPair
-from interlingua.text.languages import language
-from interlingua.text.normalise import text_hash, text_key
+from interlingua.text.languages import language, text_hash, text_key
 
 
 def equal_sides(pair: ParallelPair) -> bool:

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from interlingua.data.collection import load_collection
-from interlingua.data.collections import beir, folder, mrtydi
-from interlingua.data.collections.rows import parsed
+from interlingua.data import layouts as beir
+from interlingua.data import layouts as folder
+from interlingua.data import layouts as mrtydi
+from interlingua.data.collections import load_collection
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import SourceNames, read_files
-from interlingua.data.readers.bad_rows import BadRow, json_object, lang_of, string
-from interlingua.data.readers.dpr_passages import read_tsv_passages
+from interlingua.data.layouts import parsed
+from interlingua.data.readers.questions import read_tsv_passages
+from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import expand, filled_lines, kind_of
 from interlingua.data.records import Passage
 from interlingua.text.languages import normalise_code

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from interlingua.data import encyclopedia
-from interlingua.data.codec import TrainingRecord, language_of
 from interlingua.data.records import (
     Collection,
     LinkedDocuments,
@@ -19,8 +18,10 @@ from interlingua.data.records import (
     Query,
     QuestionPassage,
     Sentence,
+    TrainingRecord,
+    language_of,
 )
-from interlingua.text.normalise import text_hash
+from interlingua.text.languages import text_hash
 
 Row = dict[str, str | int | float]
 Item = TrainingRecord | Passage | Query

@@ -1,8 +1,8 @@
-"""Question language × passage language: the same questions against translations of the same passages."""
+"""Language bias: question language x passage language, same-language rate, PEER."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,140 @@ import numpy as np
 from numpy.typing import NDArray
 from tabulate import tabulate
 
-from interlingua.data.collection import cross
-from interlingua.data.records import Collection
+from interlingua.data.collections import cross
+from interlingua.data.records import Collection, ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.measures import Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.table import render_records
-from interlingua.retrieval.dense import search, search_exact, tie_ranks
-from interlingua.retrieval.ranks import average_precision, gold_ranks
-from interlingua.retrieval.vectors import TextEncoder, Vectors, embed_passages, embed_queries
+from interlingua.evaluation.tatoeba import TatoebaResult, check_languages, pair_vectors, tatoeba_accuracy
+from interlingua.retrieval.dense.exact import search, search_exact, tie_ranks
+from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_passages, embed_queries, searchable
+from interlingua.retrieval.run import average_precision, gold_ranks
+
+
+def peer(ranking: Sequence[str], langs: Mapping[str, str], grades: Mapping[str, int], *, top: int = 20,
+         weights: Mapping[int, float] | None = None) -> float:
+    """Probability of equal expected rank of one ranking, from 0 (ranks depend on the language) to 1 (nothing shows that
+    they do). Of rankings that do not depend on it the mean is about ½, as that of any p-value.
+
+    For each level of relevance a Kruskal-Wallis test asks whether the documents of that level have the same expected
+    rank whatever their language; PEER is the mean of its p-values with `weights` by level (the same for all levels that
+    occur, if not given). Documents are those among the first `top` of `ranking` (ids, best first) and relevant ones
+    below, which share the mean of the ranks that are left. `langs`: document → language, all documents there are;
+    `grades`: document → level, 0 where it is missing. A level with documents of one language only counts 1. One with
+    a single document of each language is left out, since nothing can be seen in it; without any other level, 1.
+
+    Raises InterlinguaError for a `top` under 1 and weights that are no numbers of 0 or more, or all 0.
+    """
+    from scipy.stats import kruskal
+
+    if top < 1:
+        raise InterlinguaError(f"top={top}: must be at least 1.")
+    if weights is not None and (min(weights.values(), default=0) < 0 or not sum(weights.values())):
+        raise InterlinguaError(f"weights {dict(weights)}: give numbers of 0 or more by level, not all 0.")
+    rank_of = {name: float(rank) for rank, name in enumerate(ranking[:top], 1)}
+    below = (top + 1 + max(len(langs), top + 1)) / 2
+    held = {name: rank for name, rank in rank_of.items() if name in langs}
+    held |= {name: below for name, grade in grades.items() if grade > 0 and name not in rank_of and name in langs}
+    values: dict[int, float] = {}
+    for level in sorted({grades.get(name, 0) for name in held}):
+        groups: dict[str, list[float]] = {}
+        for name, rank in held.items():
+            if grades.get(name, 0) == level:
+                groups.setdefault(langs[name], []).append(rank)
+        ranks = [rank for group in groups.values() for rank in group]
+        if 1 < len(groups) == len(ranks):
+            continue
+        alike = len(groups) < 2 or min(ranks) == max(ranks)
+        values[level] = 1.0 if alike else float(kruskal(*groups.values()).pvalue)
+    counted = {level: 1.0 if weights is None else weights.get(level, 0.0) for level in values}
+    if not sum(counted.values()):
+        return 1.0
+    return float(np.average(list(values.values()), weights=list(counted.values())))
+
+
+Plane = NDArray[np.float32]
+NOTE = ("distance: between the languages' centroids, in units of the spread within a language, over all dimensions; "
+        "accuracy: mean of both directions; explained: share of the variance that the picture shows")
+
+
+@dataclass(frozen=True)
+class Projection:
+    """One model's vectors of translations. `x`, `y` [pairs, 2]: the sentences of `langs[0]` and `langs[1]` on the first
+    two principal components of both languages together, which hold the shares `explained` of the variance.
+
+    `distance` is `objectives.geometry.language_distance` and `accuracy` the Tatoeba accuracy, both of whole vectors.
+    """
+
+    langs: tuple[str, str]
+    x: Plane
+    y: Plane
+    explained: tuple[float, float]
+    distance: float
+    accuracy: TatoebaResult
+
+
+def language_projection(
+    encoders: Mapping[str, TextEncoder], pairs: Sequence[ParallelPair]
+) -> dict[str, Projection]:
+    """Model → its projection of the same `pairs` (CCP: 1,000 of English and Arabic), encoded as Tatoeba's are.
+
+    Vectors are taken as search takes them: of unit length under cosine. Raises InterlinguaError for pairs of several
+    languages, fewer than three, or vectors that do not differ.
+    """
+    lang = check_languages(pairs, "the pairs")
+    if len(pairs) < 3:
+        raise InterlinguaError(f"{len(pairs)} pairs: a picture needs three or more.")
+    found = {}
+    for name, encoder in encoders.items():
+        vectors = pair_vectors(encoder, pairs)
+        x, y = (searchable(side, encoder.similarity, [str(i) for i in range(len(side))], "sentence")
+                for side in vectors)
+        first, _, second = lang.partition("-")
+        found[name] = _projection((first, second or "en"), x, y,
+                                  TatoebaResult(lang, len(pairs), **tatoeba_accuracy(x, y)))
+    return found
+
+
+def principal_plane(vectors: Any) -> tuple[Plane, tuple[float, float]]:
+    """`vectors` [texts, dim ≥ 2] on their first two principal components [texts, 2] float32, and the two shares of
+    variance. Centred, computed in float64. Each component's sign makes its largest weight positive, so that equal
+    vectors give equal pictures. Raises InterlinguaError when all vectors are equal."""
+    matrix = np.asarray(vectors, dtype=np.float64)
+    if matrix.ndim != 2 or min(matrix.shape) < 2:
+        raise InterlinguaError(f"vectors of shape {matrix.shape}: two texts and two dimensions or more are needed.")
+    centred = matrix - matrix.mean(axis=0)
+    _, values, components = np.linalg.svd(centred, full_matrices=False)
+    shares = values**2
+    if shares.sum() <= 1e-12 * (matrix**2).sum():
+        raise InterlinguaError("all vectors are equal: there is no plane to show. The model has collapsed.")
+    axes = components[:2]
+    largest = axes[np.arange(2), np.abs(axes).argmax(axis=1)]
+    plane = (centred @ (axes * np.sign(largest)[:, None]).T).astype(np.float32)
+    first, second = (float(share / shares.sum()) for share in shares[:2])
+    return plane, (first, second)
+
+
+def projection_table(projections: Mapping[str, Projection], form: str = "text") -> str:
+    """The numbers beside the picture, a row for each model: "text" or "markdown"; "tsv" or "json" with all digits."""
+    records: list[dict[str, str | float | int | None]] = [
+        {"system": name, "languages": "-".join(found.langs), "distance": found.distance,
+         "accuracy": found.accuracy.mean, "explained": sum(found.explained), "pairs": found.accuracy.pairs}
+        for name, found in projections.items()]
+    if form not in ("text", "markdown"):
+        return render_records(records, form)
+    text = tabulate([list(record.values()) for record in records], ["Projection", *list(records[0])[1:]],
+                    tablefmt="github" if form == "markdown" else "simple", floatfmt=".3f", intfmt=",")
+    return f"{text}\n\n{NOTE}"
+
+
+def _projection(langs: tuple[str, str], x: Plane, y: Plane, accuracy: TatoebaResult) -> Projection:
+    from interlingua.objectives.geometry import language_distance
+
+    plane, explained = principal_plane(np.concatenate([x, y]))
+    distance = language_distance({langs[0]: x, langs[1]: y})
+    return Projection(langs, plane[: len(x)], plane[len(x) :], explained, distance, accuracy)
+
 
 TOP = 10
 Relevant = dict[str, dict[str, list[str]]]
@@ -91,7 +217,7 @@ def language_matrix(
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Questions and passages
     of each language are encoded once. `depth` passages are retrieved for a cell; the merged pool is ranked whole.
     Raises InterlinguaError for fewer than two languages, a measure that looks deeper than `depth`, or ids that do not
-    correspond (`interlingua.data.collection.cross`).
+    correspond (`interlingua.data.collections.cross`).
     """
     check_depth(measure, depth)
     if len(collections) < 2:
@@ -137,3 +263,143 @@ def _pool(
         rate[lang] = float((spoken[search_exact(asked, pool, TOP, tie_order=ties)[0]] == lang).mean())
         share[lang] = float((spoken == lang).mean())
     return mean_ap, rate, share
+
+
+Matrix = NDArray[np.float64]
+SHARE_DEPTH, DEEP = 10, 20  # results in which languages are counted; results that PEER looks at
+
+
+@dataclass(frozen=True)
+class LanguageBias:
+    """One encoder on one pool of the same passages in `langs`. Matrices are [question languages, passage languages].
+
+    `share` of each language in the pool; `preference`, the share of each among the first ten results; `peer` by
+    question language (`fairness.peer`: about ½ where ranks do not depend on the language). `target` is the mean average
+    precision where only the gold passages of one language are in the pool, `pool_map` that with all of them relevant;
+    `displacement` the median number of places by which a gold passage stands behind its translation into the question's
+    language.
+
+    Of the vectors: `probe`, how often a linear classifier tells the language of a passage that it did not learn from
+    (`chance` otherwise); `between`, the share of their variance that lies between languages; `distances`
+    [languages, languages], 1 − the cosine of the languages' means; `plane`, language → the passages' places on the
+    first two principal components [passages, 2], which hold the shares `explained` of the variance.
+    """
+
+    langs: list[str]
+    share: NDArray[np.float64]
+    preference: Matrix
+    peer: NDArray[np.float64]
+    target: Matrix
+    pool_map: NDArray[np.float64]
+    displacement: Matrix
+    probe: float
+    chance: float
+    between: float
+    distances: Matrix
+    plane: dict[str, NDArray[np.float32]]
+    explained: tuple[float, float]
+
+    @property
+    def same_language_rate(self) -> float:
+        """Share of the first ten in the question's language, mean over languages; 1 / languages is fair in a pool with
+        as many passages of each."""
+        return float(np.diag(self.preference).mean())
+
+
+def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], **encode_options: Any) -> LanguageBias:
+    """Ask every language's questions of all languages' passages in one pool.
+
+    `collections`: language → collection; ids correspond across languages, as in XQuAD. Raises InterlinguaError for
+    fewer than two languages, ids that do not correspond, fewer than four passages, and vectors that do not differ.
+    """
+    if len(collections) < 2:
+        raise InterlinguaError(f"{len(collections)} languages: bias towards a language needs two.")
+    langs = list(collections)
+    for lang, one in collections.items():
+        if not one.passages:
+            raise InterlinguaError(f"{one.name}: has no passage in '{lang}'.")
+    held = {lang: embed_passages(encoder, one.passages, **encode_options) for lang, one in collections.items()}
+    ids = [f"{lang}:{passage.id}" for lang, one in collections.items() for passage in one.passages]
+    spoken = np.repeat(np.arange(len(langs)), [len(held[lang]) for lang in langs])
+    pool, ties = np.concatenate([held[lang] for lang in langs]), tie_ranks(ids)
+    lang_of = dict(zip(ids, (langs[place] for place in spoken), strict=True))
+    rows = []
+    for asked in langs:
+        queries, golds = _golds(collections, asked)
+        wanted = {query.id for query in queries}
+        vectors = embed_queries(encoder, collections[asked].queries, **encode_options)[
+            [row for row, query in enumerate(collections[asked].queries) if query.id in wanted]]
+        rows.append(_row(langs, asked, vectors, golds, ids, lang_of, spoken, pool, ties))
+    preference, target, displacement, pool_map, fair = (np.array(column) for column in zip(*rows, strict=True))
+    plane, explained = principal_plane(pool)
+    means = np.stack([held[lang].astype(np.float64).mean(axis=0) for lang in langs])
+    unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
+    share = np.bincount(spoken) / len(spoken)
+    return LanguageBias(
+        langs, share, preference, fair, target, pool_map, displacement,
+        probe(pool, spoken, [passage.id for one in collections.values() for passage in one.passages]),
+        float(share.max()), between(pool, spoken),
+        np.maximum(0, 1 - unit @ unit.T), {lang: plane[spoken == place] for place, lang in enumerate(langs)}, explained)
+
+
+def probe(vectors: Vectors, langs: NDArray[np.int64], ids: list[str]) -> float:
+    """How often the language of a passage is told from its vector by least squares on the vectors of other passages.
+
+    `vectors` [passages, dim], `langs` [passages] numbers from 0. Half of the `ids` are learnt from, the others told:
+    translations of one passage, which share an id, are on one side. Raises InterlinguaError for fewer than two ids.
+    """
+    distinct = sorted(set(ids))
+    if len(distinct) < 2:
+        raise InterlinguaError("one passage: a probe needs some to learn from and others to tell.")
+    learnt = set(distinct[::2])
+    known = np.array([name in learnt for name in ids])
+    inputs = np.column_stack([vectors.astype(np.float64), np.ones(len(vectors))])
+    # ridge: with fewer passages than dimensions least squares would have no single answer
+    ridge = 1e-3 * np.eye(inputs.shape[1]) * (inputs[known] ** 2).mean() * known.sum()
+    weights = np.linalg.solve(inputs[known].T @ inputs[known] + ridge,
+                              inputs[known].T @ np.eye(int(langs.max()) + 1)[langs[known]])
+    return float(((inputs[~known] @ weights).argmax(axis=1) == langs[~known]).mean())
+
+
+def between(vectors: Vectors, langs: NDArray[np.int64]) -> float:
+    """The share of the variance of `vectors` [passages, dim] that lies between the means of the languages, 0 to 1."""
+    exact = vectors.astype(np.float64)
+    means = np.stack([exact[langs == lang].mean(axis=0) for lang in range(int(langs.max()) + 1)])
+    whole = ((exact - exact.mean(axis=0)) ** 2).sum()
+    return float(((means[langs] - exact.mean(axis=0)) ** 2).sum() / whole) if whole else 0.0
+
+
+def _golds(collections: Mapping[str, Collection], asked: str) -> tuple[list[Any], dict[str, dict[str, list[str]]]]:
+    """The questions in `asked` that have a gold passage in every language: them, and passage language → question →
+    gold passages as `language:id`."""
+    golds: dict[str, dict[str, list[str]]] = {}
+    for lang, one in collections.items():
+        pair = collections[asked] if lang == asked else cross(collections[asked], one)
+        golds[lang] = {query: [f"{lang}:{name}" for name, grade in grades.items() if grade > 0]
+                       for query, grades in pair.qrels.items()}
+    kept = [query for query in collections[asked].queries if all(found.get(query.id) for found in golds.values())]
+    if not kept:
+        raise InterlinguaError(f"no question in '{asked}' has a relevant passage in every language.")
+    return kept, {lang: {query.id: found[query.id] for query in kept} for lang, found in golds.items()}
+
+
+def _row(langs: list[str], asked: str, vectors: Vectors, golds: dict[str, dict[str, list[str]]], ids: list[str],
+         lang_of: dict[str, str], spoken: NDArray[np.int64], pool: Vectors, ties: NDArray[np.int64]) -> tuple[Any, ...]:
+    """The numbers of one question language: preference, target and displacement by language, pool mAP, PEER."""
+    place_of = {name: place for place, name in enumerate(ids)}
+    asked_ids = list(golds[asked])
+    ranks = {lang: gold_ranks(vectors, pool, [np.array([place_of[name] for name in golds[lang][query]])
+                                              for query in asked_ids], ties) for lang in langs}
+    every = [np.sort(np.concatenate([ranks[lang][i] for lang in langs])) for i in range(len(asked_ids))]
+    target, behind = [], []
+    for lang in langs:
+        alone = [own - np.searchsorted(every[i], own) + np.arange(len(own)) for i, own in enumerate(ranks[lang])]
+        target.append(float(np.mean([average_precision(found) for found in alone])))
+        behind.append(float(np.median([own[0] - ranks[asked][i][0] for i, own in enumerate(ranks[lang])])))
+    found, _ = search_exact(vectors, pool, min(DEEP, len(pool)), tie_order=ties)
+    counted = np.bincount(spoken[found[:, :SHARE_DEPTH]].ravel(), minlength=len(langs))
+    fair = [peer([ids[place] for place in row], lang_of,
+                 {name: 1 for lang in langs for name in golds[lang][query]}, top=DEEP)
+            for query, row in zip(asked_ids, found.tolist(), strict=True)]
+    return (counted / counted.sum(), target, behind, float(np.mean(list(map(average_precision, every)))),
+            float(np.mean(fair)))

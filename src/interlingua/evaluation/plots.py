@@ -1,16 +1,21 @@
-"""Figures of results as files. Needs the extra `plots`."""
+"""Figures of results, and the language mirror as one page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.intervals import Interval
+from interlingua.evaluation.languages import DEEP, SHARE_DEPTH, LanguageBias, Matrix
+from interlingua.evaluation.significance import Interval
+from interlingua.text.languages import find_code, languages
 
 if TYPE_CHECKING:
-    from interlingua.evaluation.projection import Projection
+    from interlingua.evaluation.languages import Projection
 
 
 def plot_curves(
@@ -117,3 +122,127 @@ def _save(figure: Any, path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
+
+
+SHOWN = 150  # passages of a language in the picture: more hide one another
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2024; --soft: #667; --line: #8884; --page: #fff; --hot: 212, 84, 36; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --soft: #9aa; --page: #16181b; --hot: 240, 130, 80; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 76rem;
+       margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; } p, caption { color: var(--soft); }
+.models { display: flex; flex-wrap: wrap; gap: 2rem; align-items: flex-start; } section { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
+th, td { padding: .25rem .5rem; text-align: right; border: 1px solid var(--line); } th { font-weight: 600; }
+caption { text-align: left; padding-bottom: .4rem; } svg { max-width: 100%; height: auto; }
+.names { display: flex; flex-wrap: wrap; gap: .2rem .9rem; font-size: .85rem; } .dot { display: inline-block;
+         width: .7em; height: .7em; border-radius: 50%; margin-right: .3em; }
+"""
+
+
+def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirror") -> str:
+    """The page (HTML) for some models that were asked the same: numbers, matrices, and their passages in the plane."""
+    first = next(iter(models.values()))
+    fair = " to ".join(dict.fromkeys(f"{share:.0%}" for share in (first.share.min(), first.share.max())))
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p>The same questions in {len(first.langs)} languages, asked of all their passages in one pool. A model that "
+        "reads meaning and not language ranks a passage alike in every language.</p>",
+        "<section>", _numbers(models), "</section>",
+        "<p>PEER asks whether the ranks of the results that there are depend on their language. A list in one language "
+        "only counts as fair (1), so read it after the row above it.</p>",
+        *_matrices(models, f"Preference: languages of the first {SHARE_DEPTH} results",
+                   f"Rows are the language of the question. Fair is each language's share of the pool ({fair}).",
+                   "preference", "{:.0%}"),
+        *_matrices(models, "Quality, one language of passages at a time",
+                   "Mean average precision in the pool where of the passages that answer only those in the column's "
+                   "language are left.", "target", "{:.3f}"),
+        *_matrices(models, "Places lost by being a translation",
+                   "How far a passage that answers stands behind its translation into the question's language: the "
+                   "median number of places.", "displacement", "{:.0f}"),
+        *_matrices(models, "Distance between languages", "1 − the cosine between the mean vectors of two languages.",
+                   "distances", "{:.2f}"),
+        "<h2>Passages on two axes</h2>",
+        "<p>The first two principal components. Languages that lie apart are told from one another by the model; where "
+        "meaning is all that counts, their colours mix.</p>",
+        f'<div class="names">{"".join(_legend(first.langs))}</div>', '<div class="models">',
+        *(_picture(name, found) for name, found in models.items()), "</div>",
+    ]
+    return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n")
+
+
+def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[float]]]:
+    """What is compared: a name, what it would be without bias, and a number for each model."""
+    found = list(models.values())
+    one = found[0]
+    return [
+        ("mean average precision, one pool", "1", [float(each.pool_map.mean()) for each in found]),
+        (f"question's own language among the first {SHARE_DEPTH}", f"{one.share.mean():.3f}",
+         [each.same_language_rate for each in found]),
+        (f"PEER of the first {DEEP}", "0.5", [float(each.peer.mean()) for each in found]),
+        ("places lost by being a translation, mean", "0",
+         [float(each.displacement[~np.eye(len(each.langs), dtype=bool)].mean()) for each in found]),
+        ("a linear probe tells the language", f"{one.chance:.3f}", [each.probe for each in found]),
+        ("share of the variance between languages", "0", [each.between for each in found]),
+    ]
+
+
+def _numbers(models: Mapping[str, LanguageBias]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in models)
+    body = "".join(f"<tr><th>{escape(name)}</th><td>{fair}</td>{''.join(f'<td>{value:.3f}</td>' for value in values)}"
+                   "</tr>" for name, fair, values in bias_rows(models))
+    return f"<table><tr><th></th><th>without bias</th>{head}</tr>{body}</table>"
+
+
+def _matrices(models: Mapping[str, LanguageBias], title: str, text: str, field: str, form: str) -> list[str]:
+    held = {name: getattr(found, field) for name, found in models.items()}
+    low, high = min(found.min() for found in held.values()), max(found.max() for found in held.values())
+    return [f"<h2>{escape(title)}</h2><p>{escape(text)}</p>", '<div class="models">',
+            *(_matrix(name, models[name].langs, found, form, low, high) for name, found in held.items()), "</div>"]
+
+
+def _matrix(name: str, langs: Sequence[str], values: Matrix, form: str, low: float, high: float) -> str:
+    """A table whose cells are the warmer the higher they are, from `low` to `high`."""
+    def cell(value: float) -> str:
+        shade = (value - low) / (high - low) if high > low else 0.0
+        text = form.format(value)
+        text = text if any(digit in text for digit in "123456789") else text.lstrip("-")  # no −0
+        return f'<td style="background: rgba(var(--hot), {0.75 * shade:.2f})">{text}</td>'
+
+    head = "".join(f"<th>{escape(lang)}</th>" for lang in langs)
+    body = "".join(f"<tr><th>{escape(lang)}</th>{''.join(map(cell, row))}</tr>"
+                   for lang, row in zip(langs, values.tolist(), strict=True))
+    return (f"<section><table><caption>{escape(name)}</caption><tr><th></th>{head}</tr>{body}</table></section>")
+
+
+def _picture(name: str, found: LanguageBias) -> str:
+    """The passages as dots, in a square of 400."""
+    points = np.concatenate(list(found.plane.values()))
+    low, size = points.min(axis=0), float(np.ptp(points, axis=0).max()) or 1.0
+    dots = []
+    for place, lang in enumerate(found.langs):
+        here = found.plane[lang]
+        here = here[np.linspace(0, len(here) - 1, min(SHOWN, len(here))).astype(int)]
+        dots += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{_color(place, len(found.langs))}"'
+                 f' fill-opacity=".65"><title>{escape(_named(lang))}</title></circle>'
+                 for x, y in (10 + 380 * (here - low) / size).tolist()]
+    first, second = found.explained
+    return (f"<section><p>{escape(name)} ({first:.0%} and {second:.0%} of the variance)</p>"
+            f'<svg viewBox="0 0 400 400" width="400" height="400" role="img" '
+            f'aria-label="passages of {escape(name)}">{"".join(dots)}</svg></section>')
+
+
+def _legend(langs: Sequence[str]) -> list[str]:
+    return [f'<span><span class="dot" style="background: {_color(place, len(langs))}"></span>{escape(_named(lang))}'
+            "</span>" for place, lang in enumerate(langs)]
+
+
+def _color(place: int, count: int) -> str:
+    return f"hsl({360 * place // count}, 65%, {45 + 12 * (place % 2)}%)"
+
+
+def _named(lang: str) -> str:
+    code = find_code(lang)
+    return f"{languages()[code].name} ({lang})" if code else lang

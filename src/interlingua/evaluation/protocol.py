@@ -1,18 +1,32 @@
-"""Evaluation of an encoder on test collections; every text is encoded once."""
+"""Evaluate encoders and pipelines on test collections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from interlingua.data.collections.stored import StoredPassages
-from interlingua.data.records import Collection, Passage
+from interlingua.data.layouts import StoredPassages
+from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.measures import DEFAULT_MEASURES, check_depth, evaluate
-from interlingua.evaluation.results import Result, result
-from interlingua.retrieval.dense import search
-from interlingua.retrieval.vectors import TextEncoder, embed_passages, embed_queries
+from interlingua.evaluation.measures import DEFAULT_MEASURES, Scores, canonical, check_depth, evaluate
+from interlingua.evaluation.significance import Interval, bootstrap_interval, stratified_interval
+from interlingua.evaluation.table import Row, Table
+from interlingua.retrieval.dense.exact import search
+from interlingua.retrieval.fusion import check_weights, normalised, summed
+from interlingua.retrieval.pipeline.grammar import Lexical, Model, Pipeline, RunFile, leaves
+from interlingua.retrieval.pipeline.run import (
+    Load,
+    Stages,
+    encoder_loader,
+    language_of,
+    read_translations,
+    translated_queries,
+)
+from interlingua.retrieval.retriever import TextEncoder, embed_passages, embed_queries
+from interlingua.retrieval.run import Run
 
 
 def evaluate_on(
@@ -70,3 +84,141 @@ def _digest(passages: Sequence[Passage]) -> bytes:
             encoded = part.encode("utf-8", "surrogatepass")
             state.update(len(encoded).to_bytes(8, "little") + encoded)
     return state.digest()
+
+
+@dataclass(frozen=True)
+class Result:
+    """A system on a collection. `lang` is the language of the questions, "mul" when there are several."""
+
+    collection: str
+    lang: str
+    run: Run
+    scores: Scores
+
+
+def result(collection: Collection, run: Run, scores: Scores) -> Result:
+    """The result of `run` on `collection`."""
+    langs = collection.query_langs
+    return Result(collection.name, langs[0] if len(langs) == 1 else "mul", run, scores)
+
+
+def results_table(
+    systems: Mapping[str, Sequence[Result]], measure: str, *, intervals: bool = True,
+    expected: Mapping[str, Mapping[str, float]] | None = None,
+) -> Table:
+    """Systems × collections in `measure`, with averages, numbers of queries and 95% bootstrap intervals.
+
+    A column is named by its language where no two collections share one, else by its collection.
+    `expected`: system → column → the paper's number, shown under ours. Raises InterlinguaError when the same
+    collection has different numbers of queries for two systems: they are not comparable.
+    """
+    known: dict[str, Result] = {}
+    for results in systems.values():
+        for found in results:
+            known.setdefault(found.collection, found)
+    unique = max(Counter(found.lang for found in known.values()).values(), default=0) == 1
+    label = {name: found.lang if unique and found.lang else name for name, found in known.items()}
+    counts = {label[name]: found.scores.queries for name, found in known.items()}
+    table = Table(measure, list(label.values()), counts=counts,
+                  languages={label[name]: found.lang for name, found in known.items()})
+    for system, results in systems.items():
+        per_query = {label[found.collection]: found.scores.per_query[measure] for found in results}
+        for column, queries in per_query.items():
+            if len(queries) != counts[column]:
+                raise InterlinguaError(f"'{column}': {len(queries)} queries for {system} but {counts[column]} for "
+                                       "another system. Evaluate both on the same qrels.")
+        values = {column: sum(queries.values()) / len(queries) for column, queries in per_query.items()}
+        table.add(Row(system, values, intervals=_intervals(table, per_query) if intervals else {},
+                      expected=(expected or {}).get(system, {})))
+    return table
+
+
+def _intervals(table: Table, per_query: Mapping[str, Mapping[str, float]]) -> dict[str, Interval]:
+    found = {column: bootstrap_interval(values) for column, values in per_query.items()}
+    for name, columns in table.averages.items():
+        if all(column in per_query for column in columns):
+            found[name] = stratified_interval({column: per_query[column] for column in columns})
+    return found
+
+
+ALPHAS = tuple(round(step / 20, 2) for step in range(41))
+"""0, 0.05, … 2: the weights that Mr.TyDi's authors chose lie between 0.56 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedAlpha:
+    """The best weight, its score, and the score of every weight that was tried."""
+
+    alpha: float
+    measure: str
+    score: float
+    tried: dict[float, float]
+
+
+def tune_alpha(sparse: Run, dense: Run, qrels: Qrels, measure: str = "RR@100", alphas: Sequence[float] = ALPHAS,
+               depth: int | None = None) -> TunedAlpha:
+    """The `alpha` for which `interpolate(sparse, dense, alpha)` has the highest `measure`; the smallest of equals.
+
+    The runs and `qrels` are those of a development set: a weight chosen on the questions it is then measured on is no
+    result. `depth` cuts the fused list, as the run that is reported will be cut. Raises InterlinguaError for no weights
+    to try, one that is no number of 0 or more, an unknown measure, or runs without a query of `qrels`.
+    """
+    if not alphas:
+        raise InterlinguaError("no weights to try: give at least one.")
+    check_weights(alphas, len(alphas))
+    if not qrels.keys() & (sparse.keys() | dense.keys()):
+        raise InterlinguaError("the runs have results for no query of the qrels. They must be of one development set.")
+    lists = list(normalised([sparse, dense]))
+    tried: dict[float, float] = {}
+    for alpha in sorted(set(alphas)):
+        run = summed(lists, [1.0, alpha])
+        tried[alpha] = evaluate(run if depth is None else run.truncate(depth), qrels, [measure])[measure]
+    best = max(tried, key=lambda alpha: (tried[alpha], -alpha))
+    return TunedAlpha(best, canonical(measure), tried[best], tried)
+
+
+def evaluate_pipelines(
+    pipelines: Mapping[str, Pipeline], collections: Iterable[Collection], measures: Sequence[str] = DEFAULT_MEASURES,
+    depth: int = 100, *, load: Load | None = None, translated: Mapping[str, Sequence[Query]] | None = None,
+) -> dict[str, list[Result]]:
+    """Name of each pipeline → its results, in the order of `collections`, `depth` passages for each question.
+
+    Every model is loaded once (`load`: as `interlingua.retrieval.pipeline.run.run_pipeline` has it), and collections
+    with the same passages are searched one after another, so that a model encodes them once for all pipelines.
+    `translated`: name of a collection → its questions as the `bm25` stages read them. Models, run files and
+    translations are read before anything is searched. Raises InterlinguaError as `run_pipeline` and `evaluate_on` do.
+    """
+    given = list(collections)
+    check_collections(given, measures, depth)
+    load = encoder_loader(load)
+    check_stages(pipelines.values(), given, load)
+    found: dict[tuple[str, str], Result] = {}
+    for group in by_passages(given):
+        stages = Stages(group[0].passages, load)
+        for collection in group:
+            for name, pipeline in pipelines.items():
+                run = stages.run(pipeline, collection.queries, depth,
+                                 translated=(translated or {}).get(collection.name))
+                found[name, collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
+    return {name: [found[name, collection.name] for collection in given] for name in pipelines}
+
+
+def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection], load: Load) -> None:
+    """Load what the pipelines name, so that what is missing is said before hours pass.
+
+    Raises InterlinguaError for a model that cannot be loaded, a run file without a question of one of the
+    collections, and translations that lack a question.
+    """
+    named = dict.fromkeys(leaf for pipeline in pipelines for leaf in leaves(pipeline))
+    for path in dict.fromkeys(leaf.path for leaf in named if isinstance(leaf, RunFile)):
+        run = Run.read_trec(path)
+        for collection in collections:
+            if not any(query.id in run for query in collection.queries):
+                raise InterlinguaError(f"{path}: has results for no query of {collection.name}. The run and the "
+                                       "collection must be of one test set.")
+    for path in dict.fromkeys(leaf.queries for leaf in named if isinstance(leaf, Lexical | Model) and leaf.queries):
+        translations = read_translations(path)
+        for collection in collections:
+            translated_queries(collection.queries, translations, language_of(collection.passages), path)
+    for name in dict.fromkeys(leaf.name for leaf in named if isinstance(leaf, Model)):
+        load(name)

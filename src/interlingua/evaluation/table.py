@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tabulate import tabulate
 
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.evaluation.intervals import Interval
+from interlingua.evaluation.significance import Interval
 
 WITH_ENGLISH, WITHOUT_ENGLISH = "avg", "avg w/o en"
 FORMATS = ("text", "markdown", "tsv", "json")

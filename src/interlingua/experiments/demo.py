@@ -8,15 +8,13 @@ from pathlib import Path
 import torch
 
 from interlingua.data import encyclopedia
-from interlingua.data.collection import load_collection
-from interlingua.data.combine import cross
+from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation.protocol import evaluate_on
-from interlingua.evaluation.results import results_table
+from interlingua.evaluation.protocol import evaluate_on, results_table
+from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
 from interlingua.progress import say
-from interlingua.retrieval.index import Index
 from interlingua.training.build import train
 from interlingua.training.recipe import find_recipe, raw_recipe, resolve
 

@@ -1,15 +1,57 @@
-"""Results of a reproduction as text: a table a suite and measure, averages with intervals, the paper's numbers."""
+"""Results of a reproduction: tables, figures, comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from statistics import fmean
 
-from interlingua.evaluation.intervals import Interval, seed_interval, stratified_interval
+import numpy as np
+
+from interlingua.errors import InterlinguaError
+from interlingua.evaluation.languages import language_projection
+from interlingua.evaluation.plots import plot_curves, plot_languages, plot_projections
+from interlingua.evaluation.significance import Interval, correct, paired_p, seed_interval, stratified_interval
 from interlingua.evaluation.table import Row, Table
-from interlingua.experiments.comparisons import comparisons
-from interlingua.experiments.suites import Values
-from interlingua.experiments.table_spec import TableSpec
+from interlingua.experiments.run import Reproduction
+from interlingua.experiments.spec import TableSpec, fill
+from interlingua.experiments.suites import Values, drawn_pairs
+from interlingua.progress import say
+
+ALPHA = 0.05
+Pair = tuple[str, str]
+
+
+def comparisons(pairs: Sequence[Pair], results: Mapping[str, Sequence[Values]], suite: str, measure: str) -> list[str]:
+    """A line for each (row, row it is compared with): the difference in every column, with a star where a two-tailed
+    paired t-test over its questions is significant. A question's value is its mean over seeds.
+
+    The columns of a pair are one family: p-values are multiplied by their number (Bonferroni; Yang et al. 2022, §4).
+    Pairs with a row that was not run, and columns with one value for all questions, are left out.
+    """
+    lines = []
+    for row, other in pairs:
+        if row not in results or other not in results:
+            continue
+        columns = [column for column, values in results[row][0][suite][measure].items() if len(values) > 1]
+        if not columns:
+            continue
+        both = [(_questions(results[row], suite, measure, column), _questions(results[other], suite, measure, column))
+                for column in columns]
+        corrected = correct([paired_p(a, b) for a, b in both], "bonferroni")
+        differences = [f"{column} {float((a - b).mean()):+.3f}{'*' if p < ALPHA else ''}"
+                       for column, (a, b), p in zip(columns, both, corrected, strict=True)]
+        lines.append(f"- {row} against {other}: {', '.join(differences)}")
+    return lines
+
+
+def _questions(runs: Sequence[Values], suite: str, measure: str, column: str) -> np.ndarray[tuple[int], np.dtype[
+        np.float64]]:
+    """`[questions]` in the order of the first run."""
+    first = runs[0][suite][measure][column]
+    return np.array([fmean(run[suite][measure][column][question] for run in runs) for question in first])
+
 
 Results = Mapping[str, Sequence[Values]]
 
@@ -97,3 +139,45 @@ def interval(runs: Sequence[Values], suite: str, measure: str) -> Interval | Non
 def shown(interval: Interval | None) -> str:
     """`[low, high]` and what was resampled."""
     return "" if interval is None else f"[{interval.low:.4f}, {interval.high:.4f}] ({interval.method})"
+
+
+def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Path]:
+    """SVG files named after `stem`, one a suite and its first measure; none (and a word) without the extra `plots`."""
+    made = []
+    suites = {suite: by_measure for runs in results.values() for suite, by_measure in runs[0].items()}
+    for suite, by_measure in suites.items():
+        measure = next(iter(by_measure))
+        these = {row: runs for row, runs in results.items() if suite in runs[0]}
+        path = stem.with_name(f"{stem.name}-{suite.lower().replace(' ', '-')}.svg")
+        try:
+            if table.x is None:
+                bars = {row: {c: fmean(fmean(r[suite][measure][c].values()) for r in runs) for c in by_measure[measure]}
+                        for row, runs in these.items()}
+                made.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
+            else:
+                points = [(table.rows[row].x, interval(runs, suite, measure)) for row, runs in these.items()]
+                known = [(x, i) for x, i in points if x is not None and i is not None]
+                if known:
+                    made.append(plot_curves({suite: known}, path, x_label=table.x, y_label=measure))
+        except InterlinguaError as error:
+            say(str(error))
+            break
+    return made
+
+
+def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
+    """CCP's figure 1 for every suite that asks for it: a panel a row, of the first seed; none (and a word) without the
+    extra `plots`."""
+    made: list[Path] = []
+    drawn = [(name, suite, column) for name, suite in work.table.suites(work.scale).items()
+             for column in suite.projection]
+    models = {row: work.model(row, 1) for row in work.rows()} if drawn else {}
+    for name, suite, column in drawn:
+        pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
+        path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
+        try:
+            made.append(plot_projections(language_projection(models, pairs), path))
+        except InterlinguaError as error:
+            say(str(error))
+            return made
+    return made

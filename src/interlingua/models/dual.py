@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,15 +14,52 @@ from torch import Tensor, nn
 
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder
-from interlingua.models import router
 from interlingua.models.encoder import Encoder
-from interlingua.models.folder import read_modules
+from interlingua.models.folder import (
+    ROUTER,
+    ROUTES,
+    TYPES,
+    MaxLength,
+    Similarity,
+    check_similarity,
+    read_modules,
+    read_routes,
+    read_settings,
+    stored_role,
+)
 from interlingua.models.hub import model_folder
 from interlingua.models.language_maps import LanguageMaps, file_name
-from interlingua.models.settings import MaxLength, Similarity, check_similarity, stored_role
+from interlingua.models.layout import Parts, read_parts, write_parts, write_root
 from interlingua.models.static_encoder import StaticSide
 from interlingua.models.subwords import Text
 from interlingua.progress import say
+
+
+def write(folder: Path, query: Parts, passage: Parts) -> None:
+    """Write both encoders into `folder`. Prompts of a role are taken from that role's encoder.
+
+    Raises InterlinguaError when the two join title and text differently: a folder has one template.
+    """
+    if query.settings.template != passage.settings.template:
+        raise InterlinguaError("the two encoders join title and text by different templates; a saved model has one.")
+    types: dict[str, str] = {}
+    structure: dict[str, list[str]] = {}
+    for route, parts in zip(ROUTES, (query, passage), strict=True):
+        modules = write_parts(folder, parts, route)
+        types |= {name: TYPES[kind] for kind, name in modules}
+        structure[route] = [name for _, name in modules]
+    config: dict[str, Any] = {"types": types, "structure": structure, "parameters": {
+        "default_route": "document", "allow_empty_key": True, "route_mappings": {}}}
+    (folder / ROUTER).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    prompts = {**passage.settings.prompts, "query": query.settings.prompts.get("query", "")}
+    write_root(folder, [("Router", "")], replace(passage.settings, prompts=prompts))
+
+
+def read(folder: Path) -> tuple[Parts, Parts]:
+    """The query and the passage encoder of a Router folder."""
+    query, passage = (read_parts(where, modules, read_settings(folder)) for where, modules in read_routes(folder))
+    return query, passage
+
 
 ROLES = ("query", "passage")
 
@@ -118,7 +157,7 @@ class DualEncoder(nn.Module):
             self.query.save(path)
             return
         with atomic_folder(path, "modules.json") as folder:
-            router.write(folder, self.query.parts(), self.passage.parts())
+            write(folder, self.query.parts(), self.passage.parts())
             for role in ROLES:
                 if (maps := self.encoder(role).language_maps) is not None:
                     maps.save(folder / file_name(role))
@@ -136,7 +175,7 @@ class DualEncoder(nn.Module):
         folder = model_folder(name_or_path)
         if (folder / "modules.json").is_file() and read_modules(folder)[0][0] == "Router":
             query, passage = (Encoder.of(parts, device=device, dtype=dtype, max_length=max_length)
-                              for parts in router.read(folder))
+                              for parts in read(folder))
             query.language_maps, passage.language_maps = (LanguageMaps.beside(folder, role) for role in ROLES)
             model = cls(query, passage, similarity=similarity)
         else:

@@ -1,19 +1,137 @@
-"""Encoding many texts: tokenised in windows, sorted by length, cut into batches of a token budget."""
+"""Encode many texts: devices, sorting by length, batches of a token budget, ragged token vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.devices import compute_dtype
-from interlingua.models.settings import Settings
+from interlingua.models.folder import Settings
 from interlingua.models.subwords import Text
 from interlingua.progress import track
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def default_device(device: str | torch.device | None) -> torch.device:
+    """`device`, or the CUDA device if there is one, or the CPU."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise InterlinguaError(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
+
+
+@lru_cache(maxsize=1)
+def cpu_has_bfloat16() -> bool:
+    """Whether the CPU multiplies bfloat16 in hardware. Unknown counts as no: emulation is five times slower."""
+    if platform.system() != "Linux":
+        return False
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return False
+    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(flags))
+
+
+def compute_dtype(device: torch.device, asked: str | torch.dtype | None) -> torch.dtype:
+    """The format `encode` computes in: float32 on a CPU, float16 on CUDA (as DPR encodes), or what was asked for.
+
+    Raises InterlinguaError when the processor would only emulate what was asked for.
+    """
+    if asked is None:
+        return torch.float16 if device.type == "cuda" else torch.float32
+    dtype = _DTYPES.get(asked) if isinstance(asked, str) else asked
+    if dtype is None or dtype not in _DTYPES.values():
+        raise InterlinguaError(f"dtype {asked!r} is not supported. Use {', '.join(_DTYPES)}.")
+    if device.type == "cpu" and (dtype == torch.float16 or (dtype == torch.bfloat16 and not cpu_has_bfloat16())):
+        raise InterlinguaError(f"dtype {asked}: this CPU would emulate it, slower than float32. Leave dtype out.")
+    return dtype
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Within the block no TF32: a training run may have allowed it, and its 10-bit mantissa makes ties."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenVectors:
+    """`vectors` `[tokens of all texts, dim]`, and `counts`, how many of them each text has, in order.
+
+    Everything here is differentiable. Raises InterlinguaError when the counts do not add up to the vectors.
+    """
+
+    vectors: Tensor
+    counts: list[int]
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2 or sum(self.counts) != len(self.vectors) or min(self.counts, default=0) < 0:
+            raise InterlinguaError(f"token vectors must be [tokens of all texts, dim]; got {list(self.vectors.shape)} "
+                                   f"for {len(self.counts)} texts of {sum(self.counts)} tokens together.")
+
+    @classmethod
+    def join(cls, parts: Iterable[TokenVectors]) -> TokenVectors:
+        """The texts of all parts in order. Raises InterlinguaError without a part, since the size is then unknown."""
+        parts = list(parts)
+        if not parts:
+            raise InterlinguaError("token vectors: there is nothing to join.")
+        return cls(torch.cat([part.vectors for part in parts]), [count for part in parts for count in part.counts])
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.counts)
+
+    def __getitem__(self, text: int) -> Tensor:
+        """The vectors of one text, `[count, dim]`."""
+        text = range(len(self.counts))[text]
+        start = sum(self.counts[:text])
+        return self.vectors[start : start + self.counts[text]]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """The vectors of each text."""
+        return iter(torch.split(self.vectors, self.counts))
+
+    def select(self, texts: Sequence[int]) -> TokenVectors:
+        """These texts in this order; a text may be taken several times."""
+        rows = token_rows(self.counts, texts)
+        return TokenVectors(self.vectors[rows.to(self.vectors.device)], [self.counts[text] for text in texts])
+
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """`[texts, longest, dim]` with zeros at the end of the shorter ones, and the mask `[texts, longest]` (bool) of
+        what is real."""
+        lengths = torch.tensor(self.counts, dtype=torch.long, device=self.vectors.device)
+        longest = max(self.counts, default=0)
+        mask = torch.arange(longest, device=lengths.device) < lengths[:, None]
+        if not self.counts:
+            return self.vectors[None, :][:0], mask
+        return pad_sequence(list(self), batch_first=True), mask
+
+
+def token_rows(counts: Sequence[int], texts: Sequence[int]) -> Tensor:
+    """Where the vectors of `texts` lie, one text after the other, when text i has `counts[i]` of them: `[rows]` int64.
+    Texts [2, 0] of counts [2, 1, 3] lie at [3, 4, 5, 0, 1]."""
+    every = torch.tensor(counts, dtype=torch.long)
+    wanted = torch.tensor(texts, dtype=torch.long)
+    lengths, starts = every[wanted], (every.cumsum(0) - every)[wanted]
+    shift = starts - (lengths.cumsum(0) - lengths)
+    return torch.arange(int(lengths.sum())) + shift.repeat_interleave(lengths)
+
 
 WINDOW = 16_384
 """Texts tokenised and sorted at a time: bounds memory, and is long enough for batches of near-equal lengths."""
@@ -124,3 +242,56 @@ def precision(device: torch.device, dtype: str | torch.dtype | None) -> Abstract
     """The autocast in which a transformer computes in `dtype` (None: what suits the device)."""
     chosen = compute_dtype(device, dtype)
     return nullcontext() if chosen == torch.float32 else torch.autocast(device.type, chosen)
+
+
+class TokenEncoder(Protocol):
+    """What encoding needs of a `LateInteractionEncoder`, which is built on this and so cannot be named here."""
+
+    training: bool
+    dtype: str | torch.dtype | None
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def packs(self) -> bool: ...
+    def eval(self) -> object: ...
+    def train(self, mode: bool = True) -> object: ...
+    def tokenize(self, texts: Sequence[Text], role: str) -> list[list[int]]: ...
+    def embed_ids(self, ids: Sequence[Sequence[int]], role: str) -> TokenVectors: ...
+
+
+def encode_tokens(encoder: TokenEncoder, texts: Sequence[Text], *, role: str, batch_size: int | None, progress: bool,
+                  on_device: bool) -> TokenVectors:
+    """Token vectors in the order of `texts`, float32, on the CPU unless `on_device`; no gradient.
+
+    Raises InterlinguaError when a vector is not finite.
+    """
+    if batch_size is not None and batch_size < 1:
+        raise InterlinguaError(f"batch_size {batch_size}: must be at least 1.")
+    device = encoder.device
+    if not texts:
+        return TokenVectors(torch.empty(0, encoder.dim, device=device if on_device else "cpu"), [])
+    budget = transformer_tokens(device, encoder.packs) if batch_size is None else None
+    pieces: list[TokenVectors] = []
+    order: list[int] = []
+    starts: Sequence[int] = range(0, len(texts), WINDOW)
+    training = encoder.training
+    encoder.eval()
+    try:
+        with torch.inference_mode(), precision(device, encoder.dtype):
+            for start in track(starts, "encode (windows)") if progress else starts:
+                ids = encoder.tokenize(texts[start : start + WINDOW], role)
+                for batch in token_batches([len(text) for text in ids], budget, batch_size):
+                    found = encoder.embed_ids([ids[i] for i in batch], role)
+                    pieces.append(found if on_device else TokenVectors(found.vectors.cpu(), found.counts))
+                    order.extend(start + i for i in batch)
+    finally:
+        encoder.train(training)
+    whole = TokenVectors.join(pieces).select(sorted(range(len(order)), key=order.__getitem__))
+    if not bool(torch.isfinite(whole.vectors).all()):
+        bad = next(number for number, vectors in enumerate(whole) if not torch.isfinite(vectors).all())
+        raise InterlinguaError(f"text {bad}: its token vectors hold NaN or infinity. Load the encoder with "
+                               "dtype='float32'; if it stays so, the weights are damaged.")
+    return whole

@@ -1,14 +1,189 @@
-"""What a model folder says of itself: its modules and where they lie, prompts, similarity. No weights are read."""
+"""What a model folder says of itself, without its weights: settings, fingerprint, modules."""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import InterlinguaError, suggestion
 from interlingua.models.hub import read_json
-from interlingua.models.settings import Settings, check_similarity
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
+
+Similarity = Literal["cosine", "dot"]
+MaxLength = int | Mapping[str, int] | None
+
+_ROLES = {"query": "query", "passage": "document", "document": "document"}
+
+
+def stored_role(role: str) -> str:
+    """The name sentence-transformers files use: "query", or "document" for both "passage" and "document"."""
+    if role not in _ROLES:
+        raise InterlinguaError(f"role {role!r} is not known.{suggestion(role, _ROLES)}")
+    return _ROLES[role]
+
+
+def check_similarity(similarity: str | None, where: str = "similarity") -> Similarity:
+    """"cosine" (also for None) or "dot", else InterlinguaError."""
+    if similarity in (None, "cosine"):
+        return "cosine"
+    if similarity == "dot":
+        return "dot"
+    raise InterlinguaError(f"{where}: {similarity!r} is not supported. Use 'cosine' or 'dot'.")
+
+
+@dataclass
+class Settings:
+    """`prompts` by name ("query" and "document" are the roles'), `max_length` in tokens with special tokens (None:
+    no limit), `role_lengths` where a role has its own, `template` the one that joins title and text."""
+
+    prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    template: str = DEFAULT_TEMPLATE
+    max_length: int | None = None
+    role_lengths: dict[str, int] = field(default_factory=dict)
+    similarity: Similarity = "cosine"
+
+    def change(self, *, prompts: Mapping[str, str] | None = None, template: str | None = None,
+               max_length: MaxLength = None, limit: int | None = None) -> None:
+        """Apply what a caller asked for; None leaves a setting as it is.
+
+        Raises InterlinguaError for a length over `limit`, the number of positions the model has.
+        """
+        if prompts is not None:
+            stored = {_ROLES.get(name, name): prompt for name, prompt in prompts.items()}
+            self.prompts = {**self.prompts, **stored}
+        if template is not None:
+            self.template = check_template(template)
+        if max_length is None:
+            return
+        lengths = {stored_role(role): int(length) for role, length in max_length.items()} if isinstance(
+            max_length, Mapping) else {}
+        longest = max(lengths.values(), default=None) if lengths else max_length
+        if not isinstance(longest, int) or min(longest, *lengths.values(), longest) < 1:
+            raise InterlinguaError(f"max_length {max_length!r}: give a number of tokens, or one per role such as "
+                                   "{'query': 64, 'passage': 256}.")
+        if limit is not None and longest > limit:
+            raise InterlinguaError(f"max_length {longest}: this model has positions for {limit} tokens at most.")
+        self.max_length, self.role_lengths = longest, lengths
+
+    def length(self, role: str | None) -> int | None:
+        """The most tokens of a text in this role."""
+        return self.max_length if role is None else self.role_lengths.get(stored_role(role), self.max_length)
+
+    def prompt(self, role: str | None, prompt_name: str | None = None, prompt: str | None = None) -> str:
+        """The text to put in front: `prompt`, else the one named, else the role's, else the default one."""
+        if prompt is not None:
+            return prompt
+        if prompt_name is not None:
+            name = prompt_name if prompt_name in self.prompts else _ROLES.get(prompt_name, prompt_name)
+            if name not in self.prompts:
+                raise InterlinguaError(f"prompt_name {prompt_name!r}: this encoder has no such prompt."
+                                       f"{suggestion(prompt_name, self.prompts)}")
+            return self.prompts[name]
+        if role is not None:
+            return self.prompts.get(stored_role(role), "")
+        return self.prompts.get(self.default_prompt_name, "") if self.default_prompt_name else ""
+
+
+PROBE = (
+    "",
+    "Where was Alan Turing born?",
+    "أين ولد آلان تورينج؟",
+    "অ্যালান টুরিং কোথায় জন্মগ্রহণ করেন?",
+    "Missä Alan Turing syntyi?",
+    "Di mana Alan Turing lahir?",
+    "アラン・チューリングはどこで生まれましたか。",
+    "앨런 튜링은 어디에서 태어났습니까?",
+    "Где родился Алан Тьюринг?",
+    "Alan Turing alizaliwa wapi?",
+    "అలాన్ ట్యూరింగ్ ఎక్కడ జన్మించాడు?",
+    "แอลัน ทัวริงเกิดที่ไหน",
+    "艾伦·图灵在哪里出生？",
+)
+_SAMPLE = 1_024
+
+
+def fingerprint(encoder: Any) -> dict[str, Any]:
+    """Equal for equal models, whatever the device or number format they compute in; safe to keep as JSON.
+
+    "tokens": hash of the probe's token ids in both roles; "weights": hash of a sample of every weight;
+    "settings": hash of pooling, length, prompt and template; "calibration": hash of a calibrated model's maps.
+    Vectors are not compared: their last digits depend on the machine. Of an object that is not one of our encoders, its
+    vectors of the probe are all there is to hash.
+    """
+    # told apart by what they have: their modules read fingerprints themselves
+    one, two = hasattr(encoder, "pooling"), hasattr(encoder, "own_passage") or hasattr(encoder, "static_sides")
+    if hasattr(encoder, "projection") and hasattr(encoder, "query_expansion"):
+        return _late_interaction(encoder)
+    if not one and not two:
+        vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]
+        rows = [row for found in vectors for row in getattr(found, "vectors", found)]  # late interaction: of each token
+        return {"vectors": _hash(repr([[round(float(x), 3) for x in row] for row in rows]))}
+    pair = dict.fromkeys(("query", "passage"), encoder) if one else {"query": encoder.query, "passage": encoder.passage}
+    return {
+        "dim": encoder.dim,
+        "similarity": pair["query"].settings.similarity,
+        "tokens": _hash(repr([part.tokenize(PROBE, role) for role, part in pair.items()])),
+        "settings": _hash(repr([(part.pooling, part.normalize, part.settings.template, part.settings.length(role),
+                                 part.settings.prompt(role)) for role, part in pair.items()])),
+        **_calibration(pair),
+        "weights": _hash("".join(_weights(part) for part in dict.fromkeys(pair.values()))),
+    }
+
+
+def _late_interaction(encoder: Any) -> dict[str, Any]:
+    settings = [(encoder.settings.template, encoder.settings.length(role), encoder.settings.prompt(role))
+                for role in ("query", "passage")]
+    return {"similarity": encoder.similarity,
+            "tokens": _hash(repr([encoder.tokenize(PROBE, role) for role in ("query", "passage")])),
+            "settings": _hash(repr((settings, encoder.query_expansion, encoder.skipped))),
+            "weights": _hash(_weights(encoder))}
+
+
+def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
+    """The hash of the language maps, where there are any: a calibrated model's vectors are others."""
+    tensors = [f"{role} {lang} {part} {hashlib.sha256(tensor.numpy().tobytes()).hexdigest()}"
+               for role, encoder in pair.items() if encoder.language_maps is not None
+               for lang, one in sorted(encoder.language_maps.maps.items()) for part, tensor in one.tensors().items()]
+    return {"calibration": _hash("\n".join(tensors))} if tensors else {}
+
+
+def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
+    """Raise InterlinguaError, naming `where` and what differs, unless `recorded` is the encoder's fingerprint."""
+    now = fingerprint(encoder)
+    different = sorted(key for key in now.keys() | recorded.keys() if now.get(key) != recorded.get(key))
+    if different:
+        raise InterlinguaError(f"{where}: was made with another model ({', '.join(different)} differ). Use that "
+                               "model, or make it again with this one.")
+
+
+def _weights(encoder: Any) -> str:
+    tensors = {f"{layer}.{name}": value for layer in ("dense", "projection") if hasattr(encoder, layer)
+               for name, value in getattr(encoder, layer).named_parameters()}
+    # rows of a static model are looked at where they are, in a file perhaps
+    table = encoder.table if hasattr(encoder, "table") else getattr(encoder.backbone, "table", lambda: None)()
+    if table is None:
+        tensors |= {name: value for name, value in encoder.backbone.model.named_parameters()
+                    if not name.startswith("pooler.")}
+    samples = {} if table is None else {"rows": (table.shape, table.sample(_step(table.shape[0] * table.shape[1])))}
+    for name, tensor in tensors.items():
+        flat = tensor.detach().reshape(-1)
+        samples[name] = tuple(tensor.shape), flat[:: _step(len(flat))].float().cpu().numpy()
+    return "\n".join(f"{name} {shape} {hashlib.sha256(sample.tobytes()).hexdigest()}"
+                     for name, (shape, sample) in sorted(samples.items()))
+
+
+def _step(size: int) -> int:
+    return max(1, size // _SAMPLE)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
 
 TYPES = {
     "Transformer": "sentence_transformers.base.modules.transformer.Transformer",

@@ -1,12 +1,17 @@
-"""ColBERT (Khattab & Zaharia 2020): a text is one vector a token, and a query matches a document token by token."""
+"""ColBERT (Khattab & Zaharia 2020): one vector a token; a query matches a document token by token."""
 
 from __future__ import annotations
 
+import re
+import string
+import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from tokenizers import AddedToken
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 from torch.nn.utils.rnn import pad_sequence
@@ -14,21 +19,152 @@ from transformers import PreTrainedTokenizerBase
 
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder
-from interlingua.models import late_interaction_layout as layout
-from interlingua.models.devices import compute_dtype, default_device
-from interlingua.models.encode_tokens import encode_tokens
+from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import TokenVectors, compute_dtype, default_device, encode_tokens
 from interlingua.models.encoder import Encoder
-from interlingua.models.hub import model_folder
+from interlingua.models.folder import (
+    LATE_INTERACTION,
+    Module,
+    Settings,
+    read_modules,
+    read_settings,
+    stored_role,
+    subfolder,
+)
+from interlingua.models.hub import model_folder, read_json
 from interlingua.models.language_maps import Langs
-from interlingua.models.late_interaction_layout import LateParts
-from interlingua.models.markers import MARKERS, add_markers
-from interlingua.models.pooling import Dense
-from interlingua.models.punctuation import punctuation
-from interlingua.models.settings import Settings, stored_role
+from interlingua.models.layout import (
+    read_dense,
+    read_transformer,
+    write_dense,
+    write_json,
+    write_normalize,
+    write_root,
+    write_transformer,
+)
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import Text
-from interlingua.models.token_vectors import TokenVectors
+from interlingua.models.transformer import Dense
 from interlingua.progress import say
+
+if TYPE_CHECKING:
+    from interlingua.models.transformer import Transformer
+
+
+MARKERS = {"query": "[Q]", "document": "[D]"}
+"""They stand before a text, after the opening special token."""
+
+
+def add_markers(backbone: Transformer) -> None:
+    """Give the markers ids of their own after the vocabulary (XLM-R: 250002 and 250003), and random rows drawn like
+    those that are there. A marker that the vocabulary has already keeps its id and row."""
+    tokenizer, model = backbone.tokenizer, backbone.model
+    known = set(tokenizer.get_vocab())
+    tokenizer.add_tokens([AddedToken(marker, normalized=False, special=True) for marker in MARKERS.values()],
+                         special_tokens=True)
+    before = len(model.get_input_embeddings().weight)
+    new = [tokenizer.convert_tokens_to_ids(marker) for marker in MARKERS.values() if marker not in known]
+    if len(tokenizer) > before:
+        # not transformers' mean resizing: it takes the covariance of the whole table
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    table = model.get_input_embeddings().weight
+    with torch.no_grad():
+        drawn = torch.randn(len(new), table.shape[1]) * table[:before].float().std().cpu()
+        table[new] = drawn.to(table)
+
+
+def punctuation(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    """The tokens that are punctuation alone (Unicode's, and ASCII's symbols as ColBERT has them), whether they begin a
+    word or not. A byte-level vocabulary shows only ASCII."""
+    bare = {token: token.lstrip("▁Ġ") for token in tokenizer.get_vocab()}
+    return tuple(sorted(token for token, text in bare.items() if text and all(map(_is_mark, text))))
+
+
+def _is_mark(character: str) -> bool:
+    return character in string.punctuation or unicodedata.category(character).startswith("P")
+
+
+_TOKENS = "token_embeddings"
+_MODULES: list[Module] = [("Transformer", ""), ("Dense", "1_Dense"), ("MultiVectorMask", "2_MultiVectorMask"),
+                          ("Normalize", "3_Normalize")]
+
+
+@dataclass
+class LateParts:
+    """What a late-interaction encoder is made of. `skipped` are vocabulary tokens that a document does not show."""
+
+    backbone: Transformer
+    projection: Dense
+    settings: Settings
+    query_expansion: bool = True
+    skipped: tuple[str, ...] = ()
+
+
+def is_late(folder: Path) -> bool:
+    """Whether `folder` holds a model with several vectors a text."""
+    return (folder / "modules.json").is_file() and any(kind == "MultiVectorMask" for kind, _ in read_modules(folder))
+
+
+def read(folder: Path) -> LateParts:
+    """Load the modules. Raises InterlinguaError for a folder of another shape, or options that would be lost."""
+    modules = read_modules(folder)
+    kinds = " ".join(kind for kind, _ in modules)
+    if not re.fullmatch(r"Transformer Dense (MultiVectorMask Normalize|Normalize MultiVectorMask)", kinds):
+        raise InterlinguaError(f"{folder}: modules {kinds.replace(' ', ' → ') or 'none'} are not supported for late "
+                               f"interaction. Supported: {' → '.join(kind for kind, _ in _MODULES)}.")
+    similarity = read_json(folder / "config_sentence_transformers.json", {}).get("similarity_fn_name")
+    if similarity not in (None, "maxsim"):
+        raise InterlinguaError(f"{folder}: similarity {similarity!r} is not supported for late interaction, only "
+                               "'maxsim'.")
+    paths = {kind: subfolder(folder, name) for kind, name in modules}
+    settings = read_settings(folder)
+    backbone = read_transformer(paths["Transformer"], settings)
+    parts = LateParts(backbone, read_dense(paths["Dense"], _TOKENS), settings,
+                      _query_expansion(paths["Transformer"], backbone, settings), _skipped(paths["MultiVectorMask"]))
+    if read_json(paths["Normalize"] / "config.json", {}).get("module_input_name") != _TOKENS:
+        raise InterlinguaError(f"{paths['Normalize']}: only a Normalize of {_TOKENS} is supported for late "
+                               "interaction.")
+    return parts
+
+
+def _query_expansion(folder: Path, backbone: Transformer, settings: Settings) -> bool:
+    """Whether queries are filled up with mask tokens; the length they are filled up to becomes the query length."""
+    where = folder / "sentence_bert_config.json"
+    expansion = read_json(where, {}).get("query_expansion")
+    if expansion is None:
+        return False
+    plain = {"strategy": "fixed", "attend": False, "token": None}
+    found = {key: expansion.get(key, default) for key, default in plain.items()}
+    if found["token"] == backbone.tokenizer.mask_token:
+        found["token"] = None
+    if found != plain or not isinstance(expansion.get("length"), int):
+        raise InterlinguaError(f"{where}: query_expansion {expansion} is not supported. Supported: strategy 'fixed' "
+                               "with a length, filled up with the mask token, which other tokens do not attend to.")
+    settings.role_lengths["query"] = expansion["length"]
+    return True
+
+
+def _skipped(folder: Path) -> tuple[str, ...]:
+    where = folder / "config.json"
+    config = read_json(where, {})
+    if config.get("keep_only_token_ids") or config.get("skiplist_tasks", ["document"]) != ["document"]:
+        raise InterlinguaError(f"{where}: only a skiplist of documents is supported, without keep_only_token_ids.")
+    return tuple(config.get("skiplist_words") or ())
+
+
+def write(folder: Path, parts: LateParts) -> None:
+    """Write the modules into `folder`."""
+    for _, name in _MODULES:
+        (folder / name).mkdir(exist_ok=True)
+    length = parts.settings.length("query")
+    expansion = {"strategy": "fixed", "attend": False, "token": None, "length": length}
+    write_transformer(folder, parts.backbone, parts.settings,
+                      query_expansion=expansion if parts.query_expansion else None)
+    write_dense(folder / _MODULES[1][1], parts.projection, _TOKENS)
+    write_json(folder / _MODULES[2][1] / "config.json", {
+        "skiplist_words": list(parts.skipped), "skiplist_tasks": ["document"], "keep_only_token_ids": None})
+    write_normalize(folder / _MODULES[3][1], _TOKENS)
+    write_root(folder, _MODULES, parts.settings, LATE_INTERACTION, "maxsim")
 
 
 class LateInteractionEncoder(nn.Module):
@@ -62,12 +198,12 @@ class LateInteractionEncoder(nn.Module):
         Raises InterlinguaError for a single-vector model: its projection would be random, which only `start` makes.
         """
         folder = model_folder(name_or_path)
-        if not layout.is_late(folder):
+        if not is_late(folder):
             raise InterlinguaError(f"{folder}: holds no late-interaction model. To begin one from a single-vector "
                                    "model, train with model.late_interaction, or use LateInteractionEncoder.start.")
         place = default_device(device)
         compute_dtype(place, dtype)
-        return cls(layout.read(folder), dtype=dtype).to(place).train(for_training)
+        return cls(read(folder), dtype=dtype).to(place).train(for_training)
 
     @classmethod
     def start(cls, encoder: Encoder, *, dim: int = 128, query_length: int = 32, document_length: int = 180,
@@ -247,4 +383,16 @@ class LateInteractionEncoder(nn.Module):
         """Write a folder that sentence-transformers' MultiVectorEncoder loads too, whole or not at all."""
         parts = LateParts(self.backbone, self.projection, self.settings, self.query_expansion, self.skipped)
         with atomic_folder(path, "modules.json") as folder:
-            layout.write(folder, parts)
+            write(folder, parts)
+
+
+Model = DualEncoder | LateInteractionEncoder
+"""One vector a text, or one a token."""
+
+
+def load_any(name_or_path: str | Path, *, device: str | torch.device | None = None,
+             dtype: str | torch.dtype | None = None, for_training: bool = False) -> Model:
+    """A LateInteractionEncoder if the folder holds one, else what `DualEncoder.load` reads."""
+    folder = model_folder(name_or_path)
+    kind = LateInteractionEncoder if is_late(folder) else DualEncoder
+    return kind.load(folder, device=device, dtype=dtype, for_training=for_training)

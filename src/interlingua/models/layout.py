@@ -14,15 +14,15 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.folder import OURS, TYPES, Module, subfolder
+from interlingua.models.folder import OURS, TYPES, Module, Settings, stored_role, subfolder
 from interlingua.models.hub import read_json, require_safetensors
 from interlingua.models.language_maps import LanguageMaps
-from interlingua.models.pooling import TANH, Dense, Normalize, Pooling, check_pooling
-from interlingua.models.settings import Settings, stored_role
 from interlingua.models.static import StaticEmbedding
+from interlingua.models.transformer import TANH, Dense, Normalize, Pooling, check_pooling
 
-if TYPE_CHECKING:  # it imports transformers' models, which takes seconds
+if TYPE_CHECKING:
     from interlingua.models.transformer import Transformer
+
 
 _LEGACY_POOLING = {
     "pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",

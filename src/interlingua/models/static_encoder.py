@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from interlingua.errors import InterlinguaError
-from interlingua.models import folder as layout
-from interlingua.models.fingerprint import check
+from interlingua.models.folder import Module, Settings, check, read_routes, read_settings, stored_role, subfolder
 from interlingua.models.hub import model_folder, read_json, require_safetensors
-from interlingua.models.settings import Settings, stored_role
 from interlingua.models.subwords import Subwords, Text
 
 Floats = NDArray[np.float32]
@@ -162,7 +160,7 @@ class StaticEncoder:
         folder = model_folder(name_or_path)
         if not (folder / "modules.json").is_file() or any(folder.glob("*calibration.safetensors")):
             return None
-        routes = layout.read_routes(folder)
+        routes = read_routes(folder)
         if not all([kind for kind, _ in modules] in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"])
                    for _, modules in routes):
             return None
@@ -255,9 +253,9 @@ def check_vocabulary(subwords: Subwords, rows: int) -> None:
         raise InterlinguaError(f"the tokenizer has {size:,} subwords but the embedding only {rows:,} rows.")
 
 
-def _side(place: Path, modules: Sequence[layout.Module], folder: Path) -> StaticSide:
-    own = layout.subfolder(place, modules[0][1])
-    settings, table = layout.read_settings(folder), StaticTable.open(own)
+def _side(place: Path, modules: Sequence[Module], folder: Path) -> StaticSide:
+    own = subfolder(place, modules[0][1])
+    settings, table = read_settings(folder), StaticTable.open(own)
     try:
         tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
     except Exception as error:  # tokenizers raises bare Exception

@@ -1,21 +1,227 @@
-"""The transformer backbone: a Hugging Face encoder and its tokenizer, padded or packed, whole or cut to k layers."""
+"""The transformer backbone: padded or packed, whole or cut to k layers; pooling and Dense layers.
+
+A padded batch computes every token up to the longest text. Here a batch is one row `[1, tokens]` with positions
+that restart at every text; the linear layers never see a pad token and attention runs once per group of equally
+long texts. The attention function is registered through transformers' public interface, so the model code is
+the library's own. Without packed runs it is ordinary scaled-dot-product attention.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn.functional import normalize as unit_length
+from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.masking_utils import sdpa_mask
 
-from interlingua.errors import InterlinguaError
-from interlingua.models import packing
+from interlingua.errors import InterlinguaError, suggestion
 from interlingua.models.hub import quiet, require_safetensors
-from interlingua.models.pooling import Pooling, pool_packed, pool_padded
 from interlingua.models.subwords import Subwords
+
+ATTENTION = "interlingua_packed"
+OFFSET_POSITIONS = {"roberta", "xlm-roberta", "camembert"}
+"""Model types whose positions start after the padding id (fairseq's convention)."""
+_ARCHITECTURES = OFFSET_POSITIONS | {"bert"}
+
+Run = tuple[int, int, int]
+"""First token, number of texts, tokens in each text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Texts laid end to end: ids and positions `[1, tokens]`, and the runs of equally long neighbours."""
+
+    ids: Tensor
+    positions: Tensor
+    runs: list[Run]
+
+
+def can_pack(model: PreTrainedModel) -> bool:
+    """Whether `model` is of a type whose positions and attention packing is known to get right."""
+    return model.config.model_type in _ARCHITECTURES and not getattr(model.config, "is_decoder", False)
+
+
+def prepare(model: PreTrainedModel) -> None:
+    """Let `model` take packed rows; padded batches go on working as before."""
+    model.set_attn_implementation(ATTENTION)
+
+
+def pack(ids: Sequence[Sequence[int]], model: PreTrainedModel, device: torch.device) -> Packed:
+    """Lay texts end to end in the given order. Sort by length first: each change of length starts a new run."""
+    lengths = np.fromiter((len(text) for text in ids), dtype=np.int64, count=len(ids))
+    flat = np.fromiter((token for text in ids for token in text), dtype=np.int64, count=int(lengths.sum()))
+    starts = np.cumsum(lengths) - lengths
+    positions = np.arange(len(flat)) - np.repeat(starts, lengths)
+    if model.config.model_type in OFFSET_POSITIONS:
+        # As the model itself counts: a pad token inside a text takes position `pad` and moves no counter.
+        pad = int(model.config.pad_token_id)
+        real = (flat != pad).astype(np.int64)
+        counted = np.cumsum(real)
+        before = np.repeat(counted[starts] - real[starts], lengths)
+        positions = (counted - before) * real + pad
+    runs: list[Run] = []
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        if runs and runs[-1][2] == length:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1, length)
+        else:
+            runs.append((start, 1, length))
+    return Packed(
+        torch.from_numpy(flat)[None].to(device), torch.from_numpy(positions)[None].to(device), runs
+    )
+
+
+def forward(model: PreTrainedModel, packed: Packed, *, hidden_states: bool = False) -> Any:
+    """The model's output for a packed row, differentiable: `last_hidden_state` is `[1, tokens, hidden]`."""
+    return model(
+        input_ids=packed.ids, position_ids=packed.positions, token_type_ids=torch.zeros_like(packed.ids),
+        packed_runs=packed.runs, output_hidden_states=hidden_states,
+    )
+
+
+def first_states(
+    model: PreTrainedModel, ids: Tensor, positions: Tensor | None = None, mask: Tensor | None = None,
+    runs: list[Run] | None = None,
+) -> Tensor:
+    """Last-layer states of each text's first token, `[texts, hidden]`, differentiable: equal to those of `model`.
+
+    In the last layer only keys and values need the other tokens; queries, attention and feed-forward are computed for
+    the first alone. Either a packed row with its `runs` and `positions`, or padded `ids` `[texts, longest]` with their
+    0/1 `mask`. For models that `can_pack` and have a layer.
+    """
+    seen = None if mask is None or mask.all() else mask[:, None, None].bool()
+    states = model.embeddings(input_ids=ids, position_ids=positions, token_type_ids=torch.zeros_like(ids))
+    for layer in model.encoder.layer[:-1]:
+        states = layer(states, seen, packed_runs=runs)
+    if runs is None:
+        first = states[:, :1]
+    else:
+        starts = [start + i * length for start, count, length in runs for i in range(count)]
+        first = states[:, torch.tensor(starts, device=states.device)]
+    layer = model.encoder.layer[-1]
+    inner = layer.attention.self
+    query, key, value = (
+        linear(read).unflatten(-1, (-1, inner.attention_head_size)).transpose(1, 2)
+        for linear, read in ((inner.query, first), (inner.key, states), (inner.value, states))
+    )
+    dropout = inner.dropout.p if inner.training else 0.0
+    attended, _ = packed_attention(inner, query, key, value, seen, inner.scaling, dropout, runs)
+    last: Tensor = layer.feed_forward_chunk(layer.attention.output(attended.flatten(2), first))
+    return last.flatten(0, 1)
+
+
+def packed_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+    scaling: float | None = None, dropout: float = 0.0, packed_runs: list[Run] | None = None, **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention inside each text of a packed row. `key`, `value`: `[1, heads, tokens, head dim]`; `query` the same,
+    or `[1, heads, texts, head dim]` with one query for each text.
+
+    Returns `[batch, queries, heads, head dim]` as transformers expects. Without `packed_runs`: plain attention.
+    """
+    if packed_runs is None:
+        plain = scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scaling)
+        return plain.transpose(1, 2).contiguous(), None
+    heads, size = query.shape[1], query.shape[3]
+    every = query.shape[2] == key.shape[2]
+    parts, asked = [], 0
+    for start, count, length in packed_runs:
+        queries, end = count * (length if every else 1), start + count * length
+        one, two, three = (
+            states[0, :, first:last].view(heads, count, -1, size).transpose(0, 1)
+            for states, first, last in ((query, asked, asked + queries), (key, start, end), (value, start, end))
+        )
+        attended = scaled_dot_product_attention(one, two, three, dropout_p=dropout, scale=scaling)
+        parts.append(attended.transpose(1, 2).reshape(queries, heads, size))
+        asked += queries
+    return torch.cat(parts)[None], None
+
+
+AttentionInterface.register(ATTENTION, packed_attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+Pooling = Literal["cls", "mean"]
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+
+TANH = "torch.nn.modules.activation.Tanh"
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    TANH: nn.Tanh,
+    "torch.nn.modules.activation.ReLU": nn.ReLU,
+    "torch.nn.modules.activation.GELU": nn.GELU,
+    "torch.nn.modules.activation.Sigmoid": nn.Sigmoid,
+    "torch.nn.modules.activation.SiLU": nn.SiLU,
+    "torch.nn.modules.linear.Identity": nn.Identity,
+}
+"""The names sentence-transformers writes for activations; a model file can name these and no other code."""
+
+
+def check_pooling(pooling: str, where: str = "pooling") -> Pooling:
+    """`pooling` if it is known, else InterlinguaError."""
+    if pooling == "cls":
+        return "cls"
+    if pooling == "mean":
+        return "mean"
+    raise InterlinguaError(f"{where}: pooling {pooling!r} is not supported.{suggestion(pooling, POOLINGS)}")
+
+
+def pool_padded(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    """`[texts, longest, hidden]` and a 0/1 mask `[texts, longest]` → float32 `[texts, hidden]`. Padding is right."""
+    if pooling == "cls":
+        return states[:, 0].float()
+    weights = mask.unsqueeze(-1).float()
+    return (states.float() * weights).sum(1) / weights.sum(1)
+
+
+def pool_packed(states: Tensor, runs: list[Run], pooling: Pooling) -> Tensor:
+    """`[tokens, hidden]` of texts laid end to end → float32 `[texts, hidden]`."""
+    parts = []
+    for start, count, length in runs:
+        texts = states[start : start + count * length].view(count, length, -1)
+        parts.append(texts[:, 0].float() if pooling == "cls" else texts.float().mean(1))
+    return torch.cat(parts)
+
+
+class Dense(nn.Module):
+    """A linear layer and an activation on pooled vectors `[texts, in]` → `[texts, out]` (LaBSE: 768 → 768, tanh)."""
+
+    def __init__(
+        self, in_features: int, out_features: int, *, bias: bool = True, activation: str | None = None
+    ) -> None:
+        super().__init__()
+        self.activation_name = activation or "torch.nn.modules.linear.Identity"
+        if self.activation_name not in ACTIVATIONS:
+            raise InterlinguaError(f"Dense: activation {activation!r} is not one of the known ones: "
+                                   f"{', '.join(ACTIVATIONS)}.")
+        self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.activation = ACTIVATIONS[self.activation_name]()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        result: Tensor = self.activation(self.linear(vectors))
+        return result
+
+
+class Normalize(nn.Module):
+    """Vectors `[texts, dim]` to unit length. Only where layers follow: the last one is `Parts.normalize`."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return unit_length(vectors, dim=-1)
 
 
 class Transformer(nn.Module):
@@ -31,8 +237,8 @@ class Transformer(nn.Module):
         self.tokenizer = tokenizer
         self.subwords = Subwords(tokenizer.backend_tokenizer, special=True)
         self.packed: bool | None = None
-        if packing.can_pack(model):
-            packing.prepare(model)
+        if can_pack(model):
+            prepare(model)
         pooler = getattr(model, "pooler", None)
         if isinstance(pooler, nn.Module):
             # Never used (vectors come from token states), so never trained: distributed training would wait for it.
@@ -62,7 +268,7 @@ class Transformer(nn.Module):
         table = getattr(self.model.config, "max_position_embeddings", None)
         if not isinstance(table, int) or table <= 0:
             return None
-        offset = self.pad_id + 1 if self.model.config.model_type in packing.OFFSET_POSITIONS else 0
+        offset = self.pad_id + 1 if self.model.config.model_type in OFFSET_POSITIONS else 0
         return table - offset
 
     @property
@@ -73,7 +279,7 @@ class Transformer(nn.Module):
 
     def packs(self) -> bool:
         """Whether batches are computed without padding now."""
-        if not packing.can_pack(self.model):
+        if not can_pack(self.model):
             return False
         return self.model.device.type == "cpu" if self.packed is None else self.packed
 
@@ -81,19 +287,19 @@ class Transformer(nn.Module):
         """Token ids of each text → pooled float32 vectors `[texts, hidden]`, in one forward pass, with gradient."""
         # Not for a lone text: one row is multiplied by another routine, whose last digit depends on where the weights
         # lie in memory, and a loaded model would not be bit-equal to the saved one.
-        first_only = pooling == "cls" and len(ids) > 1 and self.layers > 0 and packing.can_pack(self.model)
+        first_only = pooling == "cls" and len(ids) > 1 and self.layers > 0 and can_pack(self.model)
         if not self.packs():
             if first_only:
                 batch, mask = self._pad(ids)
-                return packing.first_states(self.model, batch, mask=mask).float()
+                return first_states(self.model, batch, mask=mask).float()
             states, mask, _ = self._padded(ids, None)
             return pool_padded(states, mask, pooling)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        packed = packing.pack([ids[i] for i in order], self.model, self.model.device)
+        packed = pack([ids[i] for i in order], self.model, self.model.device)
         if first_only:
-            vectors = packing.first_states(self.model, packed.ids, packed.positions, runs=packed.runs).float()
+            vectors = first_states(self.model, packed.ids, packed.positions, runs=packed.runs).float()
         else:
-            states = packing.forward(self.model, packed).last_hidden_state[0]
+            states = forward(self.model, packed).last_hidden_state[0]
             vectors = pool_packed(states, packed.runs, pooling)
         return vectors[_inverse(order, vectors.device)]
 
@@ -109,8 +315,8 @@ class Transformer(nn.Module):
             states, mask, early = self._padded(ids, layer)
             real = mask.bool()
             return states[real], lengths, None if early is None else early[real]
-        packed = packing.pack(ids, self.model, self.model.device)
-        output = packing.forward(self.model, packed, hidden_states=layer is not None)
+        packed = pack(ids, self.model, self.model.device)
+        output = forward(self.model, packed, hidden_states=layer is not None)
         return output.last_hidden_state[0], lengths, None if layer is None else output.hidden_states[layer][0]
 
     def _padded(self, ids: Sequence[Sequence[int]], layer: int | None) -> tuple[Tensor, Tensor, Tensor | None]:

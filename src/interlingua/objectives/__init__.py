@@ -3,7 +3,6 @@
 from interlingua.objectives.comparable import Comparable, comparable_contrastive
 from interlingua.objectives.context_prediction import ContextPrediction, context_prediction
 from interlingua.objectives.distillation import Distillation, distil_contrastive, distil_scores, distil_vectors
-from interlingua.objectives.info_nce import info_nce
 from interlingua.objectives.language import Language, language_contrastive
 from interlingua.objectives.late_interaction import (
     LateInteraction,
@@ -11,13 +10,19 @@ from interlingua.objectives.late_interaction import (
     late_interaction_in_batch,
     late_interaction_pairwise,
     late_interaction_scores,
+    maxsim,
 )
-from interlingua.objectives.masked_language_modelling import MaskedLanguageModelling, TranslationLanguageModelling
-from interlingua.objectives.maxsim import maxsim
-from interlingua.objectives.objective import Loss, Objective, SpanObjective, Texts, TokenObjective
-from interlingua.objectives.retrieval import Retrieval
+from interlingua.objectives.masked_lm import MaskedLanguageModelling, TranslationLanguageModelling
+from interlingua.objectives.objective import (
+    Loss,
+    Objective,
+    SentenceTransformersLoss,
+    SpanObjective,
+    Texts,
+    TokenObjective,
+)
+from interlingua.objectives.retrieval import Retrieval, info_nce
 from interlingua.objectives.semantic import Semantic, semantic_contrastive
-from interlingua.objectives.sentence_transformers import SentenceTransformersLoss
 from interlingua.objectives.translation_ranking import TranslationRanking, translation_ranking
 
 __all__ = [

@@ -1,28 +1,114 @@
-"""C3: a span must pick the span of its linked document, in the other language, out of all spans of the batch."""
+"""C3: pick the span of the linked document out of all spans of the batch (Yang et al. 2022)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PretrainedConfig
+from transformers import BertConfig, PretrainedConfig
+from transformers.models.bert.modeling_bert import BertLayer
 
-from interlingua.data.spans import SpanMode, SpanPair
+from interlingua.data.linked import SpanMode, SpanPair, cut
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.models.condenser import CondenserHead
-from interlingua.models.heads import MaskedLanguageModelHead
-from interlingua.models.token_vectors import TokenVectors
-from interlingua.objectives.maxsim import maxsim
-from interlingua.objectives.objective import Batch, Loss, MaskedRow, SpanObjective, Spans, by_language, require
-from interlingua.objectives.similarity import check_temperature
-from interlingua.objectives.span_tokens import span_tokens
-from interlingua.objectives.whole_words import mask_words
+from interlingua.models.encode import TokenVectors
+from interlingua.models.transformer import ATTENTION, Run
+from interlingua.objectives.late_interaction import maxsim
+from interlingua.objectives.masked_lm import MaskedLanguageModelHead, mask_words
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    MaskedRow,
+    SpanObjective,
+    Spans,
+    by_language,
+    check_temperature,
+    require,
+)
+
+
+class CondenserHead(nn.Module):
+    """Fresh transformer layers that read the late state of each text's first token and the early states of the others.
+
+    What the early states lack for predicting masked tokens must come through the one late vector, so the encoder learns
+    to put what the text says into it. The layers are BERT's (XLM-R's are the same) in the sizes of the encoder's; their
+    weights start with standard deviation 0.02.
+
+    Args:
+        config: of the encoder's Hugging Face model.
+        skip_from: the hidden state that the early states are taken from (0 = embeddings); the middle one by default
+            (6 of 12, as the README of the published code recommends).
+        layers: of the head.
+
+    Raises InterlinguaError for a `skip_from` that the model does not have or that is its last.
+    """
+
+    def __init__(self, config: PretrainedConfig, *, skip_from: int | None = None, layers: int = 2) -> None:
+        super().__init__()
+        depth = int(config.num_hidden_layers)
+        self.skip_from = depth // 2 if skip_from is None else skip_from
+        if not 0 <= self.skip_from < depth or layers < 1:
+            raise InterlinguaError(f"a Condenser head of {layers} layers on hidden state {self.skip_from}: it needs 1 "
+                                   f"layer or more, and early states out of 0 to {depth - 1} for this model.")
+        own = BertConfig(
+            hidden_size=config.hidden_size, num_attention_heads=config.num_attention_heads,
+            intermediate_size=config.intermediate_size, hidden_act=getattr(config, "hidden_act", "gelu"),
+            hidden_dropout_prob=getattr(config, "hidden_dropout_prob", 0.1),
+            attention_probs_dropout_prob=getattr(config, "attention_probs_dropout_prob", 0.1),
+            layer_norm_eps=getattr(config, "layer_norm_eps", 1e-5), attn_implementation=ATTENTION)
+        self.layers = nn.ModuleList(BertLayer(own) for _ in range(layers))
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, late: Tensor, early: Tensor, lengths: Tensor) -> Tensor:
+        """Late and early states `[tokens of all texts, hidden]`, laid end to end as `Encoder.token_states` gives them,
+        and the number of tokens of each text `[texts]` (1 or more) → states of the same shape, of which the first of
+        each text comes from the late one. No padding: each text attends to itself."""
+        counts: list[int] = lengths.tolist()
+        first = torch.zeros(len(late), 1, dtype=torch.bool, device=late.device)
+        first[(lengths.cumsum(0) - lengths).to(late.device)] = True
+        states = torch.where(first, late, early.to(late.dtype))[None]
+        runs: list[Run] = []
+        start = 0
+        for count, equal in groupby(counts):
+            texts = len(list(equal))
+            runs.append((start, texts, count))
+            start += texts * count
+        for layer in self.layers:
+            states = layer(states, None, packed_runs=runs)
+        return states[0]
+
+
+def span_tokens(encoder: Any, role: str, texts: Sequence[str], draws: Sequence[float], *, length: int,
+                mode: SpanMode = "uniform_start", least: int = 1) -> tuple[list[int], list[list[int]], list[int]]:
+    """A span of each text: the ids that stand before every span (special tokens, the role's prompt), for each text up
+    to `length` of its own ids as `cut` chooses them by its draw, and the ids that stand after every span.
+
+    Raises InterlinguaError when a span with what stands around it is longer than the model reads.
+    """
+    mask = encoder.tokenizer.backend_tokenizer.encode("a", add_special_tokens=True).special_tokens_mask
+    before = next(place for place, special in enumerate(mask) if not special)
+    after = next(place for place, special in enumerate(reversed(mask)) if not special)
+    empty = encoder.tokenize([""], role)[0]
+    opening, closing = empty[: len(empty) - after], empty[len(empty) - after :]
+    most = encoder.backbone.positions
+    if most is not None and length + len(empty) > most:
+        raise InterlinguaError(f"a span of {length} tokens with the {len(empty)} around it is longer than the {most} "
+                               "that this model reads. Lower objectives.comparable.span.")
+    contents = []
+    for ids, draw in zip(encoder.backbone.subwords(texts), draws, strict=True):
+        own = ids[before : len(ids) - after]
+        contents.append(own[cut(len(own), length, draw, mode, least)])
+    return opening, contents, closing
+
 
 SpanSimilarity = Literal["maxsim", "cls"]
 Denominator = Literal["simclr", "as_printed_crosslingual"]

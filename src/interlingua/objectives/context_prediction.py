@@ -1,21 +1,168 @@
-"""Contrastive context prediction: a sentence must pick its neighbour out of thousands of sentences of its language."""
+"""Contrastive context prediction with its memory bank and projection head (Wu et al. 2022)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from interlingua.data.records import ContextPair
 from interlingua.errors import InterlinguaError
-from interlingua.objectives.memory_bank import MemoryBank
-from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
-from interlingua.objectives.projection_head import BatchNorm, ProjectionHead
-from interlingua.objectives.similarity import Similarity, check_paired, check_temperature, similarities
+from interlingua.models.folder import Similarity
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    Objective,
+    Texts,
+    by_language,
+    check_paired,
+    check_temperature,
+    require,
+    similarities,
+)
+
+SHARED = "all"
+
+
+class MemoryBank(nn.Module):
+    """First in, first out; `size` vectors for each language, which come from that language alone.
+
+    With `shared` there is one queue for all languages (the paper's ablation: the model then tells languages apart,
+    which is easier than telling neighbours from strangers). A queue is made when its language first comes: as many
+    languages cost memory as are seen. Its tensors are buffers, so they are part of a checkpoint.
+
+    Args:
+        size: vectors a queue; 0 is no bank.
+        dtype: what they are kept in; "float16" halves the memory (they are read back as float32).
+        device: "same" as what is added, or "cpu" to keep a large bank off the accelerator.
+    """
+
+    def __init__(self, size: int, *, shared: bool = False, dtype: Literal["float32", "float16"] = "float32",
+                 device: Literal["same", "cpu"] = "same") -> None:
+        super().__init__()
+        if size < 0:
+            raise InterlinguaError(f"a memory bank of {size} vectors: give a number of 0 or more.")
+        self.size, self.shared, self.place = size, shared, device
+        self.dtype = torch.float16 if dtype == "float16" else torch.float32
+
+    def read(self, lang: str, device: torch.device) -> tuple[Tensor, Tensor]:
+        """What is in the queue of a language: vectors `[held, dim]` float32 without gradient, and the numbers of
+        their documents `[held]`. In no particular order; empty slots are not part of it."""
+        name = self._name(lang)
+        if f"count_{name}" not in self._buffers:
+            return torch.empty(0, 0, device=device), torch.empty(0, dtype=torch.long, device=device)
+        held = min(int(self.get_buffer(f"count_{name}")), self.size)
+        vectors, documents = self.get_buffer(f"vectors_{name}"), self.get_buffer(f"documents_{name}")
+        return vectors[:held].to(device, torch.float32), documents[:held].to(device)
+
+    @torch.no_grad()
+    def add(self, lang: str, vectors: Tensor, documents: Tensor) -> None:
+        """Put `vectors` `[n, dim]` and their documents' numbers `[n]` in the place of the oldest ones."""
+        if not self.size:
+            return
+        name = self._name(lang)
+        if f"count_{name}" not in self._buffers:
+            self._allocate(name, vectors.shape[1], vectors.device)
+        # of more than fits, only the newest would stay
+        vectors, documents = vectors[-self.size:], documents[-self.size:]
+        count = self.get_buffer(f"count_{name}")
+        slots = (int(count) + torch.arange(len(vectors))) % self.size
+        for buffer, rows in (("vectors", vectors), ("documents", documents)):
+            held = self.get_buffer(f"{buffer}_{name}")
+            held[slots.to(held.device)] = rows.to(held.device, held.dtype)
+        count += len(vectors)
+
+    def make_room(self, saved: dict[str, torch.Size], device: torch.device) -> None:
+        """Make the queues that a checkpoint holds (buffer name → shape), so that it can be put back."""
+        for key, shape in saved.items():
+            if key.startswith("vectors_") and key not in self._buffers and shape[0] == self.size:
+                self._allocate(key.removeprefix("vectors_"), shape[1], device)
+
+    def langs(self) -> Iterable[str]:
+        """The languages with a queue ("all" when it is shared)."""
+        return [key.removeprefix("count_") for key in self._buffers if key.startswith("count_")]
+
+    def _name(self, lang: str) -> str:
+        return SHARED if self.shared else lang
+
+    def _allocate(self, name: str, dim: int, device: torch.device) -> None:
+        place = torch.device("cpu") if self.place == "cpu" else device
+        self.register_buffer(f"vectors_{name}", torch.zeros(self.size, dim, dtype=self.dtype, device=place))
+        self.register_buffer(f"documents_{name}", torch.full((self.size,), -1, dtype=torch.long, device=place))
+        self.register_buffer(f"count_{name}", torch.zeros((), dtype=torch.long))
+
+
+BatchNorm = Literal["asymmetric", "batch", "none"]
+
+
+class ProjectionHead(nn.Module):
+    """g = Linear → batch normalisation → ReLU → Linear, one set of weights for both branches.
+
+    With "asymmetric" normalisation one branch is normalised by the statistics of its batch and the other by the
+    running ones, and the two change places at every call: within the second branch no vector depends on the others, so
+    statistics cannot give away which sentences came together. (The running ones hold a tenth of the first branch's
+    batch, which has updated them just before.) "batch" uses
+    batch statistics on both branches (what the paper compares with), "none" leaves the normalisation out.
+
+    Running statistics start as those of the first batch and are a plain mean until there are 1/momentum of them, so
+    that the second branch is normalised from the first step on. In `eval()` both branches use the running ones.
+
+    Args:
+        dim: size of the encoder's vectors, and of the hidden layer.
+        projection: size of the projected vectors (the paper does not say; the same by default).
+    """
+
+    def __init__(self, dim: int, projection: int | None = None, norm: BatchNorm = "asymmetric",
+                 momentum: float = 0.1) -> None:
+        super().__init__()
+        if projection is not None and projection < 1:
+            raise InterlinguaError(f"projection {projection}: give the size of the projected vectors, 1 or more.")
+        self.norm, self.momentum = norm, momentum
+        self.first, self.second = nn.Linear(dim, dim), nn.Linear(dim, projection or dim)
+        if norm != "none":
+            self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+            self.register_buffer("running_mean", torch.zeros(dim))
+            self.register_buffer("running_var", torch.ones(dim))
+            self.register_buffer("updates", torch.zeros((), dtype=torch.long))
+            self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, centers: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Both `[windows, dim]` → both `[windows, projection]`. Raises InterlinguaError for a single window, which
+        has no batch statistics."""
+        if self.norm != "none" and self.training and len(centers) < 2:
+            raise InterlinguaError("batch normalisation needs at least 2 windows in a batch, got "
+                                   f"{len(centers)}. Raise data.contexts.batch, or set batch_norm: none.")
+        a, b = self.first(centers), self.first(targets)
+        if self.norm == "batch" or not self.training:
+            a, b = self._normalised(a, self.training), self._normalised(b, self.training)
+        elif self.norm == "asymmetric":
+            calls = cast(Tensor, self.calls)
+            # the branch that updates the running statistics goes first: the other must see, and keep for its
+            # gradient, one and the same version of them
+            if int(calls) % 2 == 0:
+                a = self._normalised(a, True)
+                b = self._normalised(b, False)
+            else:
+                b = self._normalised(b, True)
+                a = self._normalised(a, False)
+            calls += 1
+        return self.second(F.relu(a)), self.second(F.relu(b))
+
+    def _normalised(self, x: Tensor, by_batch: bool) -> Tensor:
+        if self.norm == "none":
+            return x
+        mean, variance, updates = (cast(Tensor, b) for b in (self.running_mean, self.running_var, self.updates))
+        if by_batch:
+            momentum = max(self.momentum, 1 / (int(updates) + 1))
+            updates += 1
+            return F.batch_norm(x, mean, variance, self.weight, self.bias, True, momentum)
+        # copies: backward reads them, and a later training call changes the buffers in place
+        return F.batch_norm(x, mean.clone(), variance.clone(), self.weight, self.bias, False)
+
 
 SUSPICIOUS = 0.02
 """A loss under this share of chance: the model has found something easier than the task."""

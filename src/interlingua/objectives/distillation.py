@@ -10,10 +10,18 @@ from torch import Tensor
 
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
-from interlingua.objectives.info_nce import info_nce_rows
-from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    Objective,
+    Texts,
+    by_language,
+    check_paired,
+    check_temperature,
+    require,
+)
+from interlingua.objectives.retrieval import info_nce_rows
 from interlingua.objectives.semantic import pair_requests, roles
-from interlingua.objectives.similarity import check_paired, check_temperature
 
 Teacher = Callable[[list[str]], Tensor]
 """Texts in the teacher's language → its vectors `[texts, dim]`, without a gradient."""

@@ -12,10 +12,19 @@ from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    Objective,
+    Texts,
+    by_language,
+    check_paired,
+    check_temperature,
+    require,
+    similarities,
+)
 from interlingua.objectives.semantic import pair_requests, roles
-from interlingua.objectives.similarity import check_paired, check_temperature, similarities
-from interlingua.text.normalise import text_key
+from interlingua.text.languages import text_key
 
 FLOOR = math.log(2.0)
 """The least value of the loss (per log term), reached when no sentence tells the two of a pair apart."""

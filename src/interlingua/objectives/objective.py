@@ -1,4 +1,4 @@
-"""What an objective is: it says which texts to embed and gives a loss on their embeddings. It never encodes.
+"""Objective: it says which texts to embed and gives a loss on their embeddings.
 
 Three kinds. A contrastive objective compares all vectors of a batch with one another (`requests`, `loss`): the
 trainer may compute the vectors in chunks, on several processes, and cache their gradients. An additive
@@ -9,15 +9,47 @@ objective (`SpanObjective`) does both with one forward pass.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from torch import Size, Tensor, device, nn
+from torch.nn import functional as F
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.models.encode import TokenVectors
+from interlingua.models.folder import Similarity
 from interlingua.models.subwords import Text as Text
-from interlingua.models.token_vectors import TokenVectors
+
+
+def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
+    """`[rows of a, rows of b]` similarities, float32. A zero vector has cosine 0 with everything.
+
+    Raises InterlinguaError for an unknown `kind` or vectors of different length.
+    """
+    if kind not in get_args(Similarity):
+        raise InterlinguaError(f"similarity '{kind}' is not known.{suggestion(kind, get_args(Similarity))}")
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise InterlinguaError(f"vectors must be [rows, dim] with one dim; got {list(a.shape)} and {list(b.shape)}.")
+    a, b = a.float(), b.float()
+    if kind == "cosine":
+        a, b = F.normalize(a, dim=-1), F.normalize(b, dim=-1)
+    return a @ b.T
+
+
+def check_temperature(temperature: float | Tensor) -> None:
+    """Raise InterlinguaError unless the temperature is positive."""
+    value = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
+    if not value > 0:
+        raise InterlinguaError(f"temperature must be positive, got {value}.")
+
+
+def check_paired(source: Tensor, target: Tensor, what: str) -> None:
+    """Raise InterlinguaError unless both are `[pairs, dim]` of one shape."""
+    if source.ndim != 2 or source.shape != target.shape:
+        raise InterlinguaError(f"{what}: source and target must both be [pairs, dim]; "
+                               f"got {list(source.shape)} and {list(target.shape)}.")
+
 
 Batch = Mapping[str, Sequence[Any]]
 """stream name → the records drawn from it for this step (the global batch, the same on every process)."""
@@ -153,3 +185,27 @@ def by_language(langs: Sequence[str], rows: Tensor) -> dict[str, float]:
         groups[lang].append(index)
     values = rows.detach().cpu()
     return {f"lang/{lang}": values[index].mean().item() for lang, index in sorted(groups.items()) if lang}
+
+
+class SentenceTransformersLoss(nn.Module):
+    """Give any loss on embeddings the interface of a sentence-transformers loss.
+
+    The dataset's columns become the loss's first arguments, in order: two columns (source, target) for
+    `semantic_contrastive` and `language_contrastive`, (question, passage) for `info_nce`.
+
+        loss = SentenceTransformersLoss(model, semantic_contrastive, temperature=0.1)
+        SentenceTransformerTrainer(model=model, train_dataset=pairs, loss=loss).train()
+    """
+
+    def __init__(self, model: nn.Module, loss: Callable[..., Tensor], **options: Any) -> None:
+        super().__init__()
+        self.model, self.loss, self.options = model, loss, options
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """The loss of one batch. `labels` are ignored: contrastive losses make their own."""
+        vectors = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        return self.loss(*vectors, **self.options)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What sentence-transformers writes into the model card."""
+        return {"loss": self.loss.__name__, **self.options}

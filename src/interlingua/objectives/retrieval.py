@@ -1,4 +1,4 @@
-"""Objective on questions and passages: DPR with in-batch and hard negatives (Hu et al. 2023, eq. 1)."""
+"""The retrieval loss: DPR with in-batch and hard negatives (Hu et al. 2023, eq. 1)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,72 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from interlingua.data.records import Passage, QuestionPassage
 from interlingua.errors import InterlinguaError
-from interlingua.objectives.info_nce import info_nce_rows
-from interlingua.objectives.objective import Batch, Loss, Objective, Text, Texts, by_language, require
-from interlingua.objectives.similarity import Similarity, check_temperature, similarities
-from interlingua.text.normalise import text_key
+from interlingua.models.folder import Similarity
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    Objective,
+    Text,
+    Texts,
+    by_language,
+    check_temperature,
+    require,
+    similarities,
+)
+from interlingua.text.languages import text_key
+
+
+def info_nce(queries: Tensor, passages: Tensor, *, temperature: float | Tensor = 1.0,
+             similarity: Similarity = "cosine", mask: Tensor | None = None, symmetric: bool = False) -> Tensor:
+    """L_IR of Hu et al. 2023, eq. 1 (DPR's in-batch negatives): the mean over questions of
+
+        −log  exp(sim(q_i, p_i) / τ) / Σ_j exp(sim(q_i, p_j) / τ)
+
+    With the paper's cosine and τ = 1 the loss lives in a narrow band: ln M when all M candidates are
+    alike, ln(1 + (M−1)·e^(−M/(M−1))) at best (3.57 for M = 96). It flattens there; that is convergence.
+
+    Args:
+        queries: `[queries, dim]`.
+        passages: `[candidates, dim]`, candidates ≥ queries; `passages[:len(queries)]` are the positives,
+            the rest are hard negatives, shared by all questions.
+        temperature: τ, a float or a learnable scalar tensor.
+        similarity: "cosine" or "dot".
+        mask: `[queries, candidates]` bool, True = leave this candidate out (a false negative).
+            A question's own positive is never left out.
+        symmetric: also let each positive pick its question (over the positives only), and average.
+
+    Returns:
+        A float32 scalar; with no questions, a zero that is connected to the graph.
+    """
+    rows = info_nce_rows(queries, passages, temperature=temperature, similarity=similarity, mask=mask,
+                         symmetric=symmetric)
+    return rows.mean() if len(rows) else queries.float().sum() + passages.float().sum() * 0
+
+
+def info_nce_rows(queries: Tensor, passages: Tensor, *, temperature: float | Tensor = 1.0,
+                  similarity: Similarity = "cosine", mask: Tensor | None = None, symmetric: bool = False) -> Tensor:
+    """`info_nce` before its mean: one loss a question, `[queries]`."""
+    check_temperature(temperature)
+    if len(passages) < len(queries):
+        raise InterlinguaError(f"{len(queries)} questions need at least as many passages, got {len(passages)}: "
+                               "passages[:len(queries)] are the positives.")
+    logits = similarities(queries, passages, similarity) / temperature
+    if mask is not None:
+        if mask.shape != logits.shape:
+            raise InterlinguaError(f"mask must be [queries, candidates] = {list(logits.shape)}, "
+                                   f"got {list(mask.shape)}.")
+        own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+        logits = logits.masked_fill(mask.to(logits.device) & ~own, -torch.inf)
+    gold = torch.arange(len(queries), device=logits.device)
+    rows = F.cross_entropy(logits, gold, reduction="none")
+    if symmetric:
+        rows = (rows + F.cross_entropy(logits[:, : len(queries)].T, gold, reduction="none")) / 2
+    return rows
+
 
 LARGEST_SCALE = 100.0
 """A learnable 1/τ stops here (CLIP)."""

@@ -1,4 +1,4 @@
-"""The semantic contrastive loss: a sentence must pick its translation out of both languages' sentences."""
+"""The semantic contrastive loss (Hu et al. 2023, eq. 2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,39 @@ from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
-from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
-from interlingua.objectives.same_meaning import same_meaning
-from interlingua.objectives.similarity import check_paired, check_temperature, similarities
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    Objective,
+    Texts,
+    by_language,
+    check_paired,
+    check_temperature,
+    require,
+    similarities,
+)
+from interlingua.text.languages import text_key
+
+
+def same_meaning(pairs: Sequence[ParallelPair]) -> list[int]:
+    """One group number a pair, equal for pairs linked (directly or through others) by an equal sentence on
+    either side, whatever its case and spacing, or by an equal non-empty `group` (METHODS: false negatives)."""
+    leader = list(range(len(pairs)))
+
+    def find(i: int) -> int:
+        while leader[i] != i:
+            leader[i] = leader[leader[i]]
+            i = leader[i]
+        return i
+
+    first: dict[tuple[str, str], int] = {}
+    for i, pair in enumerate(pairs):
+        keys = [("text", text_key(pair.source)), ("text", text_key(pair.target))]
+        if pair.group:
+            keys.append(("group", pair.group))
+        for key in keys:
+            leader[find(i)] = find(first.setdefault(key, i))
+    return [find(i) for i in range(len(pairs))]
 
 
 def semantic_contrastive(source: Tensor, target: Tensor, *, temperature: float | Tensor = 0.1,

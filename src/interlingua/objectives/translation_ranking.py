@@ -12,10 +12,18 @@ from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
-from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, require
-from interlingua.objectives.same_meaning import same_meaning
-from interlingua.objectives.semantic import pair_requests, roles
-from interlingua.objectives.similarity import check_paired, check_temperature, similarities
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    Objective,
+    Texts,
+    by_language,
+    check_paired,
+    check_temperature,
+    require,
+    similarities,
+)
+from interlingua.objectives.semantic import pair_requests, roles, same_meaning
 
 
 def translation_ranking(source: Tensor, target: Tensor, *, margin: float = 0.3, temperature: float | Tensor = 0.05,

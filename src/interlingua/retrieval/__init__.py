@@ -1,4 +1,4 @@
-"""Search: one ordering for every ranking, exact dense search, and an index folder a person can move.
+"""Retrieval algorithms: BM25, exact dense search, late interaction, fusion, reranking, pipelines.
 
 Names are imported on first use, so that reading a run file does not load torch.
 """
@@ -10,27 +10,44 @@ from typing import TYPE_CHECKING
 from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from interlingua.retrieval.bm25 import BM25
-    from interlingua.retrieval.bm25_tuning import tune_bm25
-    from interlingua.retrieval.dense import retrieve, search, search_exact
-    from interlingua.retrieval.dense_retriever import DenseRetriever
+    from interlingua.retrieval.bm25.bm25 import BM25, tune_bm25
+    from interlingua.retrieval.dense.exact import DenseRetriever, retrieve, search, search_exact
     from interlingua.retrieval.fusion import interpolate, rrf
-    from interlingua.retrieval.index import Hit, Index
-    from interlingua.retrieval.late_interaction import LateInteractionRetriever
-    from interlingua.retrieval.long_documents import MaxP
-    from interlingua.retrieval.pipeline import run_pipeline
-    from interlingua.retrieval.pipeline_notation import parse_pipeline
+    from interlingua.retrieval.late_interaction.retriever import LateInteractionRetriever
+    from interlingua.retrieval.pipeline.grammar import parse_pipeline
+    from interlingua.retrieval.pipeline.run import run_pipeline
+    from interlingua.retrieval.rerank import MaxP
     from interlingua.retrieval.run import Run
 
 _HOME = {
-    "BM25": "bm25", "DenseRetriever": "dense_retriever", "Hit": "index", "Index": "index",
-    "LateInteractionRetriever": "late_interaction", "MaxP": "long_documents", "Run": "run", "interpolate": "fusion",
-    "parse_pipeline": "pipeline_notation", "retrieve": "dense", "rrf": "fusion", "run_pipeline": "pipeline",
-    "search": "dense", "search_exact": "dense", "tune_bm25": "bm25_tuning",
+    "BM25": "bm25.bm25",
+    "DenseRetriever": "dense.exact",
+    "LateInteractionRetriever": "late_interaction.retriever",
+    "MaxP": "rerank",
+    "Run": "run",
+    "interpolate": "fusion",
+    "parse_pipeline": "pipeline.grammar",
+    "retrieve": "dense.exact",
+    "rrf": "fusion",
+    "run_pipeline": "pipeline.run",
+    "search": "dense.exact",
+    "search_exact": "dense.exact",
+    "tune_bm25": "bm25.bm25",
 }
 __all__ = [
-    "BM25", "DenseRetriever", "Hit", "Index", "LateInteractionRetriever", "MaxP", "Run", "interpolate",
-    "parse_pipeline", "retrieve", "rrf", "run_pipeline", "search", "search_exact", "tune_bm25",
+    "BM25",
+    "DenseRetriever",
+    "LateInteractionRetriever",
+    "MaxP",
+    "Run",
+    "interpolate",
+    "parse_pipeline",
+    "retrieve",
+    "rrf",
+    "run_pipeline",
+    "search",
+    "search_exact",
+    "tune_bm25",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

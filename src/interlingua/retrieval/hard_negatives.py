@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from interlingua.data.permutation import key_of
 from interlingua.data.records import Passage, Query, QuestionPassage
+from interlingua.data.stream import key_of
 from interlingua.errors import InterlinguaError
 from interlingua.retrieval.retriever import Retriever
-from interlingua.text.normalise import text_hash, text_key
+from interlingua.text.languages import text_hash, text_key
 
 CHUNK = 1024
 

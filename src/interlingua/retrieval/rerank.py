@@ -1,14 +1,34 @@
-"""Reranking: what a first stage found, in the order of another scorer."""
+"""Rerank a first stage; score long documents by their best window (MaxP)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from interlingua.data.records import Query
+from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.progress import say
-from interlingua.retrieval.retriever import Scorer, chosen_queries
+from interlingua.retrieval.retriever import Candidates, Retriever, Scorer, chosen_queries
 from interlingua.retrieval.run import Run
+
+if TYPE_CHECKING:
+    from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+
+def model_retriever(encoder: Any, passages: Sequence[Passage],
+                    kept: Mapping[str, tuple[TokenStore, int]] | None = None) -> Retriever:
+    """The retriever of `passages` by `encoder`, one of `interlingua.models.late_interaction.load_any` or the like:
+    MaxSim of its token vectors where its similarity is "maxsim", else the similarity of one vector a text. `kept` says
+    where token vectors of passages are already, by their ids."""
+    if encoder.similarity == "maxsim":
+        from interlingua.retrieval.late_interaction.retriever import LateInteractionRetriever
+
+        return LateInteractionRetriever(encoder, passages, kept=kept)
+    from interlingua.retrieval.dense.exact import DenseRetriever
+
+    return DenseRetriever(encoder, passages)
+
 
 DEPTH = 1000
 
@@ -42,3 +62,120 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
                                    "exactly its candidates.")
         reranked.add(query_id, names, scores)
     return reranked
+
+
+WINDOW, STRIDE = 180, 90
+Split = Callable[[Sequence[Passage]], list[list[Passage]]]
+
+# Lower than every character of an id: windows of equal scores then lie in the order of their documents, so that
+# where a search for windows is cut does not decide which of two tied documents is found.
+_SEPARATOR = "\0"
+
+
+class MaxP:
+    """`passages` as their windows under a retriever of windows, `build(windows)`; a passage's score is the largest of
+    its windows' (Dai & Callan 2019).
+
+    `split` gives the texts of each passage (`subword_windows` makes one); each keeps the passage's title and language.
+    """
+
+    def __init__(self, build: Callable[[list[Passage]], Retriever], passages: Sequence[Passage], split: Split) -> None:
+        windows: list[Passage] = []
+        self._windows: dict[str, list[str]] = {}
+        for passage, texts in zip(passages, split(passages), strict=True):
+            names = [f"{passage.id}{_SEPARATOR}{number}" for number in range(len(texts))]
+            self._windows[passage.id] = names
+            windows += [replace(window, id=name) for name, window in zip(names, texts, strict=True)]
+        self.retriever, self._count = build(windows), len(windows)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Run:
+        """The `depth` passages with the best windows, exactly: windows are searched deeper until they are enough."""
+        best: dict[str, dict[str, float]] = {}
+        width = depth * -(-self._count // max(1, len(self._windows)))
+        left = list(queries)
+        while left:
+            found = self.retriever.search(left, width)
+            best |= {query.id: _best(found, query.id) for query in left}
+            # a list shorter than asked for has all there is
+            left = [query for query in left if len(best[query.id]) < depth and len(found.get(query.id, [])) >= width]
+            width *= 2
+        return Run.from_scores({query.id: best[query.id] for query in queries}).truncate(depth)
+
+    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+        """The best window of exactly these candidates."""
+        asked = chosen_queries(queries, candidates)
+        unknown = [name for ids in candidates.values() for name in ids if name not in self._windows]
+        if unknown:
+            raise InterlinguaError(f"{len(unknown):,} candidates are not among the passages, the first is "
+                                   f"'{unknown[0]}'. The first stage must be of the same collection.")
+        windows = {query_id: [window for name in ids for window in self._windows[name]]
+                   for query_id, ids in candidates.items()}
+        found = self.retriever.score(asked, windows)
+        return Run.from_scores({query.id: _best(found, query.id) for query in asked})
+
+
+def _best(windows: Run, query_id: str) -> dict[str, float]:
+    """Passage → the score of its best window, from windows in rank order."""
+    best: dict[str, float] = {}
+    for name, score in windows.get(query_id, []):
+        best.setdefault(name.rpartition(_SEPARATOR)[0], score)
+    return best
+
+
+def subword_windows(encoder: Any, window: int = WINDOW, stride: int = STRIDE) -> Split:
+    """A splitter into windows of `window` of the encoder's own subwords, special tokens, prompt and title counted: what
+    the model reads of a window is the whole window. The next one starts `stride` subwords later.
+
+    The title stands in each window (one that would fill more than half of it is cut), so that a window of a titled
+    passage holds less text; it starts earlier then, if need be, and no text is left out. A passage that fits is its
+    own only window. Windows are cut between subwords, also inside a word: read by itself, a window may come out a
+    subword longer or shorter. Raises InterlinguaError for a window longer than the model reads, or a stride longer
+    than the window.
+    """
+    side = getattr(encoder, "passage", encoder)
+    if not hasattr(side, "tokenizer") or not hasattr(side, "tokenize"):
+        raise InterlinguaError(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
+    limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])
+    if limit is not None and window > limit:
+        raise InterlinguaError(f"windows of {window} tokens: this model reads {limit} of a passage, the rest would be "
+                               f"lost. Write maxp={limit}/{min(stride, limit // 2)}.")
+    if not 0 < stride <= window or window < 2 * (extra + 1):
+        raise InterlinguaError(f"windows of {window} tokens every {stride}: the window must be longer than "
+                               f"{2 * extra + 1} tokens, and the stride between 1 and the window.")
+
+    def split(passages: Sequence[Passage]) -> list[list[Passage]]:
+        titles = _offsets(side.tokenizer, [passage.title for passage in passages])
+        texts = _offsets(side.tokenizer, [passage.text for passage in passages])
+        return [_windows(passage, title, text, window - extra, window // 2, stride)
+                for passage, title, text in zip(passages, titles, texts, strict=True)]
+
+    return split
+
+
+def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """(first character, character after the last) of each subword of each text, without special tokens."""
+    if not texts:
+        return []
+    found: list[list[tuple[int, int]]] = tokenizer(
+        list(texts), add_special_tokens=False, truncation=False, padding=False, return_offsets_mapping=True,
+        return_attention_mask=False, verbose=False)["offset_mapping"]
+    return found
+
+
+def _windows(passage: Passage, title: Sequence[tuple[int, int]], text: Sequence[tuple[int, int]], room: int,
+             most_title: int, stride: int) -> list[Passage]:
+    """Windows of `room` subwords, title and text together."""
+    if len(title) + len(text) <= room:
+        return [passage]
+    kept = min(len(title), most_title)
+    heading = passage.title[: title[kept - 1][1]] if kept else ""
+    size = room - kept
+    windows = []
+    for start in range(0, len(text), min(stride, size)):
+        stop = start + size
+        first = text[start][0] if start else 0
+        last = text[stop][0] if stop < len(text) else len(passage.text)
+        windows.append(Passage(passage.id, passage.text[first:last], heading, passage.lang))
+        if stop >= len(text):
+            break
+    return windows or [Passage(passage.id, passage.text, heading, passage.lang)]

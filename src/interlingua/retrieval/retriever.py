@@ -1,13 +1,93 @@
-"""What the stages of a pipeline have in common, and the passages they look up."""
+"""Retriever: the seam of first stages and scorers; texts to vectors that are safe to search."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.retrieval.run import Run
+
+Vectors = NDArray[np.float32]
+
+
+class TextEncoder(Protocol):
+    """What search needs of a model. `interlingua.models.DualEncoder` is one. The option `lang`, a language code or a
+    list with one or None for each text, always comes along: calibrated encoders use it."""
+
+    @property
+    def similarity(self) -> str:
+        """`"cosine"` or `"dot"`."""
+
+    def encode_query(self, sentences: Any, **options: Any) -> Any:
+        """Vectors `[texts, dim]` of questions."""
+
+    def encode_document(self, sentences: Any, **options: Any) -> Any:
+        """Vectors `[texts, dim]` of passages, each a string or a `(title, text)` pair."""
+
+
+@runtime_checkable
+class PassageVectors(Protocol):
+    """An encoder that has the vectors of passages already (`interlingua.index.export`)."""
+
+    def passage_vectors(self, passages: Sequence[Passage]) -> Vectors:
+        """Vectors `[passages, dim]` as `embed_passages` gave them."""
+
+
+def embed_queries(encoder: TextEncoder, queries: Sequence[Query], **options: Any) -> Vectors:
+    """Vectors `[queries, dim]`, float32, checked and ready for a dot product. `options` go to `encode_query`, with
+    the queries' languages as `lang` unless they name it."""
+    langs = [query.lang or None for query in queries]
+    vectors = encoder.encode_query([query.text for query in queries], **{"lang": langs, **options})
+    return searchable(vectors, encoder.similarity, [query.id for query in queries], "query")
+
+
+def embed_passages(encoder: TextEncoder, passages: Sequence[Passage], **options: Any) -> Vectors:
+    """Vectors `[passages, dim]`, float32, checked and ready for a dot product. `options` go to `encode_document`,
+    with the passages' languages as `lang` unless they name it."""
+    if isinstance(encoder, PassageVectors):
+        return encoder.passage_vectors(passages)
+    texts = passage_texts(passages)
+    langs = [passage.lang or None for passage in passages]
+    vectors = encoder.encode_document(texts, **{"lang": langs, **options})
+    return searchable(vectors, encoder.similarity, [passage.id for passage in passages], "passage")
+
+
+def passage_texts(passages: Sequence[Passage]) -> list[str | tuple[str, str]]:
+    """Passages as encoders take them: (title, text), or the text alone where there is no title."""
+    return [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
+
+
+def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> Vectors:
+    """`vectors` `[texts, dim]` as float32, divided by their lengths where `similarity` is "cosine".
+
+    Raises InterlinguaError naming the first text whose vector is not finite, or is zero under cosine.
+    """
+    if similarity not in ("cosine", "dot"):
+        raise InterlinguaError(f"similarity '{similarity}': must be 'cosine' or 'dot'.")
+    array: Vectors = np.asarray(vectors, dtype=np.float32)
+    if array.ndim != 2 or len(array) != len(ids):
+        raise InterlinguaError(f"the encoder gave vectors of shape {array.shape} for {len(ids)} texts ({what}); "
+                               f"[{len(ids)}, dim] was expected.")
+    bad = ~np.isfinite(array).all(axis=1)
+    if bad.any():
+        raise InterlinguaError(f"{what} '{ids[int(bad.argmax())]}': its vector holds NaN or infinity ({int(bad.sum())} "
+                               f"of {len(ids)} do). The model or its number format is at fault: try float32.")
+    if similarity == "dot":
+        return array
+    # in float64, since the square of a component under 1e-23 is zero in float32
+    lengths = np.sqrt(np.einsum("nd,nd->n", array, array, dtype=np.float64))
+    zero = lengths == 0
+    if zero.any():
+        raise InterlinguaError(f"{what} '{ids[int(zero.argmax())]}': its vector is zero ({int(zero.sum())} of"
+                               f" {len(ids)} are), so it has no cosine. Is its text empty?")
+    normalised: Vectors = array / lengths.astype(np.float32)[:, None]
+    return normalised
+
 
 Candidates = Mapping[str, Sequence[str]]
 """query id → the ids of the passages to be scored for it"""
@@ -29,7 +109,7 @@ class Retriever(Scorer, Protocol):
 
 def passages_by_id(passages: Sequence[Passage], ids: Iterable[str]) -> list[Passage]:
     """The passages with these ids, in the order of `ids`. Those of a collection that stays on disk
-    (`interlingua.data.collections.stored`) are read one by one.
+    (`interlingua.data.layouts`) are read one by one.
 
     Raises InterlinguaError for ids that no passage has, saying how many.
     """
@@ -55,3 +135,49 @@ def chosen_queries(queries: Sequence[Query], candidates: Candidates) -> list[Que
         raise InterlinguaError(f"{len(unknown):,} queries of the first stage have no text, the first is "
                                f"'{unknown[0]}'. The run and the queries must be of one test set.")
     return [known[name] for name in candidates]
+
+
+class OnDemand:
+    """Retrievers made by `build` for parts of `passages`, together one retriever over all of them.
+
+    `score` builds one for the candidates that no part holds yet, `search` one for all passages that are left: each
+    passage is given to `build` once. For retrievers whose scores do not depend on the other passages.
+    """
+
+    def __init__(self, build: Callable[[list[Passage]], Retriever], passages: Sequence[Passage]) -> None:
+        self.build, self.passages = build, passages
+        self._parts: list[Retriever] = []
+        self._part_of: dict[str, int] = {}
+
+    def search(self, queries: Sequence[Query], depth: int) -> Run:
+        """The `depth` best passages of all parts for each query."""
+        self._take([passage for passage in self.passages if passage.id not in self._part_of])
+        return _joined([part.search(queries, depth) for part in self._parts], queries).truncate(depth)
+
+    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+        """Each query's candidates, each scored by the part that holds it."""
+        needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._part_of)
+        if needed:
+            self._take(passages_by_id(self.passages, needed))
+        asked = chosen_queries(queries, candidates)
+        shares: list[dict[str, list[str]]] = [{} for _ in self._parts]
+        for query_id, ids in candidates.items():
+            for name in ids:
+                shares[self._part_of[name]].setdefault(query_id, []).append(name)
+        scored = [part.score([query for query in asked if query.id in share], share)
+                  for part, share in zip(self._parts, shares, strict=True) if share]
+        return _joined(scored, asked)
+
+    def _take(self, passages: list[Passage]) -> None:
+        if passages:
+            self._parts.append(self.build(passages))
+            self._part_of |= {passage.id: len(self._parts) - 1 for passage in passages}
+
+
+def _joined(runs: Sequence[Run], queries: Sequence[Query]) -> Run:
+    """One run of runs over different passages."""
+    joined = Run()
+    for query in queries:
+        found = [pair for run in runs if query.id in run for pair in run[query.id]]
+        joined.add(query.id, [name for name, _ in found], [score for _, score in found])
+    return joined

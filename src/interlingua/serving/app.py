@@ -1,25 +1,24 @@
-"""The application: endpoints, and what stands around them."""
+"""The application, and running it: a port of our own, a printed address, and an orderly end."""
 
 from __future__ import annotations
 
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI
 
 from interlingua import __version__
-from interlingua.serving import schemas
-from interlingua.serving.embedding_routes import embedding_routes
-from interlingua.serving.errors import tell_errors
-from interlingua.serving.host_names import HostNames
-from interlingua.serving.page_files import page_routes
-from interlingua.serving.passage_routes import passage_routes
-from interlingua.serving.request_log import RequestLog
-from interlingua.serving.search_routes import search_routes
-from interlingua.serving.service import Service
-from interlingua.serving.settings import ServeSettings
-from interlingua.serving.status_routes import status_routes
-from interlingua.serving.tokens import Tokens
-from interlingua.serving.whole_body import WholeBody
+from interlingua.errors import InterlinguaError
+from interlingua.progress import say
+from interlingua.serving.middleware import HostNames, RequestLog, Tokens, WholeBody
+from interlingua.serving.routes import embedding_routes, page_routes, passage_routes, search_routes, status_routes
+from interlingua.serving.schemas import ErrorAnswer, tell_errors
+from interlingua.serving.service import ServeSettings, Service
 
 REFUSALS = {
     400: "Not possible here, or not JSON", 401: "The token is missing or wrong", 403: "Writing is off",
@@ -41,7 +40,7 @@ def create_app(index: Any, settings: ServeSettings | None = None, reranker: Any 
     service = Service(index, settings or ServeSettings(), reranker)
     app = FastAPI(title="interlingua", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
                   redirect_slashes=False, lifespan=service.life,
-                  responses={code: {"model": schemas.ErrorAnswer, "description": text}
+                  responses={code: {"model": ErrorAnswer, "description": text}
                              for code, text in REFUSALS.items()})
     tell_errors(app, service.told)
     app.include_router(search_routes(service))
@@ -54,3 +53,73 @@ def create_app(index: Any, settings: ServeSettings | None = None, reranker: Any 
     app.add_middleware(HostNames, names=service.settings.names)
     app.add_middleware(RequestLog, metrics=service.metrics)  # the last is the outermost
     return app
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at this address, `port` 0 for any that is free. Raises InterlinguaError where it cannot be had."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise InterlinguaError(f"--host {host} --port {port}: is no address to listen at ({error}).") from error
+    try:
+        listener.bind(address)
+        listener.listen(socket.SOMAXCONN)  # now, so that another server here fails when it starts
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InterlinguaError(f"{host} port {port}: cannot listen there ({reason}). Stop what runs there, or choose "
+                               "another with --port.") from error
+    return listener
+
+
+def is_loopback(listener: socket.socket) -> bool:
+    """Whether only programs on this machine reach it."""
+    return ipaddress.ip_address(str(listener.getsockname()[0]).partition("%")[0]).is_loopback
+
+
+def own_name(listener: socket.socket) -> str:
+    """The host in its address."""
+    host = str(listener.getsockname()[0])
+    return f"[{host}]" if ":" in host else host
+
+
+def address(listener: socket.socket) -> str:
+    """What to type into a browser."""
+    return f"http://{own_name(listener)}:{listener.getsockname()[1]}"
+
+
+class _Server(uvicorn.Server):
+    """Says when it answers."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def run(app: FastAPI, listener: socket.socket, timeout: float) -> None:
+    """Answer until SIGINT or SIGTERM; then take nothing new, finish within `timeout` seconds what has begun, return.
+
+    Raises InterlinguaError when the application does not start.
+    """
+    # h11 also where httptools is installed: it limits how long the head of a request may be
+    config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, proxy_headers=False,
+                            timeout_graceful_shutdown=max(1, round(timeout)), lifespan="on", ws="none", http="h11")
+    server = _Server(config, lambda: say(f"{address(listener)}  (Ctrl-C ends it)"))
+    # uvicorn raises the signal again when it is done: for SIGTERM that would be an end by signal, not a clean one
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        listener.close()
+    if not server.started:
+        raise InterlinguaError("the server did not start; the lines above say why.")
+    say("stopped.")

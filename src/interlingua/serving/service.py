@@ -1,18 +1,270 @@
-"""What the endpoints share: the index, the settings, the batches, the metrics."""
+"""What the endpoints share: settings, the index, batches of searches and embeddings, writes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import base64
+import math
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 from fastapi import FastAPI
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
+from interlingua.index.metadata import Budget, OutOfTime, Question
+from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.batching import Batcher
-from interlingua.serving.metrics import Metrics
-from interlingua.serving.settings import ServeSettings
-from interlingua.serving.writes import Describe, Facts, Warm
+from interlingua.serving.schemas import MAX_TEXT, ApiError
+from interlingua.text.languages import detect_language, nfkc
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """`max_batch` texts go through the model at once, gathered for at most `delay` seconds, and writes of so many
+    passages are synced together; `queue` requests may wait (more get 503); a request that is not answered after
+    `timeout` seconds gets 504; one whose question takes more than `budget` seconds of work, without the reranker's,
+    gets 422; a body holds at most `max_body` bytes. `token` allows writing (without one, nobody may), and with
+    `read_token` reading needs that or `token`. `log_queries` puts the text of questions into the log;
+    `rerank_model` is what answers call the reranker. With `names`, only requests to one of these hosts are answered.
+
+    Raises InterlinguaError for numbers out of range, and for tokens that a header cannot carry.
+    """
+
+    max_batch: int = 64
+    delay: float = 0.002
+    queue: int = 128
+    timeout: float = 30.0
+    budget: float = 10.0
+    max_body: int = 4 << 20
+    token: str = field(default="", repr=False)
+    read_token: str = field(default="", repr=False)
+    log_queries: bool = False
+    rerank_model: str = ""
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("max_batch", "queue", "max_body"):
+            if (number := getattr(self, name)) < 1:
+                raise InterlinguaError(f"serving: {name} {number} must be at least 1.")
+        if not (0 <= self.delay < inf and 0 < self.timeout < inf and 0 < self.budget < inf):
+            raise InterlinguaError(f"serving: delay {self.delay} must not be negative, timeout {self.timeout} and "
+                                   f"budget {self.budget} must be more than 0 seconds, and all of them finite.")
+        for token in (self.token, self.read_token):
+            if token and (not token.isascii() or not token.isprintable() or " " in token):
+                raise InterlinguaError("serving: a token is of printable ASCII characters without spaces. A good one: "
+                                       "python -c 'import secrets; print(secrets.token_urlsafe())'.")
+        if self.read_token and not self.token:
+            raise InterlinguaError("serving: with a token for reading there must be one for writing too, which also "
+                                   "reads.")
+
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """Requests by path and status, their times, the sizes of batches, the queue, and the size of the index."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("method", "path")
+        self.requests = Counter("interlingua_requests", "Requests answered.", (*labels, "status"),
+                                registry=self.registry)
+        self.seconds = Histogram("interlingua_request_seconds", "Time from a request to its answer.", labels,
+                                 buckets=SECONDS, registry=self.registry)
+        self.batches = Histogram("interlingua_batch_texts", "Texts that went through the model together.",
+                                 buckets=TEXTS, registry=self.registry)
+        self.waiting = Gauge("interlingua_waiting_requests", "Requests in the queue.", registry=self.registry)
+        self.passages = Gauge("interlingua_passages", "Passages in the index.", registry=self.registry)
+        ProcessCollector(registry=self.registry)
+
+    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count a request. `path` is that of a route, not what a client wrote."""
+        self.requests.labels(method, path, str(status)).inc()
+        self.seconds.labels(method, path).observe(seconds)
+
+    def text(self) -> bytes:
+        """In Prometheus' own format."""
+        return bytes(generate_latest(self.registry))
+
+
+HIGHLIGHTED = 100
+"""Hits of an answer that get highlights: they cost some milliseconds each, and all clients wait meanwhile."""
+
+
+class Answer(NamedTuple):
+    """Hits, and in words what of the question, or of the answer to it, was left out."""
+
+    hits: list[dict[str, Any]]
+    notices: list[str]
+
+
+@dataclass(frozen=True)
+class Searches:
+    """The options that searches of one batch share. An item is a question, which may take `seconds` of work.
+
+    `same` says that `langs` is the language of the questions, of which the index may have no passage.
+    """
+
+    index: Any
+    reranker: Any
+    k: int
+    mode: str
+    langs: tuple[str, ...] | None
+    same: bool
+    where: tuple[tuple[str, str], ...]
+    highlight: bool
+    seconds: float = math.inf
+
+    def __call__(self, items: Sequence[Question]) -> list[Answer]:
+        if self.same:
+            self.index.refresh()  # another process may have written the first passage in this language
+            if not set(self.langs or ()) & set(self.index.languages):
+                return [Answer([], []) for _ in items]
+        budget = Budget(self.seconds)
+        found = self.index.search_many(
+            items, k=self.k, langs=self.langs, mode=self.mode, where=dict(self.where) or None, reranker=self.reranker,
+            budget=budget)
+        return [self._answer(hits, question, budget) for question, hits in zip(items, found, strict=True)]
+
+    def _answer(self, hits: Sequence[Any], question: Question, budget: Budget) -> Answer:
+        wanted = hits[:HIGHLIGHTED] if self.highlight else []
+        marked, notices = self._marked(wanted, question, budget), []
+        if question.is_cut:
+            notices.append("the question is long: its first words were compared with those of the passages, the rest "
+                           "only by the model.")
+        if len(marked) < len(wanted):
+            notices.append(f"highlights were left out from result {len(marked) + 1} on: the question took more than "
+                           f"{self.seconds:g} seconds.")
+        return Answer([{"id": hit.passage.id, "rank": rank, "score": finite(hit.score),
+                        "parts": {name: finite(score) for name, score in hit.parts.items()},
+                        "source": hit.passage.source, "lang": hit.passage.lang, "title": hit.passage.title,
+                        "text": hit.passage.text, "metadata": dict(hit.passage.metadata),
+                        "highlights": marked[rank - 1] if rank <= len(marked) else []}
+                       for rank, hit in enumerate(hits, 1)], notices)
+
+    def _marked(self, hits: Sequence[Any], question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
+        """The highlights of the hits, of as many as there is time for."""
+        from interlingua.index.highlights import Highlights, marker
+
+        marked: list[list[tuple[int, int]]] = []
+        try:
+            if hits:
+                with budget.stage("highlighting", question):
+                    spans = Highlights(question, encoder=marker(self.reranker, self.index, self.mode))
+            for hit in hits:
+                with budget.stage("highlighting", question):
+                    marked.append(spans(hit.passage))
+        except OutOfTime:
+            pass
+        return marked
+
+
+def finite(score: float) -> float | None:
+    """The score, or None where JSON has no number for it (a passage without tokens has −∞ under MaxSim)."""
+    return float(score) if math.isfinite(score) else None
+
+
+MAX_TEXTS = 4 << 20
+"""Characters that all texts of a request may have in NFKC: as many as a body has bytes."""
+
+
+class Embedded(NamedTuple):
+    """Vectors of one request, as JSON has them, and how many tokens were read."""
+
+    vectors: list[Any]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """The options that requests of one batch share. An item is the texts of a request. A calibrated model needs their
+    languages, which are recognised."""
+
+    index: Any
+    role: str
+    dimensions: int | None
+    base64: bool
+
+    def __call__(self, items: Sequence[Sequence[str]]) -> list[Embedded]:
+        for item in items:
+            check_lengths(item)
+        texts = [text for item in items for text in item]
+        encoder = self.index.encoder
+        encode = encoder.encode_query if self.role == "query" else encoder.encode_document
+        vectors = cut(encode(texts, lang=[detect_language(text) or None for text in texts]), self.dimensions)
+        tokens = count_tokens(encoder, texts, self.role)
+        ends = np.cumsum([len(item) for item in items]).tolist()
+        return [Embedded(self._rows(vectors[end - len(item) : end]), sum(tokens[end - len(item) : end]))
+                for item, end in zip(items, ends, strict=True)]
+
+    def _rows(self, vectors: NDArray[np.float32]) -> list[Any]:
+        if self.base64:
+            return [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
+        rows: list[Any] = vectors.tolist()
+        return rows
+
+
+def check_lengths(texts: Sequence[str]) -> None:
+    """Raise ApiError 422 for texts that grow too long in NFKC, which a model reads: one character may become 18."""
+    whole = 0
+    for number, text in enumerate(texts, 1):
+        length = len(text) if text.isascii() else len(nfkc(text))
+        whole += length
+        if length > MAX_TEXT or whole > MAX_TEXTS:
+            raise ApiError(422, "invalid_request", f"text {number} of {len(texts)}: in Unicode's form NFKC it has "
+                           f"{length:,} characters, and those up to it {whole:,}. At most {MAX_TEXT:,} of one text and "
+                           f"{MAX_TEXTS:,} of all are read.")
+
+
+def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
+    """The first `dimensions` of each vector, brought to unit length again; all of them as they are without it.
+
+    Raises InterlinguaError when the vectors have fewer.
+    """
+    array: NDArray[np.float32] = np.asarray(vectors, dtype=np.float32)
+    if dimensions is None or dimensions == array.shape[1]:
+        return array
+    if dimensions > array.shape[1]:
+        raise InterlinguaError(f"dimensions: {dimensions} is more than the {array.shape[1]} that the model gives.")
+    array = array[:, :dimensions]
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    shorter: NDArray[np.float32] = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
+    return shorter
+
+
+def count_tokens(encoder: Any, texts: Sequence[str], role: str) -> list[int]:
+    """Tokens of each text as the model reads it, cut to its length; 0 for a model that is not one of ours."""
+    if not hasattr(encoder, "encoder"):
+        return [0] * len(texts)
+    return [len(ids) for ids in encoder.encoder(role).tokenize(texts, role)]
+
+
+@dataclass(frozen=True)
+class Reranks:
+    """An item is a question and its documents; the result, each document's score: MaxSim of a late-interaction model,
+    else the similarity of the vectors."""
+
+    encoder: Any
+
+    def __call__(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[list[float | None]]:
+        for _, documents in items:
+            check_lengths(documents)
+        queries = [Query(str(number), query) for number, (query, _) in enumerate(items)]
+        names = {str(number): [f"{number}:{place}" for place in range(len(documents))]
+                 for number, (_, documents) in enumerate(items)}
+        passages = [Passage(name, text) for number, (_, documents) in enumerate(items)
+                    for name, text in zip(names[str(number)], documents, strict=True)]
+        run = model_retriever(self.encoder, passages).score(queries, names)
+        found = {query: dict(run[query]) for query in names}
+        return [[finite(found[query][name]) for name in ids] for query, ids in names.items()]
 
 
 class Service:
@@ -61,3 +313,84 @@ class Service:
         if not self.ready:
             return "starting"
         return "stuck" if self.batcher.stuck else "ready"
+
+
+class Facts(NamedTuple):
+    """What an index holds, and what it is made with (a name, not the place)."""
+
+    passages: int
+    languages: dict[str, int]
+    model: str
+
+
+class Changed(NamedTuple):
+    """How many passages a call changed, and how many there are now."""
+
+    changed: int
+    passages: int
+
+
+@dataclass(frozen=True)
+class Describe:
+    """What the index holds; the items are all alike."""
+
+    index: Any
+
+    def __call__(self, items: Sequence[None]) -> list[Facts]:
+        self.index.refresh()
+        model = Path(self.index.info().model).name or "unnamed"
+        return [Facts(len(self.index), dict(self.index.languages), model)] * len(items)
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A first question, so that the first client does not wait for what is loaded late."""
+
+    index: Any
+
+    def __call__(self, items: Sequence[None]) -> list[None]:
+        detect_language("interlingua")
+        self.index.search_many(["interlingua"], k=1)
+        return [None] * len(items)
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """Add the passages, in place of those that have their ids; those that are there exactly so are left alone."""
+
+    passages: Sequence[Passage]
+
+    def __call__(self, index: Any) -> int:
+        return int(index.replace(self.passages))
+
+
+@dataclass(frozen=True, eq=False)
+class Delete:
+    """Delete the passage with this id."""
+
+    id: str
+
+    def __call__(self, index: Any) -> int:
+        return int(index.delete([self.id]))
+
+
+@dataclass(frozen=True)
+class Change:
+    """Writes that waited together: done one by one, each whole or not at all, and synced together, before any is
+    acknowledged. One result each: a write that failed has its own error, and where the sync
+    fails, all have that."""
+
+    index: Any
+
+    def __call__(self, items: Sequence[Write | Delete]) -> list[Changed | Exception]:
+        done: list[Changed | Exception] = []
+        try:
+            with self.index.together():
+                for item in items:
+                    try:
+                        done.append(Changed(item(self.index), len(self.index)))
+                    except Exception as error:
+                        done.append(error)
+        except InterlinguaError as error:  # another process writes, or the disk does not take it
+            return [one if isinstance(one, Exception) else error for one in done] or [error] * len(items)
+        return done

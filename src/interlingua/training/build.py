@@ -10,21 +10,19 @@ from typing import Any
 
 import torch
 
-from interlingua.data.permutation import key_of
-from interlingua.data.source import open_store, open_stream, texts_of
+from interlingua.data.datasets import open_store, open_stream, texts_of
 from interlingua.data.store import Store
+from interlingua.data.stream import key_of
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_write
-from interlingua.models.backbones import build_encoder
-from interlingua.models.devices import default_device
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import default_device
 from interlingua.models.hub import model_folder
-from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.models.late_interaction_layout import is_late
-from interlingua.models.loading import Model, load_any
+from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static import StaticEmbedding
 from interlingua.objectives import LateInteraction, Retrieval
 from interlingua.progress import say
+from interlingua.training.backbones import build_encoder
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
@@ -33,8 +31,7 @@ from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_
 from interlingua.training.step import Term
 from interlingua.training.teacher import learn_from
 from interlingua.training.terms import advise, check, kind_of, options_of, term_of
-from interlingua.training.trainer import Trainer, Validate
-from interlingua.training.validation import retrieval_nll
+from interlingua.training.trainer import Trainer, Validate, retrieval_nll
 
 
 def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:

@@ -1,5 +1,4 @@
-"""Texts of one step → vectors with a gradient: each text once, shared among processes, in chunks without padding to
-the longest, and (with a gradient cache) twice, so that the memory of one chunk is enough for any batch.
+"""Texts of one step to vectors with a gradient: each text once, shared among processes, in chunks.
 
 The gradient cache is Gao et al. 2021 (GradCache): encode without a graph, compute the loss on the vectors, then
 encode each chunk again with the same random state and push the vectors' gradient through it.
@@ -7,20 +6,41 @@ encode each chunk again with the same random state and push the vectors' gradien
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from interlingua.models.encode import token_batches
-from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.models.loading import Model
+from interlingua.models.encode import TokenVectors, token_batches, token_rows
+from interlingua.models.late_interaction import LateInteractionEncoder, Model
 from interlingua.models.subwords import Text
-from interlingua.models.token_vectors import TokenVectors, token_rows
 from interlingua.training.processes import Processes
-from interlingua.training.token_cache import TokenCache
+
+MOST = 40_000_000
+"""Tokens that are kept, 160 MB; texts that come after are tokenised every time."""
+
+
+class TokenCache:
+    """`encoder.tokenize`, which remembers. For encoders whose tokenizer and settings do not change meanwhile."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.room = most
+        self._known: dict[tuple[Any, str], dict[Text, array[int]]] = {}
+
+    def tokenize(self, encoder: Any, texts: Sequence[Text], role: str) -> list[list[int]]:
+        """Token ids of each text, as `encoder` reads them in this role."""
+        known = self._known.setdefault((encoder, role), {})
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        found = dict(zip(new, encoder.tokenize(new, role), strict=True)) if new else {}
+        for text, ids in found.items():
+            if len(ids) <= self.room:
+                self.room -= len(ids)
+                known[text] = array("i", ids)
+        return [known[text].tolist() if text in known else found[text] for text in texts]
 
 
 @dataclass(frozen=True, slots=True)

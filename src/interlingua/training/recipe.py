@@ -18,10 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from interlingua.data.source import DataSpec
+from interlingua.data.datasets import DataSpec
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.files import existing, read_lines
-from interlingua.plain_yaml import parse_yaml
+from interlingua.files import existing, parse_yaml, read_lines
 from interlingua.training.optimizer import OptimizerSpec
 
 

@@ -12,9 +12,7 @@ from transformers import XLMRobertaConfig
 
 from interlingua.data.stream import Stream
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.models.backbones import Backbone
-from interlingua.models.heads import MaskedLanguageModelHead
-from interlingua.models.loading import Model
+from interlingua.models.late_interaction import Model
 from interlingua.models.transformer import Transformer
 from interlingua.objectives import (
     Comparable,
@@ -29,8 +27,10 @@ from interlingua.objectives import (
     TranslationRanking,
 )
 from interlingua.objectives.distillation import Teacher
+from interlingua.objectives.masked_lm import MaskedLanguageModelHead
 from interlingua.objectives.objective import Objective, SpanObjective, TokenObjective
 from interlingua.progress import say
+from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import Recipe, Strict, explain
 from interlingua.training.step import Term
 from interlingua.training.teacher import TeacherSpec

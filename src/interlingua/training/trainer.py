@@ -1,8 +1,9 @@
-"""The loop: draw a batch from every stream, add up the gradients of the objectives, take a step, and be ready to be
-killed at any moment. What is trained (recipe, files, models) is put together in `build.py`."""
+"""The training loop: batches, gradients, steps, validation, log, resumption."""
 
 from __future__ import annotations
 
+import json
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,19 +16,171 @@ import numpy as np
 import torch
 from torch import nn
 
-from interlingua.data.permutation import key_of
-from interlingua.data.stream import Stream
-from interlingua.models.loading import Model
+from interlingua.data.store import Store
+from interlingua.data.stream import Permutation, Stream, key_of
+from interlingua.files import atomic_write, sync
+from interlingua.models.encode import TokenVectors, token_batches
+from interlingua.models.late_interaction import LateInteractionEncoder, Model
+from interlingua.objectives import LateInteraction, Retrieval
+from interlingua.objectives.geometry import alignment, effective_rank, mean_pairwise_cosine, uniformity
 from interlingua.objectives.objective import Batch, Objective
 from interlingua.progress import say
 from interlingua.training.checkpoint import load_checkpoint, newest, save_checkpoint
 from interlingua.training.encoding import Chunking
-from interlingua.training.journal import Journal, announce, flatten
-from interlingua.training.monitor import alarm, space
 from interlingua.training.optimizer import Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import TrainingSpec
 from interlingua.training.step import Report, Term, backward, groups, merged
+
+
+class Journal:
+    """Writes `log.jsonl` and TensorBoard events into the run folder.
+
+    On a resume from step s, what an interrupted run had logged after s is dropped: it will be logged again. What it had
+    logged up to s must be there: `sync` before the checkpoint of s.
+    """
+
+    def __init__(self, folder: Path, start: int, tensorboard: bool = True) -> None:
+        self.path = folder / "log.jsonl"
+        if self.path.exists():
+            kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if _step(line) <= start]
+            with atomic_write(self.path) as stream:
+                stream.writelines(f"{line}\n" for line in kept)
+        self.board: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                return
+            self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """One line of numbers."""
+        with open(self.path, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"step": step, **values}) + "\n")
+        if self.board is not None:
+            for name, value in values.items():
+                self.board.add_scalar(name, value, step)
+
+    def sync(self) -> None:
+        """Have the disk hold the lines written so far."""
+        sync([self.path, self.path.parent])
+
+    def close(self) -> None:
+        """Flush TensorBoard."""
+        if self.board is not None:
+            self.board.close()
+
+
+def _step(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf  # a line cut by a kill
+
+
+def flatten(reports: dict[str, Report]) -> dict[str, float]:
+    """`{"retrieval/loss": …, "retrieval/gradient_norm": …, "semantic/lang/de": …}`."""
+    flat = {}
+    for name, report in reports.items():
+        flat[f"{name}/loss"] = report.loss
+        if report.gradient_norm is not None:
+            flat[f"{name}/gradient_norm"] = report.gradient_norm
+        flat.update({f"{name}/{key}": value for key, value in report.details.items()})
+    return flat
+
+
+def announce(step: int, steps: int, reports: dict[str, Report], per_second: float) -> None:
+    """The person's line: each loss beside what chance (or the floor) would give."""
+    parts = []
+    for name, report in reports.items():
+        beside = ""
+        if "excess" in report.details:
+            beside = f" (ln 2 + {report.details['excess']:.5f})"
+        elif "ln_candidates" in report.details:
+            beside = f" (chance {report.details['ln_candidates']:.2f})"
+        parts.append(f"{name} {report.loss:.4f}{beside}")
+    say(f"step {step:,}/{steps:,}  {'  '.join(parts)}  {per_second:.1f} steps/s")
+
+
+SAMPLE = 512
+"""Rows looked at: pairwise numbers cost the square of it."""
+
+COLLAPSED_COSINE = 0.99
+COLLAPSED_RANK = 2.0
+
+
+def space(reports: dict[str, Report]) -> dict[str, float]:
+    """Numbers of the vectors of a measured step: of pairs (alignment), and of passages or else sentences."""
+    vectors = {name: rows[:SAMPLE] for report in reports.values() for name, rows in report.vectors.items()}
+    found: dict[str, float] = {}
+    source = next((name for name in vectors if name.endswith(".source")), None)
+    if source is not None and len(vectors[source]):
+        target = vectors[source.replace(".source", ".target")]
+        found["space/alignment"] = float(alignment(vectors[source], target))
+    sample = next((rows for name, rows in vectors.items()
+                   if name in ("passages", "targets") or name.endswith(".target")), None)
+    if sample is not None and len(sample) > 2:
+        found["space/uniformity"] = float(uniformity(sample))
+        found["space/mean_cosine"] = float(mean_pairwise_cosine(sample))
+        found["space/effective_rank"] = float(effective_rank(sample))
+    return found
+
+
+def alarm(numbers: dict[str, float]) -> str | None:
+    """A sentence when the vectors have collapsed, saying what to try."""
+    cosine, rank = numbers.get("space/mean_cosine", 0.0), numbers.get("space/effective_rank", torch.inf)
+    if cosine < COLLAPSED_COSINE and rank > COLLAPSED_RANK:
+        return None
+    return (f"The vectors have collapsed (mean cosine {cosine:.3f}, effective rank {rank:.1f}): texts can no longer be "
+            "told apart. Lower optimizer.lr, objectives.language.weight if there is one, and the temperature of the "
+            "contrastive losses (0.05). At the first step of a bare pretrained model this is no alarm yet.")
+
+
+def retrieval_nll(objective: Retrieval | LateInteraction, store: Store[Any], limit: int,
+                  batch: int) -> Callable[[Model], dict[str, float]]:
+    """A function from a model to `{"nll": mean loss}` over a seeded sample of up to `limit` questions.
+
+    Batches are of one size: a last one that is not full is left out, its fewer candidates would make the loss smaller.
+    The temperature is the starting one for every checkpoint, and no negative is left out by the model's own scores,
+    so that the numbers of a run can be compared. Late interaction is followed by its in-batch loss also where it trains
+    on pairs: questions without negatives then count too.
+    """
+    count = min(limit, len(store))
+    order = Permutation(len(store), key_of("validation"))
+    questions = [store[order[i]] for i in range(count - count % batch if count >= batch else count)]
+    options: dict[str, Any] = {"temperature": objective.temperature, "hard_negatives": objective.hard_negatives,
+                               "mask_false_negatives": objective.mask_false_negatives}
+    followed: Objective = (LateInteraction(contrast="in_batch", **options) if isinstance(objective, LateInteraction)
+                           else Retrieval(similarity=objective.similarity, **options))
+
+    def validate(model: Model) -> dict[str, float]:
+        losses = []
+        for start in range(0, len(questions), batch):
+            records = {"questions": questions[start : start + batch]}
+            vectors = {name: embed(model, texts.role, texts.texts)
+                       for name, texts in followed.requests(records).items()}
+            losses.append(followed.loss(records, vectors).value.item())
+        return {"nll": sum(losses) / len(losses)}
+
+    return validate
+
+
+@torch.no_grad()
+def embed(model: Model, role: str, texts: list[Any], tokens: int = 16_384) -> torch.Tensor | TokenVectors:
+    """Vectors in order, without a graph: `[texts, dim]`, or of a late-interaction model `TokenVectors`."""
+    encoder = model.query if role == "query" else model.passage
+    ids = encoder.tokenize(texts, role)
+    order = list(token_batches([len(i) for i in ids], tokens))
+    if isinstance(encoder, LateInteractionEncoder):
+        found = TokenVectors.join(encoder.embed_ids([ids[i] for i in chunk], role) for chunk in order)
+        places = [i for chunk in order for i in chunk]
+        return found.select(sorted(range(len(places)), key=places.__getitem__))
+    pieces = [encoder.embed_ids([ids[i] for i in chunk]).float() for chunk in order]
+    whole = torch.empty(len(texts), pieces[0].shape[1], device=pieces[0].device)
+    whole[torch.tensor([i for chunk in order for i in chunk], device=whole.device)] = torch.cat(pieces)
+    return whole
+
 
 Validate = Callable[[Model], dict[str, float]]
 

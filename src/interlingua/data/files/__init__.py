@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from interlingua.data.files.reading import read_files
-from interlingua.data.files.report import Report
-from interlingua.data.files.walk import SourceNames
+from interlingua.data.files.walk import Report, SourceNames
 
 __all__ = ["Report", "SourceNames", "read_files"]

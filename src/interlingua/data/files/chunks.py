@@ -1,14 +1,154 @@
-"""Chunking: blocks of text into passages of whole sentences that overlap."""
+"""Chunking: paragraphs into passages of whole sentences that overlap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
-from interlingua.data.files.blocks import Block
-from interlingua.data.files.cut import cut
-from interlingua.text.languages import language
+import regex  # type: ignore[import-untyped]
+
+from interlingua.text.languages import READ, detect_language, language
 from interlingua.text.sentences import PARAGRAPH, split_sentences
+
+LONGEST = 1 << 18
+"""Characters of a paragraph that are held at once: a longer one is handed on in parts."""
+HEADING = 200
+BETWEEN = " > "
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph, or a passage cut from several, the headings that it stands under, and its language ("": unknown)."""
+
+    text: str
+    title: str = ""
+    lang: str = ""
+
+
+class Blocks:
+    """Gathers the blocks of a document while it is read.
+
+    `title` is the title of the whole document, `lang` the language that it declares. The title of a block is the path
+    of its headings, below the title of the document unless there is a heading of level 1. A heading with nothing below
+    it is a block itself.
+    """
+
+    def __init__(self) -> None:
+        self.title, self.lang = "", ""
+        self._headings: dict[int, str] = {}
+        self._parts: list[str] = []
+        self._size = 0
+        self._done: list[Block] = []
+        self._bare = False  # whether nothing stands below the last heading yet
+
+    def add(self, text: str) -> None:
+        """Go on with the paragraph."""
+        self._parts.append(text)
+        self._size += len(text)
+        while self._size > LONGEST:
+            paragraph = self.pending()
+            place = cut_after_sentence(paragraph, LONGEST)
+            self._finish(paragraph[:place])
+            self._parts, self._size = [paragraph[place:]], len(paragraph) - place
+
+    def pending(self) -> str:
+        """The paragraph so far."""
+        return "".join(self._parts)
+
+    def cut_off(self) -> str:
+        """The paragraph so far; a new one begins."""
+        text = self.pending()
+        self._parts, self._size = [], 0
+        return text
+
+    def end(self) -> None:
+        """The paragraph ends here."""
+        self._finish(self.cut_off())
+
+    def end_heading(self, level: int) -> None:
+        """The paragraph was a heading: what follows stands under it, up to the next heading of its level or above."""
+        text = " ".join(self.cut_off().split())
+        if level <= max(self._headings, default=0):
+            self._keep_bare_heading()
+        self._headings = {above: title for above, title in self._headings.items() if above < level}
+        if text:
+            self._headings[level] = text[: cut(text, HEADING)]
+            self._bare = True
+
+    def finish(self) -> None:
+        """The document ends here."""
+        self.end()
+        self._keep_bare_heading()
+
+    def take(self) -> list[Block]:
+        """The blocks that became whole since the last call."""
+        done, self._done = self._done, []
+        return done
+
+    def _keep_bare_heading(self) -> None:
+        """A heading with nothing below it is text, lest it be lost."""
+        if self._bare and self._headings:
+            _, text = self._headings.popitem()
+            self._finish(text)
+        self._bare = False
+
+    def _finish(self, text: str) -> None:
+        if text.strip():
+            path = list(self._headings.values())
+            if self.title and 1 not in self._headings:
+                path.insert(0, self.title)
+            self._done.append(Block(text.strip(), BETWEEN.join(path), self.lang))
+            self._bare = False
+
+
+ALONE = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
+"""No mark follows, which would belong to what is before it."""
+SENTENCE_END = regex.compile(rf"(?:[.!?…][\"'”’»)\]]*\s|[。！？｡।॥؟۔።។]|\n){ALONE}")
+LINE_END = regex.compile(rf"(?<!\r)\r?\n{ALONE}")
+SPACE = regex.compile(rf"(?<!\r)[^\S\u00a0\u2007\u202f]{ALONE}")
+CLUSTER = regex.compile(r"\X")
+"""What a reader takes for one character: a letter with its marks, an emoji of several parts (Unicode annex 29)."""
+NEAR = 1_000
+"""Characters around a place in which clusters are looked for."""
+
+
+def cut(text: str, limit: int, start: int = 0) -> int:
+    """The place to cut at so that at most `limit` characters lie between `start` and it; the end, if no more are left.
+
+    The last line break in the second half of them, else the last space there, else between two grapheme clusters. A
+    first cluster that alone is longer than the limit stays whole.
+    """
+    end = start + limit
+    if len(text) <= end:
+        return len(text)
+    for gap in (LINE_END, SPACE):
+        # one character more, so that a mark after the gap is seen
+        found = [one.start() for one in gap.finditer(text, start + limit // 2, end + 2)]
+        places: list[int] = [place for place in found if start < place <= end]
+        if places:
+            return places[-1]
+    return _cut_between_clusters(text, start, end)
+
+
+def _cut_between_clusters(text: str, start: int, end: int) -> int:
+    begin, reach = max(start, end - NEAR), NEAR
+    while True:
+        window = text[begin : end + reach]
+        ends: list[int] = [begin + one.end() for one in CLUSTER.finditer(window)]
+        fits = [place for place in ends if place <= end]
+        if fits or ends[0] < begin + len(window) or end + reach >= len(text):
+            return fits[-1] if fits else ends[0]
+        reach *= 16  # nothing but marks so far
+
+
+def cut_after_sentence(text: str, limit: int) -> int:
+    """`cut`, but after what looks like the end of a sentence in the second half if there is one."""
+    ends = [one.end() for one in SENTENCE_END.finditer(text, limit // 2, limit + 1)]
+    places: list[int] = [place for place in ends if place <= limit]
+    return places[-1] if places else cut(text, limit)
+
 
 CHUNK_CHARS = 800
 """Characters of English in a chunk, of Chinese a third (`character_weight`). In 14 languages the mean chunk has 217 to
@@ -92,3 +232,36 @@ def _join(pieces: list[Piece]) -> str:
 
 def _length(pieces: list[Piece]) -> int:
     return sum(len(piece.gap) + len(piece.text) for piece in pieces) - len(pieces[0].gap)
+
+
+ENOUGH = 80
+"""Bytes by which the language of a text is told; a shorter one is in the language of its document. On Tatoeba, 97% of
+the answers for 30 to 50 characters are right, 99% for 80 and more; for less than 20 it is 88%."""
+
+
+def chunk_in_language(blocks: Iterable[Block], size: int, overlap: int, lang: str) -> Iterator[Block]:
+    """`chunk`, where every passage gets a language: the one that its document declares, else `lang`, else the detected
+    one; "" where that is not sure. A paragraph that is surely in another language than the one before begins a passage.
+    """
+    blocks, start = iter(blocks), []
+    for block in blocks:
+        start.append(block)
+        if sum(len(one.text) for one in start) >= READ:
+            break
+    every = chain(start, blocks)
+    named = (start[0].lang if start else "") or lang
+    if named:
+        yield from chunk((replace(block, lang=named) for block in every), size, overlap)
+        return
+    document = detect_language("\n\n".join(block.text for block in start))
+    marked = (replace(block, lang=detect_language(block.text) if _is_enough(block.text) else "") for block in every)
+    for passage in chunk(marked, size, overlap, document):
+        yield passage if passage.lang else replace(passage, lang=_of_passage(passage.text, document))
+
+
+def _of_passage(text: str, document: str) -> str:
+    return (detect_language(text) or document) if _is_enough(text) else (document or detect_language(text))
+
+
+def _is_enough(text: str) -> bool:
+    return len(text[:ENOUGH].encode()) >= ENOUGH

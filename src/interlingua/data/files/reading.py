@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from interlingua.data.files.blocks import Block
-from interlingua.data.files.check import check_text
-from interlingua.data.files.chunks import CHUNK_CHARS, OVERLAP, chunk_limit
-from interlingua.data.files.jsonl import read_jsonl
-from interlingua.data.files.languages import chunk_in_language
-from interlingua.data.files.markdown import read_markdown
-from interlingua.data.files.parquet import read_parquet
-from interlingua.data.files.plain_text import read_text
-from interlingua.data.files.report import BadFile, Report
-from interlingua.data.files.rows import Row, check_columns
-from interlingua.data.files.separated import read_separated
-from interlingua.data.files.walk import File, SourceNames, find_files
-from interlingua.data.files.web_page import read_html
+from interlingua.data.files.chunks import CHUNK_CHARS, OVERLAP, Block, chunk_in_language, chunk_limit
+from interlingua.data.files.markup import read_html, read_markdown, read_text
+from interlingua.data.files.tables import Row, check_columns, read_jsonl, read_parquet, read_separated
+from interlingua.data.files.walk import BadFile, File, Report, SourceNames, check_text, find_files
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.text.detect import detect_language
-from interlingua.text.languages import normalise_code
+from interlingua.text.languages import detect_language, normalise_code
 from interlingua.text.sentences import PARAGRAPH, WORD
 
 RowReader = Callable[[Path, Mapping[str, str], Report, set[str]], Iterator[tuple[int, Row]]]

@@ -1,14 +1,107 @@
-"""Finding the files: paths, globs and folders in sorted order, each file with a name that no other has."""
+"""Find files in sorted order, check that each is text, and report what was left out."""
 
 from __future__ import annotations
 
+import codecs
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from interlingua.data.readers.rows import LISTED, BadRow
 from interlingua.data.readers.source import expand
 from interlingua.errors import InterlinguaError
+from interlingua.files import UNREADABLE, open_input
+from interlingua.progress import say
+
+Raw = TypeVar("Raw")
+Parsed = TypeVar("Parsed")
+
+
+class BadFile(Exception):
+    """Raised by a reader: the reason why a file, or the rest of it, gives no passages; `line` is where."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+class Report:
+    """Counts of one call of `read_files`, to be read when it is done.
+
+    `languages`: passages of each language ("" where it is unknown). `skipped`: files of a folder that are none of its
+    passages (hidden, empty, of another kind), by reason. `bad`: rows and files that could not be used; under
+    `on_bad_row="error"` the first of them raises InterlinguaError, under "skip" they are counted and the first are
+    listed. `left_out`: columns that are neither read nor metadata.
+    """
+
+    def __init__(self) -> None:
+        self.on_bad_row = "error"
+        self.files = 0
+        self.languages: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+        self.bad = 0
+        self.listed: list[str] = []
+        self.left_out: dict[tuple[str, str], None] = {}
+
+    def skip(self, name: str, reason: str) -> None:
+        """Count a file of a folder that is not read."""
+        self.skipped[reason] += 1
+        self.examples.setdefault(reason, name)
+
+    def reject(self, path: Path, place: int | None, reason: str) -> None:
+        """Raise InterlinguaError for a row (`place` is its line or number) or a file, or count it."""
+        where = f"{path}, line {place}" if place else str(path)
+        if self.on_bad_row == "error":
+            raise InterlinguaError(f"{where}: {reason}{'' if reason.endswith('?') else '.'} Mend it, or leave out what "
+                                   "cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is "
+                                   "counted and listed.")
+        self.bad += 1
+        if len(self.listed) < LISTED:
+            self.listed.append(f"{where}: {reason}")
+
+    def parsed(self, path: Path, rows: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Parsed]
+               ) -> Iterator[tuple[int, Parsed]]:
+        """(place, `parse(row)`) of every row; a BadRow that it raises is rejected."""
+        for place, row in rows:
+            try:
+                found = parse(row)
+            except BadRow as bad:
+                self.reject(path, place, str(bad))
+            else:
+                yield place, found
+
+    @property
+    def passages(self) -> int:
+        """How many were read."""
+        return sum(self.languages.values())
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in self.languages.most_common())
+        lines = [f"{self.files:,} file{'s'[:self.files != 1]}, {self.passages:,} passages: {counts}"]
+        lines += self.reasons()
+        lines += [f"{name}: column '{column}' is left out: it holds lists, objects or bytes, which are no metadata"
+                  for name, column in self.left_out]
+        return "\n".join(lines)
+
+    def reasons(self) -> list[str]:
+        """What was not read, a line each."""
+        lines = [f"not read: {reason} ({count:,}{':' if count == 1 else ', such as'} {self.examples[reason]})"
+                 for reason, count in self.skipped.most_common()]
+        if self.bad:
+            some = "s"[: self.bad != 1]
+            lines.append(f"{self.bad:,} bad row{some} or file{some} left out:")
+            lines += [f"  {line}" for line in self.listed]
+            if self.bad > len(self.listed):
+                lines.append(f"  … and {self.bad - len(self.listed):,} more")
+        return lines
+
+    def say(self) -> None:
+        """Print it on standard error."""
+        say(str(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +276,51 @@ def _alone(folder: Path, roots: Iterable[Path]) -> None:
 def _text(name: str) -> str:
     """A name from the file system as text that can be written."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+CHUNK = 1 << 20
+LONGEST_LINE = 1 << 26
+"""Bytes of a line of a table: a longer one is no row, and would have to be held in memory."""
+
+
+def check_text(path: Path, rows: bool = False) -> bool:
+    """Whether the file, gzipped or not, holds anything but white space.
+
+    Raises BadFile, with line and byte, for bytes that are not UTF-8 (a BOM is), NUL, a broken gzip file, and in a file
+    of `rows` a line of more than 64 MiB.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    filled, place, line, width = False, 0, 1, 0
+    try:
+        with open_input(path) as stream:
+            while True:
+                raw = stream.read(CHUNK)
+                if place == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise BadFile("UTF-16, as its first two bytes say. Convert it with `iconv -f UTF-16 -t UTF-8`")
+                zero = raw.find(b"\0")
+                if zero >= 0:
+                    at = line + raw.count(b"\n", 0, zero)
+                    raise BadFile(f"a NUL at byte {place + zero:,} of the file, so this is no text", at)
+                pending: bytes = decoder.getstate()[0]
+                try:
+                    filled = bool(decoder.decode(raw, final=not raw).lstrip("\ufeff").strip()) or filled
+                except UnicodeDecodeError as error:
+                    at = error.start - len(pending)
+                    raise BadFile(f"not UTF-8 ({error.reason} at byte {place + at:,} of the file). Convert it with "
+                                  "`iconv -t UTF-8`", line + raw.count(b"\n", 0, max(0, at))) from error
+                if not raw:
+                    return filled
+                longest, width = _widest(raw, width)
+                if rows and longest > LONGEST_LINE:
+                    raise BadFile(f"a line of more than {LONGEST_LINE >> 20} MiB", line)
+                place, line = place + len(raw), line + raw.count(b"\n")
+    except UNREADABLE as error:
+        raise BadFile(f"cannot be read ({error})") from error
+
+
+def _widest(raw: bytes, before: int) -> tuple[int, int]:
+    """(bytes of the longest line in `raw`, or of the one that `before` bytes precede; bytes of the line at its end)."""
+    first, last = raw.find(b"\n"), raw.rfind(b"\n")
+    if first < 0:
+        return before + len(raw), before + len(raw)
+    return before + first, len(raw) - last - 1  # what lies between is shorter than `raw`

@@ -12,27 +12,38 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from interlingua.data import encyclopedia
-from interlingua.data.readers import (
-    aligned_documents,
-    documents,
-    dpr,
-    moses,
-    plain_parallel,
-    plain_questions,
-    po,
-    sentences,
-    squad,
-    tevatron,
-    tmx,
-    triples,
-    tsv,
-    wikimatrix,
-    xliff,
+from interlingua.data.readers.documents import (
+    is_documents,
+    is_sentence_lines,
+    read_document_rows,
+    read_sentence_lines,
+    read_sentence_rows,
 )
-from interlingua.data.readers.fingerprint import source_fingerprint
-from interlingua.data.readers.formats import Format, read_all
-from interlingua.data.readers.pairing import group
-from interlingua.data.readers.source import PathLike, expand
+from interlingua.data.readers.parallel import (
+    is_aligned_documents,
+    is_plain_pairs,
+    is_tsv,
+    is_wikimatrix,
+    read_aligned_documents,
+    read_moses,
+    read_plain_pairs,
+    read_tsv,
+    read_wikimatrix,
+)
+from interlingua.data.readers.questions import (
+    is_dpr,
+    is_plain_questions,
+    is_squad,
+    is_tevatron,
+    is_triples,
+    read_dpr,
+    read_plain_questions,
+    read_squad,
+    read_tevatron,
+    read_triples,
+)
+from interlingua.data.readers.source import Format, PathLike, expand, group, read_all, source_fingerprint
+from interlingua.data.readers.xml import is_po, is_tmx, is_xliff, read_po, read_tmx, read_xliff
 from interlingua.data.records import Document, ParallelPair, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.text.languages import normalise_code
@@ -41,28 +52,28 @@ __all__ = ["DOCUMENTS", "PARALLEL", "QUESTIONS", "SENTENCES", "read_documents", 
            "read_sentences", "source_fingerprint"]
 
 QUESTIONS: tuple[Format[QuestionPassage], ...] = (
-    Format("dpr", "DPR's training JSON", dpr.read, dpr.matches),
-    Format("squad", "SQuAD JSON", squad.read, squad.matches),
-    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", tevatron.read, tevatron.matches),
-    Format("jsonl", "jsonl with question, passage", plain_questions.read, plain_questions.matches),
-    Format("triples", "TSV of query, positive, negative", triples.read, triples.matches),
+    Format("dpr", "DPR's training JSON", read_dpr, is_dpr),
+    Format("squad", "SQuAD JSON", read_squad, is_squad),
+    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", read_tevatron, is_tevatron),
+    Format("jsonl", "jsonl with question, passage", read_plain_questions, is_plain_questions),
+    Format("triples", "TSV of query, positive, negative", read_triples, is_triples),
 )
 PARALLEL: tuple[Format[ParallelPair], ...] = (
-    Format("moses", "two files x.ar, x.en; also Tatoeba", moses.read, None),
-    Format("tmx", "TMX", tmx.read, tmx.matches),
-    Format("xliff", "XLIFF 1.2, 2.0", xliff.read, xliff.matches),
-    Format("po", "gettext PO", po.read, po.matches),
-    Format("documents", "jsonl of aligned documents", aligned_documents.read, aligned_documents.matches),
-    Format("jsonl", "jsonl with source, target", plain_parallel.read, plain_parallel.matches),
-    Format("wikimatrix", "TSV of margin, source, target", wikimatrix.read, wikimatrix.matches),
-    Format("tsv", "TSV of source, target[, origin]; also Tatoeba", tsv.read, tsv.matches),
+    Format("moses", "two files x.ar, x.en; also Tatoeba", read_moses, None),
+    Format("tmx", "TMX", read_tmx, is_tmx),
+    Format("xliff", "XLIFF 1.2, 2.0", read_xliff, is_xliff),
+    Format("po", "gettext PO", read_po, is_po),
+    Format("documents", "jsonl of aligned documents", read_aligned_documents, is_aligned_documents),
+    Format("jsonl", "jsonl with source, target", read_plain_pairs, is_plain_pairs),
+    Format("wikimatrix", "TSV of margin, source, target", read_wikimatrix, is_wikimatrix),
+    Format("tsv", "TSV of source, target[, origin]; also Tatoeba", read_tsv, is_tsv),
 )
 DOCUMENTS: tuple[Format[Document], ...] = (
-    Format("jsonl", "jsonl with sentences or text", documents.read, documents.matches),
+    Format("jsonl", "jsonl with sentences or text", read_document_rows, is_documents),
 )
 SENTENCES: tuple[Format[Sentence], ...] = (
-    Format("jsonl", "jsonl with text or sentences", sentences.read_jsonl, documents.matches),
-    Format("text", "plain text, one sentence a line", sentences.read_text, sentences.matches_text),
+    Format("jsonl", "jsonl with text or sentences", read_sentence_rows, is_documents),
+    Format("text", "plain text, one sentence a line", read_sentence_lines, is_sentence_lines),
 )
 SIDES = ("source", "target", "foreign", "both")
 

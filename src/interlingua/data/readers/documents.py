@@ -1,27 +1,33 @@
-"""Documents as jsonl: `sentences` (a list) or `text`, which is split, and `lang, id, title, group`."""
+"""Readers of documents and raw sentences, and of CLIRMatrix's linked documents."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
-from interlingua.data.readers.bad_rows import BadRow, BadRows, json_object, lang_of, string
-from interlingua.data.readers.source import filled_lines, first_keys
-from interlingua.data.records import Document
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
+from interlingua.data.readers.source import columns, filled_lines, first_keys, language_suffix, plain_name
+from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
+from interlingua.data.store import KeyedStore
+from interlingua.errors import InterlinguaError
+from interlingua.files import read_lines
+from interlingua.text.languages import find_code, normalise_code
 from interlingua.text.sentences import split_sentences
 
 
-def matches(path: Path, start: str) -> bool:
+def is_documents(path: Path, start: str) -> bool:
     return bool({"sentences", "text"} & first_keys(start))
 
 
-def read(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Document]:
+def read_document_rows(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Document]:
     """One record a line. A `text` without `sentences` is split by `split_sentences`. The row's `lang` wins over the one
     given."""
-    return bad.parsed(path, filled_lines(path), lambda line: parse(line, lang))
+    return bad.parsed(path, filled_lines(path), lambda line: parse_document(line, lang))
 
 
-def parse(line: str, default: str | None) -> Document:
+def parse_document(line: str, default: str | None) -> Document:
     """The document on a line; BadRow for a field that is missing or empty."""
     row = json_object(line)
     sentences = row.get("sentences")
@@ -34,3 +40,129 @@ def parse(line: str, default: str | None) -> Document:
             raise BadRow(f"sentences[{number}] is empty or no text")
     return Document(tuple(sentences), lang_of(row, default), string(row, "id", ""), string(row, "title", ""),
                     string(row, "group", ""))
+
+
+def is_sentence_lines(path: Path, start: str) -> bool:
+    return not start.lstrip().startswith(("{", "[{", "<")) and columns(start) == {1}
+
+
+def read_sentence_lines(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Sentence]:
+    """One record a line that is not blank (blank ones are counted); the language is given, or the name's ending
+    (`news.ar`, `news.ar.gz`), or the whole name (`ar.txt`)."""
+    code = lang or language_suffix(path) or find_code(plain_name(path).split(".")[0])
+    if not code:
+        raise InterlinguaError(f"{path}: the file name tells no language (like ar.txt). Give lang.")
+    code = normalise_code(code)
+
+    def parse(line: str) -> Sentence:
+        if "\t" in line:
+            raise BadRow("a tab: this looks like a table. Of a parallel file say which side (side='source')")
+        return Sentence(line, code)
+
+    def filled() -> Iterator[tuple[int, str]]:
+        for number, line in read_lines(path):
+            if line.strip():
+                yield number, line
+            else:
+                bad.passed_over(path, "blank lines")
+
+    return bad.parsed(path, filled(), parse)
+
+
+def read_sentence_rows(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Sentence]:
+    """Every sentence of every document; a `text` that nobody split is split first."""
+    for document in read_document_rows(path, bad, lang=lang):
+        for sentence in document.sentences:
+            yield Sentence(sentence, document.lang)
+
+
+BEST = 6
+"""The highest grade: the document in the other language of what BM25 ranks first in the query's own."""
+CHUNK = 1 << 12
+
+
+def is_clirmatrix(path: Path, start: str) -> bool:
+    return {"src_id", "tgt_results"} <= first_keys(start)
+
+
+def read_clirmatrix(path: Path, bad: BadRows, *, source_documents: str | list[str] | None = None,
+         target_documents: str | list[str] | None = None, source_lang: str = "en", target_lang: str | None = None,
+         grade: int = BEST) -> Iterator[LinkedDocuments]:
+    """Rows `{"src_id", "src_query", "tgt_results": [[document id, grade], …]}`: the document of each result of at least
+    this `grade`, linked with the document whose id is the query's (Yang et al. 2022). The documents are TSV, `id <tab>
+    text`.
+
+    Those that are linked wait in a temporary folder, not in memory. Pairs with a document that has no text are counted.
+    """
+    if not source_documents or not target_documents or not target_lang:
+        raise InterlinguaError(f"{path}: CLIRMatrix needs source_documents=…, target_documents=… (TSV of id and text) "
+                               "and target_lang=….")
+    langs = normalise_code(source_lang), normalise_code(target_lang)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
+        wanted: tuple[set[str], set[str]] = set(), set()
+        for pair in best_pairs(path, bad, grade):
+            spool.write("\t".join(pair) + "\n")
+            for side, name in zip(wanted, pair, strict=True):
+                side.add(name)
+        stores = [_store(Path(folder, str(place)), documents, bad, ids, lang) for place, (documents, ids, lang) in
+                  enumerate(zip((source_documents, target_documents), wanted, langs, strict=True))]
+        spool.seek(0)
+        pairs = (line.rstrip("\n").split("\t") for line in spool)
+        while chunk := list(islice(pairs, CHUNK)):
+            rows = [store.rows_of(pair[side] for pair in chunk) for side, store in enumerate(stores)]
+            for numbers in zip(*(side.tolist() for side in rows), strict=True):
+                if min(numbers) < 0:
+                    bad.passed_over(path, "pairs with a document that has no text")
+                else:
+                    yield linked(*(store[row] for store, row in zip(stores, numbers, strict=True)))
+
+
+def best_pairs(path: Path, bad: BadRows, grade: int) -> Iterator[tuple[str, str]]:
+    """(query id, document id) of every result of at least this grade."""
+    for pairs in bad.parsed(path, filled_lines(path), lambda line: _pairs(line, grade)):
+        yield from pairs
+
+
+def _pairs(line: str, grade: int) -> list[tuple[str, str]]:
+    row = json_object(line)
+    query, results = string(row, "src_id"), row.get("tgt_results")
+    if not isinstance(results, list) or not all(isinstance(one, list) and len(one) == 2 for one in results):
+        raise BadRow("'tgt_results' must be a list of [document id, grade]")
+    found = []
+    for document, given in results:
+        if isinstance(given, bool) or not str(given).isdecimal() or not str(document).strip():
+            raise BadRow(f"[{document!r}, {given!r}] is no document id with a grade")
+        if int(given) >= grade:
+            found.append((query, str(document)))
+    if any("\t" in name or "\n" in name for pair in found for name in pair):
+        raise BadRow("an id with white space in it")
+    return found
+
+
+def linked(source: Passage, target: Passage) -> LinkedDocuments:
+    """Two texts as linked documents; all that is linked to one source is of one group."""
+    sides = [Document(tuple(split_sentences(side.text, side.lang)), side.lang, side.id, side.title,
+                      f"clirmatrix:{source.lang}:{source.id}") for side in (source, target)]
+    return LinkedDocuments(*sides)
+
+
+def _store(folder: Path, documents: str | list[str], bad: BadRows, wanted: set[str], lang: str) -> KeyedStore[Passage]:
+    files = [Path(name) for name in ([documents] if isinstance(documents, str) else documents)]
+    if not wanted:
+        raise InterlinguaError("CLIRMatrix: no result has the grade that is asked for. Lower grade=….")
+
+    def texts() -> Iterator[Passage]:
+        found = False
+        for file in files:
+            for number, line in read_lines(file):
+                name, tab, text = line.partition("\t")
+                if not tab:
+                    bad.reject(file, number, "1 column, 2 are needed: document id, text")
+                elif name in wanted and text.strip():
+                    found = True
+                    yield Passage(name, text, "", lang)
+        if not found:
+            raise InterlinguaError(f"{', '.join(map(str, files))}: none of the {len(wanted):,} documents wanted is in "
+                                   f"it, such as '{min(wanted)}'. Are these the documents in '{lang}'?")
+
+    return KeyedStore.build(folder, texts(), Passage, ", ".join(map(str, files)))

@@ -1,17 +1,26 @@
-"""Where rows come from: a file, a folder, a glob; their first characters; their lines; their identity."""
+"""Where rows come from: files, folders and globs; how a format is recognised; a source's identity."""
 
 from __future__ import annotations
 
 import glob
+import hashlib
+import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from interlingua.errors import InterlinguaError
+from pydantic import TypeAdapter, ValidationError
+
+from interlingua.data.encyclopedia import is_encyclopedia, topic_files
+from interlingua.data.readers.rows import BadRows
+from interlingua.errors import InterlinguaError, suggestion
 from interlingua.files import UNREADABLE, existing, is_input, open_input, read_lines
 from interlingua.progress import say
+from interlingua.text.languages import find_code, normalise_code
 
 PathLike = str | Path
 HEAD_BYTES = 1 << 16
@@ -96,3 +105,185 @@ def kind_of(path: Path) -> str:
     suffix = Path(plain_name(path)).suffix.lower()
     return ".jsonl" if not suffix and not path.is_file() and head(path).lstrip().startswith("{") else suffix
 
+
+def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -> str:
+    """Identifies what would be read from `path` (whatever the readers accept) with `options`: 16 hex digits over the
+    names, sizes and modification times (ns) of the files and the options. An id of ir_datasets stands for itself. For
+    `RecordStore.build`. Raises InterlinguaError for a pipe: nothing tells whether it would give the same again."""
+    parts: list[object] = [sorted((key, repr(value)) for key, value in options.items())]
+    for one in [path] if isinstance(path, (str, bytes)) or not isinstance(path, Iterable) else path:
+        if is_encyclopedia(one):
+            parts += [one, *topic_files()]
+            continue
+        if str(one).startswith("ir_datasets:"):
+            parts.append(one)
+            continue
+        for file in files_of(one):
+            if not file.is_file():
+                raise InterlinguaError(f"{file}: is a pipe. Training must find the same data when it goes on after a "
+                                       "stop. Save what the pipe gives to a file.")
+            facts = file.stat()
+            parts.append((str(file.resolve()), facts.st_size, facts.st_mtime_ns))
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+TwoFiles = tuple[Path, Path]
+_PAIR = re.compile(r"(?:^|[._])([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)-([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)(?=[._]|$)")
+
+
+def languages_in_name(path: Path) -> tuple[str, str] | None:
+    """The pair of codes in a file name, in its order: "WikiMatrix.en-fi.tsv.gz" → ("en", "fi"), or None."""
+    for first, second in _PAIR.findall(plain_name(path)):
+        codes = find_code(first), find_code(second)
+        if codes[0] and codes[1]:
+            return codes[0], codes[1]
+    return None
+
+
+def languages_of(path: Path, source_lang: str | None, target_lang: str | None) -> tuple[str, str]:
+    """The languages of the first and the second column: those given, else those in the file name."""
+    named = languages_in_name(path) or (None, None)
+    source, target = source_lang or named[0], target_lang or named[1]
+    if not source or not target:
+        raise InterlinguaError(f"{path}: the file name tells no pair of languages (like ar-en.tsv). "
+                               "Give source_lang and target_lang.")
+    return normalise_code(source), normalise_code(target)
+
+
+def language_suffix(path: Path) -> str | None:
+    """The language that a Moses file name ends in: "corpus.ar.gz" → "ar", "tatoeba.ara-eng.ara" → "ar", else None."""
+    suffix = Path(plain_name(path)).suffix
+    return find_code(suffix[1:]) if suffix else None
+
+
+def group(paths: PathLike | Iterable[PathLike]) -> list[Path | TwoFiles]:
+    """The files of a path with Moses files put together two by two: the one that is not English with the English one
+    (of two that are not English, in the order of their names). A path may be their common beginning: "corpus" for
+    corpus.ar and corpus.en. Raises InterlinguaError for a file without a partner and for partners that cannot be told.
+    """
+    files = [file for one in ([paths] if isinstance(paths, (str, Path)) else paths) for file in files_of(one)]
+    stems: dict[Path, list[Path]] = defaultdict(list)
+    for file in files:
+        if language_suffix(file):
+            stems[_stem(file)].append(file)
+    units: list[Path | TwoFiles] = []
+    for file in files:
+        if not language_suffix(file):
+            units.append(file)
+        elif (sides := stems.pop(_stem(file), None)) is not None:
+            units += _couples(sides)
+    return units
+
+
+def files_of(path: PathLike) -> list[Path]:
+    """`expand`, where the common beginning of Moses files means all of them."""
+    here = Path(path)
+    if not here.exists() and here.parent.is_dir():
+        sides = sorted(file for file in here.parent.iterdir() if _stem(file) == here and language_suffix(file))
+        if sides:
+            return sides
+    return expand(path)
+
+
+def _stem(file: Path) -> Path:
+    return file.parent / Path(plain_name(file)).stem
+
+
+def _couples(sides: list[Path]) -> list[Path | TwoFiles]:
+    if len(sides) == 1:
+        others = sorted(file for file in sides[0].parent.iterdir()
+                        if _stem(file) == _stem(sides[0]) and language_suffix(file) and file != sides[0])
+        if len(others) != 1:
+            found = ", ".join(file.name for file in others) or "none"
+            raise InterlinguaError(f"{sides[0]}: one side of a parallel corpus; the other side cannot be told "
+                                   f"(found: {found}). Give both files.")
+        sides = [*sides, others[0]]
+    by_lang = {language_suffix(file): file for file in sides}
+    if len(by_lang) < len(sides):
+        raise InterlinguaError(f"{sides[0]}: two files beside each other are of the same language. Give the two files.")
+    if len(sides) == 2:
+        named = languages_in_name(sides[0])
+        order = named if named and set(named) == set(by_lang) else sorted(by_lang, key=lambda code: code == "en")
+        return [(by_lang[order[0]], by_lang[order[1]])]
+    if "en" not in by_lang:
+        raise InterlinguaError(f"{sides[0]}: {len(sides)} languages and none is English. Give two files at a time.")
+    return [(file, by_lang["en"]) for code, file in by_lang.items() if code != "en"]
+
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Format(Generic[Record]):
+    """`matches(path, first 64 KiB)` recognises it by content; `read(path, bad rows, **options)` reads it.
+    A format of two files has no `matches`: the files were found by their names."""
+
+    name: str
+    what: str
+    read: Callable[..., Iterator[Record]]
+    matches: Callable[[Path, str], bool] | None
+
+    def options(self) -> dict[str, Any]:
+        """Each option's name and type."""
+        return {name: parameter.annotation
+                for name, parameter in inspect.signature(self.read, eval_str=True).parameters.items()
+                if parameter.kind is parameter.KEYWORD_ONLY}
+
+    def checked(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Those of the options `given` that this format has. Raises InterlinguaError for a value of another type, and
+        for a value of an option that it does not have."""
+        known, found = self.options(), {}
+        for key, value in given.items():
+            if key in known:
+                try:
+                    found[key] = TypeAdapter(known[key]).validate_python(value)
+                except ValidationError as error:
+                    reason = error.errors()[0]["msg"].lower()
+                    raise InterlinguaError(f"the format '{self.name}': {key}={value!r}: {reason}.") from error
+            elif value is not None:
+                raise InterlinguaError(f"the format '{self.name}' has no option '{key}'.{suggestion(key, known)}")
+        return found
+
+
+def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: str | None) -> Format[Record]:
+    """The format called `name`, else the first whose content matches. Raises InterlinguaError for an unknown name,
+    an empty file, or a file that no format matches."""
+    if name is not None:
+        chosen = next((one for one in formats if one.name == name), None)
+        if chosen is None:
+            raise InterlinguaError(f"format='{name}' is unknown.{suggestion(name, [one.name for one in formats])}")
+        if (chosen.matches is None) != isinstance(unit, tuple):
+            needs = "two files (x.ar, x.en)" if chosen.matches is None else "one file"
+            raise InterlinguaError(f"{unit if isinstance(unit, Path) else unit[0]}: the format '{name}' needs {needs}.")
+        return chosen
+    if isinstance(unit, tuple):
+        return next(one for one in formats if one.matches is None)
+    start = head(unit)
+    for one in formats:
+        if one.matches and one.matches(unit, start):
+            return one
+    known = "; ".join(f"{one.name} ({one.what})" for one in formats)
+    raise InterlinguaError(f"{unit}: none of the formats that are read here. Known: {known}. "
+                           "If it is one of them, say which with format=….")
+
+
+def read_all(units: Iterable[Path | TwoFiles], formats: Sequence[Format[Record]], name: str | None, policy: str,
+             options: dict[str, Any]) -> Iterator[Record]:
+    """The records of every unit in order. Formats, options and empty files are checked at once, rows when they are
+    read. What was left out is said at the end, also when the reader is closed early."""
+    bad = BadRows(policy)
+    chosen = []
+    for unit in units:
+        for file in unit if isinstance(unit, tuple) else (unit,):
+            head(file)
+        one = recognise(unit, formats, name)
+        chosen.append((unit, one, one.checked(options)))
+
+    def records() -> Iterator[Record]:
+        try:
+            for unit, one, given in chosen:
+                yield from one.read(unit, bad, **given)
+        finally:
+            bad.report()
+
+    return records()

@@ -1,34 +1,194 @@
-"""MS MARCO's training triples as texts: `query <tab> positive <tab> negative [<tab> negative …]`."""
+"""Readers of training triples by id, and of the texts behind the ids."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from interlingua.data.readers.bad_rows import BadRow, BadRows
-from interlingua.data.readers.passages import content_id
-from interlingua.data.readers.source import columns
-from interlingua.data.records import Passage, QuestionPassage
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
+from interlingua.data.readers.source import Format, PathLike, columns, expand, filled_lines, head, recognise
+from interlingua.data.records import Passage, Query
 from interlingua.files import read_lines
 
+ID_KEYS = ("_id", "id", "docid", "query_id")
 
-def matches(path: Path, start: str) -> bool:
+
+def id_passages(path: Path, bad: BadRows, lang: str) -> Iterator[Passage]:
+    """The passages of a TSV `id <tab> text` or `id <tab> title <tab> text`, or of jsonl `{_id | id | docid, title,
+    text}`; a row's own `lang` wins over the one given. A passage needs a text or a title."""
+    return bad.parsed(path, filled_lines(path), _parser(path, lang))
+
+
+def id_queries(path: Path, bad: BadRows, lang: str) -> Iterator[Query]:
+    """The queries of a TSV `id <tab> text`, or of jsonl `{_id | id | query_id, text}`, all in one language."""
+    of = _parser(path, lang)
+
+    def parse(line: str) -> Query:
+        row = of(line)
+        if row.title:
+            raise BadRow("a query has an id and a text, and nothing between them")
+        if row.lang != lang:
+            raise BadRow(f"a query in '{row.lang}' among those in '{lang}': all must be in one language (lang=…)")
+        return Query(row.id, row.text, row.lang)
+
+    return bad.parsed(path, filled_lines(path), parse)
+
+
+def _parser(path: Path, lang: str) -> Callable[[str], Passage]:
+    """How the lines of the file are read: by the first of them it is jsonl or TSV."""
+    return _object(lang) if head(path).lstrip().startswith("{") else _cells(lang)
+
+
+def _object(default: str) -> Callable[[str], Passage]:
+    def parse(line: str) -> Passage:
+        row = json_object(line)
+        key = next((key for key in ID_KEYS if key in row), ID_KEYS[0])
+        return _filled(Passage(string(row, key), string(row, "text", ""), string(row, "title", ""),
+                               lang_of(row, default)))
+
+    return parse
+
+
+def _cells(lang: str) -> Callable[[str], Passage]:
+    def parse(line: str) -> Passage:
+        cells = line.split("\t")
+        if len(cells) not in (2, 3) or not cells[0].strip():
+            raise BadRow(f"{len(cells)} column(s), needed are an id and a text, perhaps a title between them")
+        return _filled(Passage(cells[0].strip(), cells[-1], cells[1] if len(cells) == 3 else "", lang))
+
+    return parse
+
+
+def _filled(passage: Passage) -> Passage:
+    if not passage.text.strip() and not passage.title.strip():
+        raise BadRow(f"'{passage.id}' has no text")
+    return passage
+
+
+@dataclass(frozen=True, slots=True)
+class IdTriple:
+    """A query's id, the ids of its positive and then of its negatives (any number, also none), and a teacher's scores
+    of these passages or none. `line` of `path` holds it."""
+
+    query: str
+    passages: tuple[str, ...]
+    scores: tuple[float, ...]
+    path: Path
+    line: int
+
+
+def read_id_triples(path: PathLike | Iterable[PathLike], bad: BadRows, *, format: str | None = None,
+                    scores: bool = False) -> Iterator[IdTriple]:
+    """The triples of files, gzipped or not; their rows are read as they are needed. Formats: `TRIPLES`. `scores` says
+    that a TSV has them."""
+    chosen = []
+    for file in expand(path):
+        head(file)
+        one = recognise(file, TRIPLES, format)
+        chosen.append((file, one, one.checked({"scores": True} if scores else {})))
+    return (triple for file, one, given in chosen for triple in one.read(file, bad, **given))
+
+
+def _matches_json(path: Path, start: str) -> bool:
+    return start.lstrip().startswith("[")
+
+
+def _read_json(path: Path, bad: BadRows) -> Iterator[IdTriple]:
+    """ColBERT's: `[query, positive, negative, …]` a line, or `[query, [positive, score], [negative, score], …]`."""
+    rows = ((number, (number, line)) for number, line in filled_lines(path))
+    return bad.parsed(path, rows, lambda row: _of_json(path, *row))
+
+
+def _of_json(path: Path, line: int, text: str) -> IdTriple:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"not JSON ({error})") from error
+    if not isinstance(row, list) or len(row) < 2:
+        raise BadRow("a JSON list is needed: query, positive, negatives")
+    query, *candidates = row
+    scores: list[float] = []
+    if isinstance(candidates[0], list):
+        if not all(isinstance(one, list) and len(one) == 2 for one in candidates):
+            raise BadRow("every passage must be [id, score], or none")
+        candidates, scores = [one[0] for one in candidates], [_number(one[1]) for one in candidates]
+    return IdTriple(_id(query), tuple(map(_id, candidates)), tuple(scores), path, line)
+
+
+def _matches_qrels(path: Path, start: str) -> bool:
+    lines = start.split("\n")
+    rows = [line.split() for line in (lines[:-1] or lines)[:20]]
+    header = len(rows[0]) == 3 and rows[0][-1] == "score"
+    return header or all(len(cells) == 4 and cells[1] in ("0", "Q0") and cells[3].lstrip("-").isdecimal()
+                         for cells in rows if cells)
+
+
+def _read_qrels(path: Path, bad: BadRows) -> Iterator[IdTriple]:
+    """Judgements, TREC's or BEIR's: each passage of grade 1 or above is a positive, and no negative beside it."""
+    for number, line in filled_lines(path):
+        cells = line.split()
+        if number == 1 and cells[-1] == "score":
+            continue
+        try:
+            if len(cells) not in (3, 4):
+                raise BadRow(f"{len(cells)} columns, needed are query, 0, passage, grade, or query, passage, grade")
+            relevant = _number(cells[-1]) >= 1
+        except BadRow as reason:
+            bad.reject(path, number, str(reason))
+            continue
+        if relevant:
+            yield IdTriple(cells[0], (cells[-2],), (), path, number)
+        else:
+            bad.passed_over(path, "judgements of grade 0 are no positives")
+
+
+def _matches_tsv(path: Path, start: str) -> bool:
     return not start.lstrip().startswith(("{", "[", "<")) and min(columns(start)) >= 3
 
 
-def read(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
-    """One record a line, one or more negatives. Lines of three numbers (qidpidtriples) are bad rows: ids, no texts."""
-    return bad.parsed(path, read_lines(path), lambda line: _record(line, lang))
+def _read_tsv(path: Path, bad: BadRows, *, scores: bool = False) -> Iterator[IdTriple]:
+    """`query <tab> positive <tab> negative [<tab> negative …]`; with `scores` `score of the positive <tab> score of the
+    negative <tab> query <tab> positive <tab> negative`, as the scores of MS MARCO's cross-encoders are published
+    (Hofstätter et al. 2020)."""
+    rows = ((number, (number, line)) for number, line in read_lines(path))
+    return bad.parsed(path, rows, lambda row: _of_cells(path, *row, scores))
 
 
-def _record(line: str, lang: str) -> QuestionPassage:
-    cells = line.split("\t")
-    if len(cells) < 3:
-        raise BadRow(f"{len(cells)} column(s), at least 3 are needed: query, positive, negative")
-    if not all(cell.strip() for cell in cells):
-        raise BadRow("an empty column")
-    if all(cell.isdecimal() for cell in cells):
-        raise BadRow("numbers only: these are ids, the texts are needed")
-    question, positive, *negatives = cells
-    texts = [Passage(content_id("", text), text, "", lang) for text in (positive, *negatives)]
-    return QuestionPassage(question, (texts[0],), tuple(texts[1:]), lang)
+def _of_cells(path: Path, line: int, text: str, scored: bool) -> IdTriple:
+    cells = text.split("\t")
+    if scored and len(cells) != 5:
+        raise BadRow(f"{len(cells)} column(s), 5 are needed: score, score, query, positive, negative")
+    scores, ids = (cells[:2], cells[2:]) if scored else ([], cells)
+    if len(ids) < 3:
+        raise BadRow(f"{len(ids)} column(s), at least 3 are needed: query, positive, negative")
+    query, *passages = map(_id, ids)
+    return IdTriple(query, tuple(passages), tuple(map(_number, scores)), path, line)
+
+
+def _id(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise BadRow(f"{value!r} is no id")
+    if " " in value.strip():
+        raise BadRow(f"'{value[:40]}' is no id: triples of texts are read as questions (kind: questions)")
+    return value.strip()
+
+
+def _number(value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = float("nan")
+    if number - number != 0:  # NaN, infinity
+        raise BadRow(f"{value!r} is no score")
+    return number
+
+
+TRIPLES: tuple[Format[IdTriple], ...] = (
+    Format("jsonl", "jsonl of [query, positive, negatives …] by id, perhaps with scores", _read_json, _matches_json),
+    Format("qrels", "judgements of TREC or BEIR", _read_qrels, _matches_qrels),
+    Format("tsv", "TSV of query, positive, negative by id", _read_tsv, _matches_tsv),
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from interlingua.text.analyzers.analyzer import Analyzer
-from interlingua.text.analyzers.kinds import analyzer
+from interlingua.text.analyzers.analyzer import Analyzer, analyzer
 
 __all__ = ["Analyzer", "analyzer"]

@@ -1,13 +1,32 @@
-"""A text to the terms it is found by."""
+"""Analyzers: the terms by which a text of each language is found."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import ClassVar
 from weakref import WeakSet
 
 import regex
+
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.text.analyzers.rules import Rewrite, Rules, rules_of, snowball, snowball_version, stopwords
+from interlingua.text.analyzers.segment import (
+    HANGUL,
+    LETTER_OR_DIGIT,
+    SEGMENTERS,
+    folded,
+    grams,
+    hangul_grams,
+    runs,
+    script_grams,
+    segmenters_of,
+    term_nfkc,
+    words,
+)
+from interlingua.text.languages import find_code
 
 Cut = Callable[[str], list[str]]
 HELD = 1 << 16  # pieces of text whose terms are remembered, by all analyzers together
@@ -93,3 +112,109 @@ def _forget() -> None:
     for one in list(Analyzer._all):
         one._known.clear()
         one._once.clear()
+
+
+VERSION = "1"
+"""Of the rules in this package: raised whenever one of them changes a term."""
+KINDS = ("language", "mixed", "ngram", "words", "char4", "whitespace")
+CHARACTERS = re.compile(r"char([1-9])")
+MIXED_SIZE = 4
+TURKIC = ("az", "tr")
+
+
+def analyzer(lang: str, kind: str | None = None) -> Analyzer:
+    """The analyzer of a language: of its default kind, or of the one named.
+
+    "language": the language's letters, words after UAX 29, stopwords, stems, n-grams where the script has no spaces.
+    "char4" (char1 to char9): character n-grams inside words. "mixed": both. "ngram": "language" without stopwords
+    and stems. "words": UAX 29 alone. "whitespace": what stands between white space, as it is. "jieba", "sudachi",
+    "newmm", "kiwi": a dictionary segmenter, for Chinese, Japanese, Thai or Korean.
+
+    `lang` is a language tag in any spelling; what is no language, '' too, is cut by "ngram" unless a kind is named.
+    Raises InterlinguaError for an unknown kind, a segmenter of another language, or a package that is not installed.
+    """
+    code = find_code(lang) or ""
+    chosen = rules_of(code).default if kind is None else kind
+    if chosen in SEGMENTERS and SEGMENTERS[chosen].lang != code:
+        raise InterlinguaError(f"analyzer '{chosen}': is for '{SEGMENTERS[chosen].lang}', not for '{lang}'.")
+    if chosen not in (*KINDS, *SEGMENTERS) and not CHARACTERS.fullmatch(chosen):
+        raise InterlinguaError(f"unknown analyzer '{chosen}'.{suggestion(chosen, (*KINDS, *segmenters_of(code)))}")
+    return _made(code, chosen)
+
+
+@cache
+def _made(code: str, kind: str) -> Analyzer:
+    """One analyzer for each language and kind: what it remembers serves all that use it."""
+    rules, name = rules_of(code), f"{code or 'und'}/{kind}"
+    if kind == "whitespace":
+        return Analyzer(name, VERSION, ("cut at white space",), str.split, by_space=False)
+    if kind in SEGMENTERS:
+        packages = SEGMENTERS[kind].version
+        steps = ("NFKC", f"cut by {packages}", "no case, ASCII digits")
+        return Analyzer(name, f"{VERSION}, {packages}", steps, _segmented(SEGMENTERS[kind].load()), by_space=False)
+    turkic = code in TURKIC
+    letters = None if kind == "words" else rules.letters
+    prepared = _prepared(letters, turkic)
+    first = ("NFKC, no case, ASCII digits", *(["dotless i"] if turkic else []),
+             *(["letters of the language"] if letters else []), "words (UAX 29)")
+    if kind == "words":
+        return Analyzer(name, VERSION, first, lambda piece: words(prepared(piece)))
+    if found := CHARACTERS.fullmatch(kind):
+        size = int(found[1])
+        return Analyzer(name, VERSION, (*first, f"character {size}-grams"), lambda piece: [
+            gram for word, _ in runs(prepared(piece)) for gram in grams(word, size)])
+    return _terms(code, kind, rules, prepared, first)
+
+
+def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[str, ...]) -> Analyzer:
+    """"language", "mixed" and "ngram"."""
+    stems = kind != "ngram"
+    size = MIXED_SIZE if kind == "mixed" else 0
+    apostrophe, after = rules.apostrophe, rules.after if stems else None
+    stem = snowball(rules.snowball) if stems and rules.snowball else rules.stem if stems else None
+    version = f"{VERSION}, Snowball {snowball_version()}" if stems and rules.snowball else VERSION
+
+    def split(text: str) -> list[tuple[str, bool]]:
+        found = [(apostrophe(word) if apostrophe else word, unspaced) for word, unspaced in runs(prepared(text))]
+        return [(word, unspaced) for word, unspaced in found if word]
+
+    dropped = frozenset(word for listed in (stopwords().get(code, ()) if stems else ()) for word, _ in split(listed))
+
+    def cut(piece: str) -> list[str]:
+        terms: list[str] = []
+        for word, unspaced in split(piece):
+            if word in dropped:
+                continue
+            if unspaced:
+                terms += script_grams(word)
+            elif not word.isascii() and HANGUL.search(word):
+                terms += hangul_grams(word)
+            else:
+                stemmed = stem(word) if stem else word
+                terms.append(after(stemmed) if after else stemmed)
+                if size:
+                    terms += grams(word, size)
+        return terms
+
+    steps = [*first, "apostrophes"] if apostrophe else [*first]
+    steps += ["n-grams in scripts without spaces"]
+    steps += [f"{len(dropped)} stopwords"] if dropped else []
+    steps += [f"Snowball {rules.snowball}" if rules.snowball else "light endings"] if stem else []
+    steps += ["spellings of a stem"] if after else []
+    steps += [f"and character {size}-grams of the words"] if size else []
+    return Analyzer(f"{code or 'und'}/{kind}", version, tuple(steps), cut)
+
+
+def _prepared(letters: Rewrite | None, turkic: bool) -> Rewrite:
+    def prepare(text: str) -> str:
+        text = term_nfkc(text)
+        return folded(letters(text) if letters else text, turkish=turkic)
+
+    return prepare
+
+
+def _segmented(segment: Cut) -> Cut:
+    def cut(text: str) -> list[str]:
+        return [folded(word) for word in segment(term_nfkc(text)) if LETTER_OR_DIGIT.search(word)]
+
+    return cut

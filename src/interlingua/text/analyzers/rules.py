@@ -1,17 +1,171 @@
-"""What is known of each language's words: its letters, apostrophes, stemmer, and the analyzer that served it best."""
+"""Language rules of the analyzers: letters, apostrophes, endings, stemmers, stopwords."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any, cast
 
-from interlingua.text.analyzers.apostrophes import ELIDED, before_apostrophe, without_elided, without_possessive
-from interlingua.text.analyzers.arabic import arabic_letters, persian_letters, ta_marbuta
-from interlingua.text.analyzers.bengali import bengali_letters, bengali_stem
-from interlingua.text.analyzers.devanagari import devanagari_letters, short_vowels
-from interlingua.text.analyzers.telugu import telugu_letters, telugu_stem
+import regex
+
+from interlingua.errors import InterlinguaError
 from interlingua.text.languages import languages
+
+MARKS = regex.compile(r"[\u064b-\u0655\u0670\u0640]+")
+"""Short vowels, doubling, hamza and madda as marks, the superscript alef, and the tatweel that stretches a word."""
+ALEFS = {"آ": "ا", "أ": "ا", "إ": "ا", "ٱ": "ا"}
+ARABIC = str.maketrans(ALEFS | {"ى": "ي"})
+PERSIAN = str.maketrans(ALEFS | dict.fromkeys("يىېے", "ی") | dict.fromkeys("ۀہۂۃة", "ه") | {"ك": "ک", "\u200c": " "})
+
+
+def arabic_letters(text: str) -> str:
+    """`text` (NFKC) without vowel marks and tatweel; every alef bare, final ya with dots."""
+    bare: str = MARKS.sub("", text)
+    return bare.translate(ARABIC)
+
+
+def ta_marbuta(stem: str) -> str:
+    """`stem` with ha for ta marbuta: done after stemming, since the stemmer knows endings in ta marbuta."""
+    return stem.replace("ة", "ه")
+
+
+def persian_letters(text: str) -> str:
+    """`text` (NFKC, Persian or Urdu) with one ya, one kaf and one ha for the Persian, Arabic and Urdu forms, every alef
+    bare, no marks. The zero-width non-joiner, which joins prefixes and endings to a word, becomes a space."""
+    bare: str = MARKS.sub("", text)
+    return bare.translate(PERSIAN)
+
+
+AT_MOST = 2  # endings: one of case after one of number
+KEPT = 3  # characters that must be left
+
+
+def ending_stripper(endings: Iterable[str]) -> Callable[[str], str]:
+    """A function that takes the longest of `endings` off a word, twice at most, and leaves three characters or more."""
+    longest_first = sorted(set(endings), key=lambda ending: (-len(ending), ending))
+
+    def strip(word: str) -> str:
+        for _ in range(AT_MOST):
+            for ending in longest_first:
+                if word.endswith(ending) and len(word) >= len(ending) + KEPT:
+                    word = word[: -len(ending)]
+                    break
+        return word
+
+    return strip
+
+
+BENGALI_DROPPED = regex.compile("[ঁঃ\u09bc\u200c\u200d]")
+BENGALI_LETTERS = str.maketrans("ঈঊীূণশষৎঙ", "ইউিুনসসতং")
+BENGALI_ENDINGS = ("গুলো গুলোর গুলোতে গুলোকে গুলি গুলির গুলিতে গুলিকে দের দেরকে দিগের দিগকে রা েরা েদের টি টির টিতে টিকে টা টার "
+                   "টাতে টাকে "
+           "খানা খানি ে ের র তে কে য় য়ে য়ের").split()
+
+
+def bengali_letters(text: str) -> str:
+    """`text` (NFKC) without chandrabindu, visarga, nukta and joiners; long i and u short; the letters for one n, one s,
+    one t, one ng as one."""
+    kept: str = BENGALI_DROPPED.sub("", text)
+    return kept.translate(BENGALI_LETTERS)
+
+
+bengali_stem = ending_stripper(bengali_letters(ending) for ending in BENGALI_ENDINGS)
+"""A word in these letters without its endings of number, definiteness and case."""
+
+
+DEVANAGARI_DROPPED = regex.compile("[\u093c\u200c\u200d]")
+NASAL = regex.compile("न्(?=[क-ह])|ँ")
+DEVANAGARI_LETTERS = str.maketrans("ऍऎऑऒऄॲॅॆॉॊ", "एएओओअअेेोो")
+VOWELS = str.maketrans("आईऊॠॡऐऔीूॄॣैौ", "अइउऋऌएओिुृॢेो", "्")
+
+
+def devanagari_letters(text: str) -> str:
+    """`text` (NFKC) without nukta (the dot of borrowed sounds) and joiners, every nasal before a consonant as anusvara,
+    the vowels of borrowed words as the usual ones."""
+    kept: str = NASAL.sub("ं", DEVANAGARI_DROPPED.sub("", text))
+    return kept.translate(DEVANAGARI_LETTERS)
+
+
+def short_vowels(stem: str) -> str:
+    """`stem` with long vowels short and without virama: what differs between common spellings of one word. Done after
+    stemming, since the stemmer knows endings as they are written."""
+    return stem.translate(VOWELS)
+
+
+TELUGU_DROPPED = regex.compile("[ః\u200c\u200d]")
+TELUGU_LETTERS = str.maketrans("ఁఀఆఈఊఏఓీూేో", "ంంఅఇఉఎఒిుెొ")
+TELUGU_ENDINGS = "లు లను లకు లలో ల్లో లతో లని లపై ల ను ని కు కి లో తో పై గా న చే యొక్క నుండి నుంచి డు ము వు".split()
+
+
+def telugu_letters(text: str) -> str:
+    """`text` (NFKC) with long vowels short, one nasal sign, no visarga and no joiners."""
+    kept: str = TELUGU_DROPPED.sub("", text)
+    return kept.translate(TELUGU_LETTERS)
+
+
+telugu_stem = ending_stripper(telugu_letters(ending) for ending in TELUGU_ENDINGS)
+"""A word in these letters without its endings of number and case."""
+
+
+ELIDED = {
+    "ca": frozenset("d l m n s t".split()),
+    "fr": frozenset("c d j jusqu l lorsqu m n puisqu qu quoiqu s t".split()),
+    "ga": frozenset("b d m".split()),
+    "it": frozenset("agl all c coll d dagl dall degl dell gl l m negl nell pell quell s sugl sull t un v".split()),
+}
+"""Articles, pronouns and particles that lose their vowel before another (Catalan, French, Irish, Italian)."""
+
+
+def without_elided(word: str, elided: frozenset[str]) -> str:
+    """`word` without an elided word before it: l'eau → eau."""
+    first, apostrophe, rest = word.partition("'")
+    return rest if apostrophe and rest and first in elided else word
+
+
+def without_possessive(word: str) -> str:
+    """`word` without an English possessive: turing's → turing."""
+    return word.removesuffix("'s")
+
+
+def before_apostrophe(word: str) -> str:
+    """`word` up to its apostrophe, after which Turkish writes the endings of names: istanbul'da → istanbul."""
+    return word.partition("'")[0]
+
+
+def snowball(algorithm: str) -> Callable[[str], str]:
+    """The stemmer of that name ("porter", "german", …): one word, folded, to its stem.
+
+    Raises InterlinguaError where PyStemmer is not installed or too old for it.
+    """
+    stemmer = _module()
+    if algorithm not in stemmer.algorithms():
+        raise InterlinguaError(f"the Snowball stemmer '{algorithm}' is not in PyStemmer {stemmer.version()}. "
+                               "Get a newer one: pip install -U PyStemmer")
+    return cast("Callable[[str], str]", stemmer.Stemmer(algorithm).stemWord)
+
+
+def snowball_version() -> str:
+    """PyStemmer's version, which stands for the rules of its stemmers."""
+    return str(_module().version())
+
+
+def _module() -> Any:
+    try:
+        import Stemmer
+    except ImportError:
+        raise InterlinguaError("stemming needs PyStemmer: pip install 'interlingua[index]'. Or take the analyzer "
+                               "'char4'.") from None
+    return Stemmer
+
+
+@cache
+def stopwords() -> dict[str, tuple[str, ...]]:
+    """Language code → its function words, as they are written (lower case, with their diacritics)."""
+    rows = files("interlingua.text.analyzers").joinpath("stopwords.tsv").read_text("utf-8").splitlines()[1:]
+    return {lang: tuple(words.split()) for langs, words in (row.split("\t") for row in rows) for lang in langs.split()}
+
 
 Rewrite = Callable[[str], str]
 

@@ -1,0 +1,297 @@
+"""Test collections: load, check, combine and save them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from interlingua.data import encyclopedia
+from interlingua.data.irds import PREFIX, load_irds
+from interlingua.data.layouts import (
+    StoredPassages,
+    is_beir,
+    is_folder,
+    is_mrtydi,
+    is_squad_collection,
+    load_beir,
+    load_folder,
+    load_mrtydi,
+    load_squad,
+)
+from interlingua.data.records import Collection, Passage, Qrels, Query
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import atomic_write, existing
+from interlingua.progress import say
+from interlingua.text.languages import can_detect, detect_language, language_at_end, normalise_code
+
+__all__ = ['check', 'cross', 'load_collection', 'merge_collections', 'save_collection']
+
+
+KINDS = ("passages", "questions")
+
+
+def merge_collections(collections: Sequence[Collection], *, name: str = "", translations: str | None = None,
+                      ) -> Collection:
+    """One pool of all passages and all questions, the ids prefixed by language: passage "p7" of Arabic is "ar:p7".
+
+    The prefix is the collection's language; its name when it has several or another collection has the same.
+    Where the collections are translations of one another, `translations` says which of their ids correspond, and a
+    question's passage is relevant in every language: "passages" (XQuAD: p7 is one paragraph in all languages) or
+    "questions" (LAReQA: q7 is one question in all languages, and each has judged its own sentences).
+    Raises InterlinguaError for no collection at all, and for two with the same language and name.
+    """
+    if not collections:
+        raise InterlinguaError("no collections to merge. Name at least one.")
+    _known_kind(translations)
+    pool = list(zip(_prefixes(collections), collections, strict=True))
+    held: dict[str, list[str]] = {}
+    judged: dict[str, dict[str, int]] = {}
+    for prefix, one in pool:
+        for passage in one.passages:
+            held.setdefault(passage.id, []).append(f"{prefix}:{passage.id}")
+        for query, grades in one.qrels.items():
+            judged.setdefault(query, {}).update({f"{prefix}:{passage}": grade for passage, grade in grades.items()})
+    qrels: Qrels = {}
+    for prefix, one in pool:
+        for query, grades in one.qrels.items():
+            if translations == "questions":
+                found = dict(judged[query])
+            elif translations == "passages":
+                found = {version: grade for passage, grade in grades.items() for version in held[passage]}
+            else:
+                found = {f"{prefix}:{passage}": grade for passage, grade in grades.items()}
+            qrels[f"{prefix}:{query}"] = found
+    passages = [Passage(f"{prefix}:{p.id}", p.text, p.title, p.lang) for prefix, one in pool for p in one.passages]
+    queries = [Query(f"{prefix}:{q.id}", q.text, q.lang) for prefix, one in pool for q in one.queries]
+    return Collection(name or "+".join(one.name for one in collections), passages, queries, qrels)
+
+
+def _known_kind(translations: str | None) -> None:
+    if translations not in (None, *KINDS):
+        raise InterlinguaError(f"translations='{translations}' is unknown.{suggestion(translations, KINDS)}")
+
+
+def _prefixes(collections: Sequence[Collection]) -> list[str]:
+    langs = [one.passage_langs for one in collections]
+    alone = all(len(lang) == 1 for lang in langs) and len({lang[0] for lang in langs}) == len(langs)
+    prefixes = [lang[0] for lang in langs] if alone else [one.name for one in collections]
+    if len(set(prefixes)) < len(prefixes):
+        raise InterlinguaError(f"two collections to merge have the same language and the same name ({prefixes}). "
+                               "Give them different names.")
+    return prefixes
+
+
+def cross(queries_of: Collection, passages_of: Collection, translations: str = "passages") -> Collection:
+    """Questions of one collection against the passages of another that is its translation.
+
+    "passages": the ids of passages correspond (XQuAD); relevant is what the first collection judges, as far as the
+    second has those passages. "questions": the ids of questions correspond (LAReQA); relevant is what the second
+    judges. Questions without a judgement left are left out. Raises InterlinguaError when none is left.
+    """
+    _known_kind(translations)
+    known = {passage.id for passage in passages_of.passages}
+    judged = queries_of.qrels if translations == "passages" else passages_of.qrels
+    qrels: Qrels = {}
+    for query in queries_of.queries:
+        kept = {passage: grade for passage, grade in judged.get(query.id, {}).items() if passage in known}
+        if kept:
+            qrels[query.id] = kept
+    if not qrels:
+        raise InterlinguaError(f"no question of {queries_of.name} has a relevant passage in {passages_of.name}. "
+                               f"The ids of their {translations} must correspond, as those of translations do.")
+    queries = [query for query in queries_of.queries if query.id in qrels]
+    name = f"{queries_of.name}→{passages_of.name}"
+    return Collection(name, list(passages_of.passages), queries, qrels)
+
+
+def question_translations(collection: Collection, other: Collection) -> dict[str, Query]:
+    """Question id of `collection` → the same question in the language of `other`, where the ids of passages correspond
+    and those of questions do not (XQuAD): of each passage, the first question is the first, and so on.
+
+    Questions with several relevant passages, and those of a passage on which the two have unlike numbers of questions,
+    have no entry: nothing tells which is which.
+    """
+    theirs, found = _by_passage(other), {}
+    for passage, questions in _by_passage(collection).items():
+        if len(questions) == len(theirs.get(passage, [])):
+            found.update({one.id: two for one, two in zip(questions, theirs[passage], strict=True)})
+    return found
+
+
+def _by_passage(collection: Collection) -> dict[str, list[Query]]:
+    """Passage id → the questions that it alone answers, in their order."""
+    found: dict[str, list[Query]] = {}
+    for query in collection.queries:
+        relevant = [passage for passage, grade in collection.qrels.get(query.id, {}).items() if grade > 0]
+        if len(relevant) == 1:
+            found.setdefault(relevant[0], []).append(query)
+    return found
+
+
+def save_collection(collection: Collection, folder: str | Path) -> None:
+    """Write `passages.jsonl.gz`, `queries.tsv.gz` and `qrels.txt`, which `load_collection` reads back as they are.
+
+    Raises InterlinguaError for ids or questions that these formats cannot hold (a tab, a line break, white space in
+    an id), before anything is written.
+    """
+    _writable(collection)
+    folder = Path(folder)
+    with atomic_write(folder / "passages.jsonl.gz") as stream:
+        for passage in collection.passages:
+            row = {"id": passage.id, "title": passage.title, "text": passage.text, "lang": passage.lang}
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+    with atomic_write(folder / "queries.tsv.gz") as stream:
+        for query in collection.queries:
+            stream.write(f"{query.id}\t{query.text}\t{query.lang}\n")
+    with atomic_write(folder / "qrels.txt") as stream:
+        for number, grades in collection.qrels.items():
+            for judged, grade in grades.items():
+                stream.write(f"{number} 0 {judged} {grade}\n")
+
+
+def _writable(collection: Collection) -> None:
+    ids = [*(p.id for p in collection.passages), *(q.id for q in collection.queries)]
+    for one in ids:
+        if not one or one.split() != [one]:
+            raise InterlinguaError(f"{collection.name}: the id '{one}' has white space, which qrels cannot hold. "
+                                   "Give it another id.")
+    for query in collection.queries:
+        if any(character in query.text for character in "\t\r\n"):
+            raise InterlinguaError(f"{collection.name}: the question '{query.id}' has a tab or a line break. "
+                                   "Remove it.")
+
+
+LAYOUTS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str, str], Collection]], ...] = (
+    (is_squad_collection, load_squad),
+    (is_folder, load_folder),
+    (is_beir, load_beir),
+    (is_mrtydi, load_mrtydi),
+)
+
+SAMPLE = 1_000
+"""Texts that are looked at to tell the languages of a collection: detecting that of each would take half an hour for
+three million passages."""
+ONE_OF_PASSAGES, ONE_OF_QUERIES = 0.99, 0.8
+"""The share of a language from which all texts count as in it. A short question is mistaken more often."""
+
+
+def load_collection(path_or_id: str | Path, *, name: str | None = None, lang: str | None = None,
+                    split: str = "test") -> Collection:
+    """The collection in a folder or file, `ir_datasets:<id>`, or the bundled `encyclopedia:<lang>`.
+
+    Layouts: passages.jsonl + queries.tsv + qrels.txt; BEIR; Mr.TyDi and MIRACL; SQuAD and XQuAD-R JSON; gzipped or
+    not. The language is the `lang` field of a row, else `lang`, else what the name ends in (`xquad_ar`), unless the
+    passages are surely in another one; else it is detected. `split` is for layouts with several. `encyclopedia` alone
+    is the mixed pool of all its languages.
+    Raises InterlinguaError for a missing file, a duplicate id, judgements of unknown passages or queries, a bad row.
+    """
+    code = normalise_code(lang) if lang else ""
+    if encyclopedia.is_encyclopedia(path_or_id):
+        code = str(path_or_id).partition(":")[2] or code
+        loaded = (encyclopedia.collection(normalise_code(code), split) if code else
+                  merge_collections([encyclopedia.collection(one, split) for one in encyclopedia.languages()],
+                                    name=encyclopedia.NAME, translations="passages"))
+    elif str(path_or_id).startswith(PREFIX):
+        loaded = load_irds(str(path_or_id).removeprefix(PREFIX), code)
+    else:
+        loaded = _load_path(existing(path_or_id, "collection"), code, split)
+    loaded.name = name or loaded.name
+    check(loaded, str(path_or_id))
+    return loaded
+
+
+def _load_path(path: Path, lang: str, split: str) -> Collection:
+    for matches, load in LAYOUTS:
+        if matches(path):
+            return _with_languages(load(path, split, lang), path)
+    raise InterlinguaError(f"{path}: not a collection. A folder needs passages.jsonl, queries.tsv and qrels.txt, or "
+                           "the layout of BEIR, Mr.TyDi or MIRACL; a file must be SQuAD's JSON.")
+
+
+def _with_languages(collection: Collection, path: Path) -> Collection:
+    """The collection with a language for all passages and queries that have none, as far as it is known: the one in
+    which the name at `path` ends, or what is detected."""
+    nameless = [passage for passage in collection.passages if not passage.lang]
+    if not nameless and all(query.lang for query in collection.queries):
+        return collection
+    texts = [passage.text or passage.title for passage in nameless]
+    ends_in = language_at_end(path.resolve().name.removesuffix(".gz").removesuffix(".json")) or ""
+    if ends_in and (other := _contradicted(ends_in, texts)):
+        say(f"{path}: its name ends in '{ends_in}', but its passages are in '{other}', which is taken. If the name is "
+            "right, say so (--lang, lang=…).")
+        ends_in = ""
+    langs = iter([ends_in] * len(nameless) if ends_in else _detected(texts, ONE_OF_PASSAGES))
+    collection.passages = [passage if passage.lang else replace(passage, lang=next(langs))
+                           for passage in collection.passages]
+    asked = [query.text for query in collection.queries if not query.lang]
+    main = Counter(passage.lang for passage in collection.passages).most_common(1)
+    langs = iter([ends_in] * len(asked) if ends_in else _detected(asked, ONE_OF_QUERIES, main[0][0] if main else ""))
+    collection.queries = [query if query.lang else replace(query, lang=next(langs)) for query in collection.queries]
+    return collection
+
+
+def _contradicted(lang: str, texts: Sequence[str]) -> str:
+    """The language in which nearly all of some `texts` surely are, where none is in `lang`; else ''."""
+    sure = Counter(filter(None, map(detect_language, _some(texts, SAMPLE // 10) if can_detect() else ())))
+    if not sure or sure[lang]:
+        return ""
+    (main, count), = sure.most_common(1)
+    return main if count >= 10 and count >= ONE_OF_QUERIES * sum(sure.values()) else ""
+
+
+def _detected(texts: Sequence[str], one_from: float, otherwise: str = "") -> list[str]:
+    """The language of each text: that of nearly all, where their share is `one_from` or more, else each its own, or
+    the commonest where that is not sure. `otherwise` where none is."""
+    found = Counter(filter(None, map(detect_language, _some(texts, SAMPLE))))
+    main, count = found.most_common(1)[0] if found else (otherwise, 0)
+    if count >= one_from * sum(found.values()):
+        return [main] * len(texts)
+    return [detect_language(text) or main for text in texts]
+
+
+def _some(texts: Sequence[str], count: int) -> list[str]:
+    """`count` of the texts, evenly spaced."""
+    return list(texts[:: max(1, -(-len(texts) // count))])
+
+
+def check(collection: Collection, where: str) -> None:
+    """Raise InterlinguaError unless the collection has passages, queries, judgements, unique ids, a language for
+    everything, and judges only what it holds. Of passages that stay on disk only the first is read: ir_datasets
+    answers for a release, and reading millions of documents would take minutes."""
+    stored = isinstance(collection.passages, StoredPassages)
+    passages = list(islice(collection.passages, 1)) if stored else collection.passages
+    for what, items in (("passages", passages), ("queries", collection.queries)):
+        if not items:
+            raise InterlinguaError(f"{where}: no {what}. Check the files and the split.")
+        nameless = next((item.id for item in items if not item.lang), None)
+        if nameless is not None:
+            raise InterlinguaError(f"{where}: the language of {what} is unknown ('{nameless}'). Give lang=…, add a "
+                                   "field lang, or let the name end in it (mycollection_ar).")
+    if not collection.qrels:
+        raise InterlinguaError(f"{where}: no judgements. Check the qrels file and the split.")
+    queries = _ids([item.id for item in collection.queries], "query", where)
+    _known([query for query in collection.qrels if query not in queries], "query", where)
+    if stored:
+        return
+    held = _ids([item.id for item in passages], "passage", where)
+    _known([passage for judged in collection.qrels.values() for passage in judged if passage not in held],
+           "passage", where)
+
+
+def _ids(ids: list[str], what: str, where: str) -> set[str]:
+    unique = set(ids)
+    if len(unique) < len(ids):
+        seen: set[str] = set()
+        twice = next(item for item in ids if item in seen or seen.add(item))  # type: ignore[func-returns-value]
+        raise InterlinguaError(f"{where}: the {what} id '{twice}' occurs twice. Ids must be unique.")
+    return unique
+
+
+def _known(unknown: list[str], what: str, where: str) -> None:
+    if unknown:
+        raise InterlinguaError(f"{where}: the qrels name {len(unknown):,} unknown {what} id(s), the first is "
+                               f"'{unknown[0]}'. Passages, queries and qrels must be of one release and one split.")

@@ -1,0 +1,342 @@
+"""From a recipe's `data:` entry to a stream: read, filter, keep on disk, draw batches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from interlingua.data.contexts import cloze, context_pair, with_context
+from interlingua.data.filters import FilterReport, filter_parallel
+from interlingua.data.linked import link, read_linked, span_pair
+from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences, source_fingerprint
+from interlingua.data.readers.rows import BadRows
+from interlingua.data.readers.source import PathLike, expand
+from interlingua.data.readers.triples import IdTriple, id_passages, id_queries, read_id_triples
+from interlingua.data.records import (
+    ContextPair,
+    Document,
+    LinkedDocuments,
+    ParallelPair,
+    Passage,
+    Query,
+    QuestionPassage,
+    Sentence,
+)
+from interlingua.data.store import Indices, KeyedStore, RecordStore, Store
+from interlingua.data.stream import Stream, View
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder, existing, restore
+from interlingua.progress import say, track
+from interlingua.text.languages import normalise_code
+
+Paths = PathLike | Sequence[PathLike]
+MARKER = "triples.json"
+VERSION = 1
+CHUNK = 1 << 14
+
+
+class TripleStore:
+    """A store of `QuestionPassage` for streams, as `RecordStore` is, in a folder: `queries` and `passages` hold each
+    text once, `rows.bin` (int64) for each triple the numbers of its query, its positive and its negatives, `scores.bin`
+    (float32) a teacher's scores, if there are any. Everything large is memory-mapped.
+
+    The language of a record is that of its query. All triples have the same number of passages.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = existing(folder, "store of triples")
+        facts = _facts(self.folder)
+        if facts is None:
+            raise InterlinguaError(f"{folder}: no store of triples. Remove the folder and build again.")
+        self.fingerprint: str = facts["fingerprint"]
+        self.digest: str = facts["digest"]
+        self.queries: KeyedStore[Query] = KeyedStore(self.folder / "queries")
+        self.passages: KeyedStore[Passage] = KeyedStore(self.folder / "passages")
+        count, width = facts["count"], facts["width"]
+        self._rows: Indices = _mapped(self.folder / "rows.bin", np.dtype(np.int64), (count, width))
+        self._scores: npt.NDArray[np.float32] | None = None
+        if facts["scored"]:
+            self._scores = _mapped(self.folder / "scores.bin", np.dtype(np.float32), (count, width - 1))
+        self.languages: dict[str, range] = {facts["lang"]: range(count)}
+
+    @classmethod
+    def build(cls, folder: str | Path, path: Paths, *, queries: Paths, passages: Paths, lang: str = "en",
+              passage_lang: str | None = None, scores: bool = False, format: str | None = None,
+              on_bad_row: str = "error", fingerprint: str = "") -> TripleStore:
+        """Write the store of the triples in `path` and open it; or open what is there when it has the same
+        `fingerprint` (never when that is ""). Holds some 40 bytes a passage in memory, and nothing of the triples.
+
+        `queries` and `passages` are the files of their texts (`id_texts`), in the languages `lang` and `passage_lang`
+        (the same unless given). Another collection with the same ids, a translated one, makes translate-train of the
+        same triples. Formats of triples: `id_triples.TRIPLES`; `scores` says that a TSV has two columns of them.
+
+        A row with an id that has no text, another number of passages than the first, or its positive among the
+        negatives is a bad row. A kill leaves what was there before, or nothing.
+        """
+        folder = restore(folder)
+        facts = _facts(folder)
+        if facts is not None and fingerprint and facts["fingerprint"] == fingerprint:
+            return cls(folder)
+        bad = BadRows(on_bad_row)
+        lang = normalise_code(lang)
+        passage_lang = normalise_code(passage_lang) if passage_lang else lang
+        with atomic_folder(folder, MARKER) as new:
+            try:
+                triples = read_id_triples(path, bad, format=format, scores=scores)
+                asked = (query for file in expand(queries) for query in id_queries(file, bad, lang))
+                texts = (passage for file in expand(passages) for passage in id_passages(file, bad, passage_lang))
+                names = _said(queries), _said(passages)
+                writer = _Writer(new, bad, KeyedStore.build(new / "queries", asked, Query, names[0]),
+                                 KeyedStore.build(new / "passages", texts, Passage, names[1]), names)
+                writer.write(track(triples, "triples"), {"fingerprint": fingerprint, "lang": lang})
+            finally:
+                bad.report()
+        return cls(folder)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> QuestionPassage:
+        index = int(index)
+        query_row, positive, *negatives = self._rows[index].tolist()
+        query = self.queries[query_row]
+        scores = () if self._scores is None else tuple(self._scores[index].tolist())
+        return QuestionPassage(query.text, (self.passages[positive],), tuple(self.passages[row] for row in negatives),
+                               query.lang, query.id, scores)
+
+
+class _Writer:
+    """Looks up the ids of triples, a chunk at a time, and appends their numbers to the files of a store."""
+
+    def __init__(self, folder: Path, bad: BadRows, queries: KeyedStore[Query], passages: KeyedStore[Passage],
+                 names: tuple[str, str]) -> None:
+        self.folder, self.bad, self.queries, self.passages, self.names = folder, bad, queries, passages, names
+        self.shape: tuple[int, bool] | None = None
+        self.count = 0
+
+    def write(self, triples: Iterable[IdTriple], facts: dict[str, Any]) -> None:
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update((self.queries.records.digest + self.passages.records.digest).encode())
+        with open(self.folder / "rows.bin", "wb") as rows_file, open(self.folder / "scores.bin", "wb") as scores_file:
+            fitting = filter(self._fits, triples)
+            while chunk := tuple(islice(fitting, CHUNK)):
+                rows, good = self._rows(chunk)
+                scores = np.array([triple.scores for triple, kept in zip(chunk, good, strict=True) if kept], np.float32)
+                for values, file in ((rows[good], rows_file), (scores, scores_file)):
+                    file.write(values.tobytes())
+                    digest.update(values.tobytes())
+                self.count += int(good.sum())
+        if self.shape is None or not self.count:
+            raise InterlinguaError("no triples: the file is empty or every row was left out. Check the source.")
+        width, scored = self.shape
+        facts |= {"version": VERSION, "count": self.count, "width": width, "scored": scored,
+                  "digest": digest.hexdigest()}
+        (self.folder / MARKER).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+
+    def _fits(self, triple: IdTriple) -> bool:
+        """Whether the triple has as many passages as the first one, and scores as that one has."""
+        shape = len(triple.passages) + 1, bool(triple.scores)
+        if self.shape in (None, shape):
+            self.shape = shape
+            return True
+        self.bad.reject(triple.path, triple.line, f"{_what(shape)}, but the first row had {_what(self.shape)}")
+        return False
+
+    def _rows(self, chunk: tuple[IdTriple, ...]) -> tuple[Indices, npt.NDArray[np.bool_]]:
+        """Numbers `[triples, ids]`, and which triples have a number for every id and their positive apart."""
+        queries = self.queries.rows_of(triple.query for triple in chunk)
+        passages = self.passages.rows_of(chain.from_iterable(triple.passages for triple in chunk))
+        rows = np.column_stack([queries, passages.reshape(len(chunk), -1)])
+        repeated = (rows[:, 2:] == rows[:, 1:2]).any(1)
+        good = (rows >= 0).all(1) & ~repeated
+        for number in np.flatnonzero(~good).tolist():
+            triple, unknown = chunk[number], np.flatnonzero(rows[number] < 0)
+            if not len(unknown):
+                reason = f"the positive '{triple.passages[0]}' is also a negative"
+            else:
+                what, where = ("query", self.names[0]) if not unknown[0] else ("passage", self.names[1])
+                reason = f"no {what} '{(triple.query, *triple.passages)[unknown[0]]}' in {where}"
+            self.bad.reject(triple.path, triple.line, reason)
+        return rows, good
+
+
+def _what(shape: tuple[int, bool] | None) -> str:
+    width, scored = shape or (0, False)
+    return f"{width - 1} passage(s) {'with' if scored else 'without'} scores"
+
+
+def _said(paths: Paths) -> str:
+    return str(paths) if isinstance(paths, (str, Path)) else ", ".join(map(str, paths))
+
+
+def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
+    if path.stat().st_size != shape[0] * shape[1] * dtype.itemsize:
+        raise InterlinguaError(f"{path.parent}: damaged, its files do not agree. Remove the folder and build again.")
+    return np.memmap(path, dtype, "r", shape=shape)
+
+
+def _facts(folder: Path) -> dict[str, Any] | None:
+    """The contents of `triples.json`, or None when the folder holds no store of this version."""
+    try:
+        facts = json.loads((folder / MARKER).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) and facts.get("version") == VERSION else None
+
+
+OWN_OPTIONS = {"cloze": ("seed", "max_sentences", "max_chars", "keep"), "linked": ("source",)}
+"""Options that are not the reader's but of what is made of its records."""
+FILE_OPTIONS = ("queries", "passages", "source_documents", "target_documents")
+"""Options that name files."""
+KINDS = ("questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked")
+
+
+class DataSpec(BaseModel):
+    """One entry of `data:`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts",
+                  "linked"] | None = Field(None, description="what is read; by default what the entry is called")
+    path: str | list[str] = Field(description="files, folders or globs; 'encyclopedia:train' is bundled")
+    format: str | None = None
+    batch: int = Field(48, gt=0)
+    langs: list[str] | None = Field(None, description="keep these languages only (for pairs: of the foreign side)")
+    origins: list[str] | None = Field(None, description="parallel text: keep pairs of these sources only")
+    alpha: float = Field(1.0, ge=0, description="languages are drawn with p ∝ n^alpha; 1: as they come, 0: equally")
+    limit: int | None = Field(None, gt=0, description="records per language (nested seeded subsets)")
+    one_language: bool = Field(False, description="each batch in one language")
+    window: int = Field(5, ge=2, description="contexts: the sentences of a document that count as neighbours")
+    filter: bool = Field(
+        True, description="parallel text: drop equal, lopsided, short and repeated pairs, and say how many")
+    options: dict[str, Any] = Field(default_factory=dict, description="options of the reader, such as threshold: 1.04")
+    on_bad_row: Literal["error", "skip"] = "error"
+
+    def paths(self) -> list[str]:
+        """The paths as a list."""
+        return [self.path] if isinstance(self.path, str) else self.path
+
+    def files(self) -> list[str]:
+        """The paths, and those that the options name."""
+        named = (self.options.get(key, []) for key in FILE_OPTIONS)
+        return [*self.paths(), *(str(path) for one in named for path in (one if isinstance(one, list) else [one]))]
+
+
+class TripleOptions(BaseModel):
+    """The options of an entry of kind `triples`: where the texts of the ids are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queries: str | list[str]
+    passages: str | list[str] = Field(description="a translated collection with the same ids makes translate-train")
+    lang: str = Field("en", description="of the queries")
+    passage_lang: str | None = Field(None, description="of the passages, where it is another")
+    scores: bool = Field(False, description="a TSV has a teacher's scores in two columns before the ids")
+
+
+def read(name: str, spec: DataSpec) -> Iterator[Any]:
+    """The records of one entry: read, filtered, restricted to its languages. An empty result is an error."""
+    kind = spec.kind or name
+    own = {key: value for key, value in spec.options.items() if key in OWN_OPTIONS.get(kind, ())}
+    rest = {key: value for key, value in spec.options.items() if key not in own}
+    common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
+    readers = {"questions": read_questions, "parallel": read_parallel, "sentences": read_sentences,
+               "documents": read_documents, "cloze": read_documents, "contexts": read_documents,
+               "linked": read_linked}
+    if kind not in readers:
+        raise InterlinguaError(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
+    records: Iterable[Any] = (r for path in spec.paths() for r in readers[kind](path, **common))  # type: ignore[operator]
+    report = FilterReport()
+    if kind == "cloze":
+        records = cloze(records, **own)
+    if kind == "contexts":
+        records = with_context(records)
+    if kind == "linked":
+        records = link(records, langs=spec.langs, **own)
+    if kind == "parallel" and spec.filter:
+        records = filter_parallel(records, report=report)
+    count = 0
+    for record in records:
+        of_origin = spec.origins is None or getattr(record, "origin", None) in spec.origins
+        if of_origin and (spec.langs is None or kind == "linked" or record.lang in spec.langs):
+            count += 1
+            yield record
+    if kind == "parallel" and spec.filter:
+        say(f"data.{name}: {report}")
+    if count == 0:
+        wanted = f" in {', '.join(spec.langs)}" if spec.langs else ""
+        wanted += f" from {', '.join(spec.origins)}" if spec.origins else ""
+        raise InterlinguaError(f"data.{name}: {', '.join(spec.paths())} gave no records{wanted}.")
+
+
+def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> Store[Any]:
+    """The entry's records on disk under `folder/name`, built unless they are there already for the same entry."""
+    triples = (spec.kind or name) == "triples"
+    if not build:
+        return TripleStore(folder / name) if triples else RecordStore.open(folder / name)
+    keys = spec.model_dump(include={"kind", "format", "langs", "origins", "filter", "options", "on_bad_row"})
+    fingerprint = source_fingerprint(spec.files(), **keys)
+    say(f"data.{name}: reading {', '.join(spec.paths())}")
+    if triples:
+        return _triples(name, spec, folder / name, fingerprint)
+    return RecordStore.build(folder / name, read(name, spec), fingerprint=fingerprint)
+
+
+def _triples(name: str, spec: DataSpec, folder: Path, fingerprint: str) -> TripleStore:
+    if spec.langs is not None or spec.origins is not None:
+        raise InterlinguaError(f"data.{name}: triples of ids are in one language (options.lang): leave out langs and "
+                               "origins.")
+    try:
+        options = TripleOptions.model_validate(spec.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InterlinguaError(f"data.{name}.options.{first['loc'][0]}: {first['msg'].lower()}. Triples of ids take "
+                               f"{', '.join(TripleOptions.model_fields)}.") from error
+    return TripleStore.build(folder, spec.paths(), **options.model_dump(), format=spec.format,
+                             on_bad_row=spec.on_bad_row, fingerprint=fingerprint)
+
+
+def open_stream(name: str, store: Store[Any], spec: DataSpec, seed: int) -> Stream[Any]:
+    """Endless batches of the entry's records; of contexts, a pair of neighbours out of each document; of linked
+    documents, their texts and where to cut them."""
+    def pair(document: Document, number: int, random: np.random.Generator) -> ContextPair:
+        return context_pair(document, number, spec.window, random)
+
+    views: dict[str, View] = {"contexts": pair, "linked": span_pair}
+    return Stream(store, spec.batch, seed=seed, alpha=spec.alpha, limit_per_lang=spec.limit,
+                  one_language_per_batch=spec.one_language, view=views.get(spec.kind or name))
+
+
+def texts_of(store: Store[Any], most: int, seed: int = 0, alpha: float = 0.0) -> Iterator[str]:
+    """The texts of up to `most` records for learning a vocabulary: of every language, in turn, a share ∝ n^alpha of
+    what is asked for (or all it has), records in seeded order."""
+    sizes = {lang: len(store.languages[lang]) for lang in sorted(store.languages)}
+    total = sum(size**alpha for size in sizes.values())
+    for lang, size in sizes.items():
+        share = max(1, int(most * size**alpha / total))
+        stream = Stream(store, 1, seed=seed, alpha=0.0, langs=[lang])
+        for record in islice(stream, min(share, size)):
+            yield from texts_of_record(record[0])
+
+
+def texts_of_record(record: Any) -> Iterator[str]:
+    """Every text in a record."""
+    if isinstance(record, ParallelPair):
+        yield from (record.source, record.target)
+    elif isinstance(record, QuestionPassage):
+        yield record.question
+        yield from (passage.text for passage in record.positives)
+    elif isinstance(record, Sentence):
+        yield record.text
+    elif isinstance(record, LinkedDocuments):
+        yield from (*record.source.sentences, *record.target.sentences)
+    else:
+        yield from record.sentences

@@ -1,0 +1,248 @@
+"""Plain text, Markdown and HTML as paragraphs under headings."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from itertools import chain, islice
+from pathlib import Path
+
+from interlingua.data.files.chunks import Block, Blocks
+from interlingua.data.files.walk import BadFile
+from interlingua.files import open_input
+from interlingua.text.languages import find_code
+
+LINE = 1 << 16
+"""Characters of a line that are read at once."""
+
+
+def read_text(path: Path) -> Iterator[Block]:
+    """The paragraphs of a file. Lines inside a paragraph stay as they are."""
+    blocks = Blocks()
+    for line, first in lines(path):
+        if first and not line.strip():
+            blocks.end()
+        else:
+            blocks.add(line)
+        yield from blocks.take()
+    blocks.finish()
+    yield from blocks.take()
+
+
+def lines(path: Path) -> Iterator[tuple[str, bool]]:
+    """(line with its end, True) of a text file; of a very long line parts, of which only the first has True. Lines end
+    at \\n, \\r\\n or \\r."""
+    first = True
+    with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
+        while line := stream.readline(LINE):
+            yield line, first
+            first = line.endswith("\n")
+
+
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t\n]|$)")
+UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
+KEY = re.compile(r"(\w[\w-]*)[ \t]*:[ \t]*(.*)")
+DEFINITION = re.compile(r" {0,3}\[[^\[\]]+\]:[ \t]*\S+")
+LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+(?:\"[^\"]*\"|'[^']*'))?\)|\[[^\[\]]*\])")
+TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
+COMMENT = re.compile(r"<!--.*?(?:-->|$)")
+FRONT_MATTER = 100
+"""Lines that front matter may have: where no end is found among them, it is text."""
+
+Line = tuple[str, bool]
+
+
+def read_markdown(path: Path) -> Iterator[Block]:
+    """The paragraphs of a file under their headings; a list, a table or a code block is a paragraph as well.
+
+    Marks of headings, links, bold text, code and HTML are taken off, as are comments and the targets of links. Front
+    matter gives title and language.
+    """
+    reader = _Reader()
+    for line, first in _after_front_matter(lines(path), reader.blocks):
+        reader.line(line, first)
+        yield from reader.blocks.take()
+    reader.blocks.finish()
+    yield from reader.blocks.take()
+
+
+def _after_front_matter(rows: Iterator[Line], blocks: Blocks) -> Iterator[Line]:
+    """The lines after front matter, whose title and language go to `blocks`; all lines where there is none."""
+    start = list(islice(rows, 1))
+    if start and start[0][0].strip() == "---":
+        for row in islice(rows, FRONT_MATTER):
+            start.append(row)
+            if row[0].strip() in ("---", "..."):
+                break
+    inside = [row[0].strip() for row in start[1:-1]]
+    if inside and start[-1][0].strip() in ("---", "...") and KEY.match(inside[0]):
+        about = {key[1].lower(): key[2].strip("\"' \t") for key in map(KEY.match, inside) if key}
+        blocks.title = about.get("title", "")
+        blocks.lang = find_code(about.get("lang") or about.get("language") or "") or ""
+        start = []
+    return chain(start, rows)
+
+
+class _Reader:
+    """The state between two lines: what they are inside of."""
+
+    def __init__(self) -> None:
+        self.blocks = Blocks()
+        self.fence = ""
+        self.comment = False
+
+    def line(self, line: str, first: bool) -> None:
+        """Take in a line, or (`first` is False) a later part of a very long one."""
+        text = line.strip()
+        if self.fence:
+            self._code(line, first)
+        elif self.comment:
+            _, end, line = line.partition("-->")
+            self.comment = not end
+            self.blocks.add(_plain(line))
+        elif not first:
+            self.blocks.add(_plain(line))
+        elif self._underlines(line):
+            self.blocks.end_heading(1 if "=" in line else 2)
+        elif not text or RULE.match(text):
+            self.blocks.end()
+        elif fence := FENCE.match(line):
+            self.blocks.end()
+            self.fence = fence[1]
+        elif heading := HEADING.match(line):
+            self.blocks.end()
+            self.blocks.add(_plain(_without_closing(line[heading.end():].strip())))
+            self.blocks.end_heading(len(heading[1]))
+        elif not DEFINITION.match(line):
+            self.comment = line.rfind("<!--") > line.rfind("-->")
+            self.blocks.add(_plain(line))
+
+    def _underlines(self, line: str) -> bool:
+        """Whether the line makes a heading of the one line before it."""
+        before = self.blocks.pending().strip() if UNDERLINE.match(line) else ""
+        return bool(before) and "\n" not in before
+
+    def _code(self, line: str, first: bool) -> None:
+        close = FENCE.match(line) if first else None
+        if close and close[1].startswith(self.fence) and not line[close.end():].strip():
+            self.fence = ""
+            self.blocks.end()
+        else:
+            self.blocks.add(line)
+
+
+def _without_closing(heading: str) -> str:
+    """`## Heading ##` may end in a mark too."""
+    bare = heading.rstrip("#")
+    return bare.rstrip() if bare[-1:] in ("", " ", "\t") else heading
+
+
+def _plain(line: str) -> str:
+    """The text of a line without the marks."""
+    line = COMMENT.sub("", line)
+    for _ in range(2):  # a linked image is a link in a link
+        line = LINK.sub(r"\1", line)
+    return html.unescape(TAG.sub("", line)).replace("**", "").replace("`", "")
+
+
+UNSEEN = frozenset("script style template noscript svg math object iframe canvas select textarea".split())
+BREAKS = frozenset((
+    "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure "
+    "footer form head header hr html legend li main menu nav ol p pre section summary table tbody tfoot thead tr ul"
+).split())
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
+SPACE = re.compile(r"[ \t\r\n\f]+")
+PART = 1 << 18
+LONGEST_TAG = 1 << 23
+"""Characters of one tag, comment or script: the parser holds it, and looks through it again with every part."""
+UNCLOSED = 1 << 16
+"""Characters of a tag, comment or script that nobody closed: no text to show, and slow (quadratic) to look through."""
+
+
+def read_html(path: Path) -> Iterator[Block]:
+    """The visible paragraphs of a page under its headings, in the language that `<html lang>` names.
+
+    Raises BadFile for a tag, comment or script of more than 8 Mi characters, and for what the parser gives up on.
+    """
+    page = _Page()
+    try:
+        with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
+            while part := stream.read(PART):
+                page.feed(part)
+                yield from page.blocks.take()
+                if len(page.rawdata) > LONGEST_TAG:
+                    most = f"{LONGEST_TAG >> 20} Mi characters"
+                    raise BadFile(f"a tag, comment or script of more than {most}", page.getpos()[0])
+        if len(page.rawdata) < UNCLOSED:
+            page.close()
+    except AssertionError as error:  # what html.parser raises for <![unknown
+        raise BadFile(f"not HTML ({error})", page.getpos()[0]) from error
+    page.end()
+    page.blocks.finish()
+    yield from page.blocks.take()
+
+
+class _Page(HTMLParser):
+    """`unseen` is the tag whose text is not shown, `depth` how often it is open; `heading` the level of an open one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = Blocks()
+        self.unseen, self.depth = "", 0
+        self.heading = self.preformatted = 0
+        self.title = False
+        self.after_space = True
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if self.unseen:
+            self.depth += tag == self.unseen
+        elif tag in UNSEEN:
+            self.unseen, self.depth = tag, 1
+        elif tag == "title" and not self.blocks.title:
+            self.end()
+            self.title = True
+        elif tag in ("br", "td", "th"):
+            self._add("\n" if tag == "br" else " ")
+        elif tag in BREAKS or tag in HEADINGS:
+            begun = bool(self.blocks.pending().strip())  # a heading that nobody closed ends here
+            self.end()
+            self.heading = HEADINGS.get(tag, 0 if begun else self.heading)
+            self.preformatted += tag == "pre"
+        if tag == "html":
+            named = dict(attrs)
+            self.blocks.lang = find_code(named.get("lang") or named.get("xml:lang") or "") or ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.unseen:
+            self.depth -= tag == self.unseen
+            self.unseen = self.unseen if self.depth else ""
+        elif tag == "title" and self.title:
+            self.blocks.title, self.title = " ".join(self.blocks.cut_off().split()), False
+        elif tag in BREAKS or tag in HEADINGS:
+            self.end()
+            self.heading = 0 if tag in HEADINGS else self.heading
+            self.preformatted = max(0, self.preformatted - (tag == "pre"))
+
+    def handle_data(self, data: str) -> None:
+        if not self.unseen:
+            self._add(data if self.preformatted else SPACE.sub(" ", data))
+
+    def end(self) -> None:
+        """The paragraph or heading ends here."""
+        if self.heading and self.blocks.pending().strip():
+            self.blocks.end_heading(self.heading)
+        else:
+            self.blocks.end()
+        self.after_space = True
+
+    def _add(self, text: str) -> None:
+        if self.after_space and not self.preformatted:
+            text = text.lstrip(" ")
+        if text:
+            self.blocks.add(text)
+            self.after_space = text[-1].isspace()

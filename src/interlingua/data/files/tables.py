@@ -1,0 +1,206 @@
+"""Tables and jsonl: which column is what, and what becomes metadata."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlingua.data.files.walk import LONGEST_LINE, BadFile, Report
+from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.source import filled_lines, plain_name
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import open_raw, read_lines
+
+USUAL = {
+    "text": ("text", "content", "contents", "body", "passage", "paragraph", "document"),
+    "title": ("title", "heading", "headline", "subject"),
+    "id": ("id", "_id", "docid", "doc_id", "passage_id", "uid"),
+    "lang": ("lang", "language", "lang_code", "locale"),
+}
+"""What the columns are usually called, capitals or not; the first that a table has is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A passage as it stands in a table; "" is what it does not say."""
+
+    text: str
+    title: str
+    id: str
+    lang: str
+    metadata: Mapping[str, str]
+
+
+def check_columns(columns: Mapping[str, str]) -> None:
+    """Raise InterlinguaError unless `columns` names columns for text, title, id, lang only."""
+    for role in columns:
+        if role not in USUAL:
+            raise InterlinguaError(f"columns: '{role}' is nothing that a column can be.{suggestion(role, USUAL)}")
+
+
+def choose_columns(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """text, title, id, lang → the name of its column: as `columns` says, else the usual one; text must be there.
+
+    Raises BadFile for a table without a column of text, one without a column that `columns` names, or one with two of
+    the same name.
+    """
+    listed = ", ".join(names[:20])
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise BadFile(f"two columns are called '{twice}'. Rename one")
+    absent = [name for name in columns.values() if name not in names]
+    if absent:
+        raise BadFile(f"no column '{absent[0]}'; the columns are {listed}")
+    folded = {name.strip().casefold(): name for name in reversed(names)}
+    usual = {role: folded[word] for role, words in USUAL.items() for word in reversed(words) if word in folded}
+    chosen = {role: name for role, name in usual.items() if name not in columns.values()} | dict(columns)
+    if "text" not in chosen:
+        raise BadFile(f"no column of text; the columns are {listed}. Call one of them 'text', or say which it is with "
+                      "--columns text=COLUMN (in Python: columns={'text': …})")
+    return chosen
+
+
+def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[str]) -> Row:
+    """The row of `cells` (column → value). Other columns become metadata as strings; empty ones are left out, and those
+    that hold lists, objects or bytes are noted in `left_out`. Raises BadRow where there is no text or no such language.
+    """
+    found = {role: cells.get(name) for role, name in chosen.items()}
+    text = string(found, "text", "")
+    if not text.strip():
+        raise BadRow(f"no '{chosen['text']}'")
+    lang = lang_of(found, None) if str(found.get("lang") or "").strip() else ""
+    metadata: dict[str, str] = {}
+    for name, value in cells.items():
+        if name == "metadata" and isinstance(value, dict) and name not in chosen.values():
+            metadata |= _strings(value, left_out)
+        elif name not in chosen.values():
+            metadata |= _strings({name: value}, left_out)
+    row = Row(text, string(found, "title", ""), string(found, "id", ""), lang, metadata)
+    if any("\0" in one for one in (row.text, row.title, row.id, *metadata, *metadata.values())):
+        raise BadRow("a NUL character, which no text has")
+    return row
+
+
+def _strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
+    """What of `cells` can be metadata."""
+    found = {}
+    for name, value in cells.items():
+        if isinstance(value, (list, tuple, dict, bytes)):
+            left_out.add(name)
+        elif value is not None and value != "":
+            found[name] = json.dumps(value) if isinstance(value, (bool, int, float)) else str(value)
+    return found
+
+
+SEPARATORS = ",;\t|"
+
+
+def read_separated(path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
+                   ) -> Iterator[tuple[int, Row]]:
+    """(line, row) of every row below the header; a cell in double quotes may hold separators and line breaks.
+
+    A tsv has tabs between the cells; a csv commas, or what its header has: semicolons, tabs or bars. Raises BadFile for
+    a header without text, and where quotes do not match.
+    """
+    rows = _rows(path)
+    _, header = next(rows)
+    names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
+    chosen = choose_columns(names, columns)
+
+    def parse(cells: list[str]) -> Row:
+        if len(cells) != len(names):
+            raise BadRow(f"{len(cells)} column(s), the header has {len(names)}")
+        return to_row(dict(zip(names, cells, strict=True)), chosen, left_out)
+
+    return report.parsed(path, rows, parse)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, cells) of each row, blank lines left out."""
+    csv.field_size_limit(max(LONGEST_LINE, csv.field_size_limit()))  # of the process; its own default is 128 KiB
+    lines = (f"{line}\n" for _, line in read_lines(path))
+    separator = "\t" if plain_name(path).lower().endswith(".tsv") else _separator(path)
+    table = csv.reader(lines, delimiter=separator, strict=True)
+    line = 1
+    try:
+        for row in table:
+            if row:
+                yield line, row
+            line = table.line_num + 1
+    except csv.Error as error:
+        raise BadFile(f"{error}. A cell that begins with a double quote must end with one, and have those inside it "
+                      "doubled", line) from error
+
+
+def _separator(path: Path) -> str:
+    """What parts the header into the usual names, or else into the most."""
+    header = next((line for _, line in read_lines(path) if line.strip()), "")
+
+    def fits(separator: str) -> tuple[int, int]:
+        try:
+            names = next(csv.reader([header], delimiter=separator), [])
+        except csv.Error:
+            return 0, 0
+        usual = {word for words in USUAL.values() for word in words}
+        return len({name.strip().casefold() for name in names} & usual), len(names)
+
+    return max(SEPARATORS, key=fits)
+
+
+def read_jsonl(path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]) -> Iterator[tuple[int, Row]]:
+    """(line, row) of every line `{text[, title, id, lang, metadata, …]}`; further fields are metadata too."""
+
+    def parse(line: str) -> Row:
+        cells = json_object(line)
+        usual = {role: next((word for word in words if word in cells), words[0]) for role, words in USUAL.items()}
+        return to_row(cells, usual | dict(columns), left_out)
+
+    return report.parsed(path, filled_lines(path), parse)
+
+
+BATCH = 1_000
+
+
+def read_parquet(path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
+                 ) -> Iterator[tuple[int, Row]]:
+    """(number, row) of every row. Columns of lists, objects and bytes (vectors, images) are not even read, and of the
+    others a batch at a time, also where the whole file is one row group.
+
+    Raises BadFile for a file that is no Parquet or has no column of text, InterlinguaError where pyarrow is missing.
+    """
+    try:
+        import pyarrow as arrow  # type: ignore[import-untyped]
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InterlinguaError(f"{path}: reading Parquet needs pyarrow: pip install 'interlingua[index]'.") from error
+    try:
+        with open_raw(path) as stream, parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20) as table:
+            schema = table.schema_arrow
+            chosen = choose_columns(schema.names, columns)
+            text = schema.field(chosen["text"]).type
+            kind = text.value_type if arrow.types.is_dictionary(text) else text
+            if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)
+                    or arrow.types.is_string_view(kind)):
+                raise BadFile(f"column '{chosen['text']}' holds {text}, not text")
+            flat = [field.name for field in schema if _is_flat(arrow, field.type)]
+            left_out.update(set(schema.names) - set(flat))
+            yield from report.parsed(path, _table_rows(table, flat), lambda cells: to_row(cells, chosen, left_out))
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadFile(f"cannot be read as Parquet ({str(error).splitlines()[0]})") from error
+
+
+def _is_flat(arrow: Any, kind: Any) -> bool:
+    return not (arrow.types.is_nested(kind) or arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind)
+                or arrow.types.is_fixed_size_binary(kind) or arrow.types.is_binary_view(kind))
+
+
+def _table_rows(table: Any, names: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    for batch in table.iter_batches(batch_size=BATCH, columns=names):
+        for cells in batch.to_pylist():
+            number += 1
+            yield number, cells

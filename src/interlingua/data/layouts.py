@@ -1,0 +1,314 @@
+"""Layouts in which test collections are published: our folder, BEIR, Mr.TyDi and MIRACL, SQuAD.
+
+`collection/docs.jsonl.gz` or `docs-0.jsonl.gz …`, `topic.<split>.tsv` or `topics.….<split>.tsv`, `qrels.<split>.txt`
+or `qrels.….<split>.tsv`; all in the folder itself or in a sub-folder of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from interlingua.data.readers.questions import Paragraph, is_squad, paragraphs
+from interlingua.data.readers.rows import BadRow, json_object, lang_of, objects, string
+from interlingua.data.readers.source import filled_lines, head, plain_name
+from interlingua.data.records import Collection, Passage, Qrels, Query
+from interlingua.errors import InterlinguaError
+from interlingua.files import is_input, read_lines
+
+
+class StoredPassages(Sequence[Passage]):
+    """The documents of the data set `name` of ir_datasets, `passage(document)` each. Nothing but what is asked for is
+    in memory, so that a collection of millions can be reranked, or indexed in one pass.
+
+    `by_id` reads from the data set's document store, which ir_datasets builds at first use. `lang` is the language of
+    all passages. `source` is equal for two collections over the same documents.
+    Reading raises InterlinguaError where ir_datasets cannot provide the documents.
+    """
+
+    def __init__(self, data: Any, name: str, passage: Callable[[Any], Passage], lang: str) -> None:
+        self.source, self.name, self.lang = data.docs_handler(), name, lang
+        self._data, self._passage, self._count = data, passage, 0
+
+    @property
+    def langs(self) -> set[str]:
+        """The languages of the passages, without reading them."""
+        return {self.lang}
+
+    def by_id(self, ids: Iterable[str]) -> dict[str, Passage]:
+        """The passages of these ids; an id that there is not is left out."""
+        with provided(self.name):
+            return {doc.doc_id: self._passage(doc) for doc in self._data.docs_store().get_many_iter(list(ids))}
+
+    def __iter__(self) -> Iterator[Passage]:
+        with provided(self.name):
+            yield from map(self._passage, self._data.docs_iter())
+
+    def __len__(self) -> int:
+        # ir_datasets knows the number of some data sets, and of the others once their store is built
+        with provided(self.name):
+            self._count = self._count or self._data.docs_count() or self._data.docs_store().count()
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Passage: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Passage]: ...
+    def __getitem__(self, at: int | slice) -> Passage | list[Passage]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        place = at + len(self) if at < 0 else at
+        found = next(islice(self, place, None), None) if place >= 0 else None
+        if found is None:
+            raise IndexError(f"passage {at} of {len(self)}")
+        return found
+
+
+@contextmanager
+def provided(name: str) -> Iterator[None]:
+    """Turns what ir_datasets raises where it cannot download a file, or waits for one that a person is to fetch, into
+    InterlinguaError."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InterlinguaError(f"ir_datasets:{name}: ir_datasets cannot provide it ({reason}). Some collections are to "
+                               "be fetched by hand: https://ir-datasets.com says how.") from error
+
+
+Item = TypeVar("Item", bound=Passage | Query)
+
+
+def find(folder: Path, *names: str) -> Path | None:
+    """The file of one of these names in `folder`, gzipped or not."""
+    for name in names:
+        for candidate in (folder / name, folder / f"{name}.gz"):
+            if is_input(candidate):
+                return candidate
+    return None
+
+
+def needed(folder: Path, *names: str) -> Path:
+    """`find`, or an error that says which file of the collection is missing."""
+    found = find(folder, *names)
+    if found is None:
+        raise InterlinguaError(f"{folder}: no {' or '.join(names)} (or .gz) in the folder. "
+                               "A collection needs its passages, its queries and its qrels.")
+    return found
+
+
+def parsed(path: Path, rows: Iterator[tuple[int, str]], parse: Callable[[str], Item], what: str,
+           seen: set[str] | None = None) -> Iterator[Item]:
+    """The items on the rows. Raises InterlinguaError for a bad row, an id that occurs twice, an empty file."""
+    head(path)
+    seen = set() if seen is None else seen
+
+    def unique(row: str) -> Item:
+        item = parse(row)
+        if item.id in seen:
+            raise BadRow(f"the {what} id '{item.id}' occurs twice")
+        seen.add(item.id)
+        return item
+
+    for place, row in rows:
+        try:
+            yield unique(row)
+        except BadRow as bad:
+            raise InterlinguaError(f"{path}, line {place}: {bad}. Mend the collection: a test collection is read "
+                                   "whole or not at all.") from bad
+
+
+def language_in(row: dict[str, Any], default: str) -> str:
+    """The language of a row, else the collection's; '' where neither is known."""
+    return lang_of(row, default) if row.get("lang") or default else ""
+
+
+def jsonl_passages(path: Path, lang: str, *, id_keys: tuple[str, ...] = ("id", "_id", "docid"),
+                   seen: set[str] | None = None) -> Iterator[Passage]:
+    """Passages `{id, title, text[, lang]}`, or `{id, contents}` in Anserini's way: title, blank line, text."""
+
+    def parse(line: str) -> Passage:
+        row = json_object(line)
+        number = string(row, next((key for key in id_keys if key in row), id_keys[0]))
+        if "text" not in row and "contents" in row:
+            title, text = split_contents(string(row, "contents", ""))
+        elif "text" in row:
+            title, text = string(row, "title", ""), string(row, "text", "")
+        else:
+            raise BadRow(f"no 'text' and no 'contents' (there is: {', '.join(row)})")
+        return Passage(number, text, title, language_in(row, lang))
+
+    return parsed(path, filled_lines(path), parse, "passage", seen)
+
+
+def split_contents(contents: str) -> tuple[str, str]:
+    """(title, text) of `title, blank line, text`, parted at the first blank line: the text may have more."""
+    title, gap, text = contents.partition("\n\n")
+    return (title.strip(), text) if gap else ("", contents)
+
+
+def tsv_queries(path: Path, lang: str) -> Iterator[Query]:
+    """Questions `id <tab> text[ <tab> language]`."""
+
+    def parse(line: str) -> Query:
+        cells = line.split("\t")
+        if len(cells) not in (2, 3):
+            raise BadRow(f"{len(cells)} column(s), 2 or 3 are needed: id, text, language")
+        row = dict(zip(("id", "text", "lang"), cells, strict=False))
+        return Query(string(row, "id"), string(row, "text"), language_in(row, lang))
+
+    return parsed(path, filled_lines(path), parse, "query")
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Judgements: TREC's four columns `query 0 passage grade`, or BEIR's three `query passage grade` with a header.
+
+    Raises InterlinguaError for a wrong number of columns, a grade that is no integer, or two grades for one passage.
+    """
+    head(path)
+    qrels: Qrels = {}
+    for number, line in read_lines(path):
+        cells = line.split("\t") if "\t" in line else line.split()
+        if not line.strip() or (number == 1 and len(cells) == 3 and not _integer(cells[2])):
+            continue
+        if len(cells) not in (3, 4) or not _integer(cells[-1]):
+            raise InterlinguaError(f"{path}, line {number}: '{line[:80]}' is no judgement. Needed are the columns "
+                                   "query, 0, passage, grade (TREC), or query, passage, grade (BEIR).")
+        query, passage, grade = cells[0].strip(), cells[-2].strip(), int(cells[-1])
+        if qrels.setdefault(query, {}).setdefault(passage, grade) != grade:
+            raise InterlinguaError(f"{path}, line {number}: passage '{passage}' has two grades for query '{query}'. "
+                                   "Keep one.")
+    return qrels
+
+
+def _integer(cell: str) -> bool:
+    return cell.strip().removeprefix("-").isdecimal()
+
+
+def is_beir(path: Path) -> bool:
+    return find(path, "corpus.jsonl") is not None
+
+
+def beir_complete(path: Path) -> bool:
+    """Whether all is there that a collection needs, of some split."""
+    return all(find(path, name) for name in ("corpus.jsonl", "queries.jsonl")) and any(path.glob("qrels/*.tsv*"))
+
+
+def load_beir(path: Path, split: str, lang: str) -> Collection:
+    """The collection with the queries that the split judges: `queries.jsonl` holds those of every split."""
+    qrels = read_qrels(needed(path, f"qrels/{split}.tsv"))
+    file = needed(path, "queries.jsonl")
+
+    def parse(line: str) -> Query:
+        row = json_object(line)
+        return Query(string(row, "_id"), string(row, "text"), language_in(row, lang))
+
+    queries = [query for query in parsed(file, filled_lines(file), parse, "query") if query.id in qrels]
+    return Collection(path.name, list(jsonl_passages(needed(path, "corpus.jsonl"), lang)), queries, qrels)
+
+
+def is_folder(path: Path) -> bool:
+    return find(path, "passages.jsonl") is not None
+
+
+def folder_complete(path: Path) -> bool:
+    """Whether all is there that a collection needs."""
+    return all(find(path, name) for name in ("passages.jsonl", "queries.tsv", "qrels.txt"))
+
+
+def load_folder(path: Path, split: str, lang: str) -> Collection:
+    """The collection in the folder; it has one split, so `split` is not looked at."""
+    return Collection(path.name, list(jsonl_passages(needed(path, "passages.jsonl"), lang)),
+                      list(tsv_queries(needed(path, "queries.tsv"), lang)), read_qrels(needed(path, "qrels.txt")))
+
+
+def is_mrtydi(path: Path) -> bool:
+    return bool(_named(path, "docs*.jsonl*"))
+
+
+def mrtydi_complete(path: Path) -> bool:
+    """Whether all is there that a collection needs, of some split."""
+    return all(_named(path, pattern) for pattern in ("docs*.jsonl*", "topic*.tsv*", "qrels*"))
+
+
+def load_mrtydi(path: Path, split: str, lang: str) -> Collection:
+    """The collection of one language: all its passages, the questions and judgements of one split."""
+    seen: set[str] = set()
+    passages = [one for file in _named(path, "docs*.jsonl*") for one in jsonl_passages(file, lang, seen=seen)]
+    queries = list(tsv_queries(_of_split(path, "topic*.tsv*", split), lang))
+    return Collection(path.name, passages, queries, read_qrels(_of_split(path, "qrels*", split)))
+
+
+def _named(path: Path, pattern: str) -> list[Path]:
+    return sorted(file for where in (pattern, f"*/{pattern}") for file in path.glob(where) if is_input(file))
+
+
+def _of_split(path: Path, pattern: str, split: str) -> Path:
+    files = _named(path, pattern)
+    found = [file for file in files if split in re.split(r"[.\-_]", file.name)]
+    if len(found) != 1:
+        there = ", ".join(file.name for file in files) or "none"
+        problem = "no" if not found else "more than one"
+        raise InterlinguaError(f"{path}: {problem} file {pattern} of the split '{split}' (there is: {there}). "
+                               "Say which split with split=….")
+    return found[0]
+
+
+def is_squad_collection(path: Path) -> bool:
+    return is_input(path) and (is_squad(path, head(path)) or plain_name(path).endswith(".json"))
+
+
+def load_squad(path: Path, split: str, lang: str) -> Collection:
+    """Every paragraph is a passage, `p0`, `p1`, … in order: the same id in every translation of the file.
+
+    Where the file has `sentences` (XQuAD-R), every sentence is a passage as in LAReQA: the sentence is its `title`, the
+    whole paragraph its `text`, and only the sentence that holds the first answer is relevant.
+    """
+    passages: list[Passage] = []
+    queries: dict[str, Query] = {}
+    qrels: Qrels = {}
+    for paragraph in paragraphs(path):
+        try:
+            found = _squad_passages(paragraph, lang)
+            for number, row in enumerate(objects(paragraph.row, "qas")):
+                if row.get("is_impossible"):
+                    continue
+                query = Query(string(row, "id"), string(row, "question"), lang)
+                if query.id in queries:
+                    raise BadRow(f"qas[{number}]: the query id '{query.id}' occurs twice")
+                queries[query.id] = query
+                qrels[query.id] = {found[_answering(paragraph.row, row)].id: 1}
+        except BadRow as bad:
+            raise InterlinguaError(f"{path}, {paragraph.place}: {bad}. Mend the file.") from bad
+        passages += found
+    return Collection(path.name.removesuffix(".gz").removesuffix(".json"), passages, list(queries.values()), qrels)
+
+
+def _squad_passages(paragraph: Paragraph, lang: str) -> list[Passage]:
+    context = string(paragraph.row, "context")
+    if "sentences" not in paragraph.row:
+        return [Passage(f"p{paragraph.number}", context, paragraph.title, lang)]
+    sentences, breaks = paragraph.row["sentences"], paragraph.row.get("sentence_breaks")
+    if not isinstance(sentences, list) or not isinstance(breaks, list) or len(breaks) != len(sentences):
+        raise BadRow("'sentences' and 'sentence_breaks' must be lists of one length")
+    return [Passage(f"p{paragraph.number}.s{number}", context, string({"sentence": sentence}, "sentence"), lang)
+            for number, sentence in enumerate(sentences)]
+
+
+def _answering(paragraph: dict[str, Any], row: dict[str, Any]) -> int:
+    """The index, among the passages of the paragraph, of the one that holds the first answer."""
+    if "sentences" not in paragraph:
+        return 0
+    answers = objects(row, "answers")
+    start = answers[0].get("answer_start") if answers else None
+    if not isinstance(start, int):
+        raise BadRow(f"the question '{row.get('id')}' has no answer_start")
+    # The end of the sentence decides: between two sentences there may be a space that belongs to neither.
+    for number, (_, end) in enumerate(paragraph["sentence_breaks"]):
+        if start < end:
+            return number
+    raise BadRow(f"the answer of '{row.get('id')}' starts after the last sentence")

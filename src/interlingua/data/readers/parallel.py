@@ -1,0 +1,203 @@
+"""Readers of parallel text: Moses, TSV, WikiMatrix, plain jsonl, aligned documents.
+
+It joins any language with any other, which files of pairs with English cannot (Hu et al. 2023, Table 4).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from interlingua.data.readers.documents import read_document_rows
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
+from interlingua.data.readers.source import (
+    TwoFiles,
+    columns,
+    filled_lines,
+    first_keys,
+    language_suffix,
+    languages_in_name,
+    languages_of,
+)
+from interlingua.data.records import Document, ParallelPair
+from interlingua.data.stream import mix
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import read_lines
+from interlingua.text.languages import normalise_code
+
+
+def read_moses(path: TwoFiles, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
+         ) -> Iterator[ParallelPair]:
+    """One record a line; the languages are the names' endings unless given.
+
+    Raises InterlinguaError when the files have different numbers of lines, before the first record: from the line
+    that is missing on, every pair would be a wrong translation.
+    """
+    first, second = path
+    source = normalise_code(source_lang or language_suffix(first) or _unknown(path))
+    target = normalise_code(target_lang or language_suffix(second) or _unknown(path))
+    counts = [sum(1 for _ in read_lines(file)) for file in path]
+    if counts[0] != counts[1]:
+        raise InterlinguaError(f"{first} has {counts[0]:,} lines, {second} has {counts[1]:,}. "
+                               "They must translate each other line by line: fetch both again.")
+
+    def parse(texts: tuple[str, str]) -> ParallelPair:
+        if not texts[0].strip() or not texts[1].strip():
+            raise BadRow("an empty side")
+        return ParallelPair(*texts, source, target)
+
+    lines = zip(read_lines(first), read_lines(second), strict=True)
+    return bad.parsed(first, ((number, (text, other)) for (number, text), (_, other) in lines), parse)
+
+
+def _unknown(path: TwoFiles) -> str:
+    raise InterlinguaError(f"{path[0]}, {path[1]}: the names end in no language. Give source_lang and target_lang.")
+
+
+def is_plain_pairs(path: Path, start: str) -> bool:
+    return {"source", "target"} <= first_keys(start)
+
+
+def read_plain_pairs(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
+         ) -> Iterator[ParallelPair]:
+    """One record a line: `source, target` and, optional, `source_lang, target_lang, score, group, origin`. The row's
+    languages win over those given, which win over those in the file name."""
+    named = languages_in_name(path) or (None, None)
+
+    def parse(line: str) -> ParallelPair:
+        row = json_object(line)
+        score = row.get("score")
+        if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float))):
+            raise BadRow("'score' must be a number")
+        return ParallelPair(string(row, "source"), string(row, "target"),
+                            lang_of(row, source_lang or named[0], "source_lang"),
+                            lang_of(row, target_lang or named[1], "target_lang"),
+                            None if score is None else float(score),
+                            string(row, "group", ""), string(row, "origin", ""))
+
+    return bad.parsed(path, filled_lines(path), parse)
+
+
+def is_tsv(path: Path, start: str) -> bool:
+    return not start.lstrip().startswith(("{", "[", "<")) and 2 <= min(columns(start)) <= 3
+
+
+def read_tsv(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
+         ) -> Iterator[ParallelPair]:
+    """One record a line; the languages of the columns are those in the file name unless given."""
+    source, target = languages_of(path, source_lang, target_lang)
+
+    def parse(line: str) -> ParallelPair:
+        cells = line.split("\t")
+        if len(cells) not in (2, 3):
+            raise BadRow(f"{len(cells)} column(s), 2 or 3 are needed: source, target, origin")
+        if not cells[0].strip() or not cells[1].strip():
+            raise BadRow("an empty side")
+        return ParallelPair(cells[0], cells[1], source, target, origin=cells[2] if len(cells) == 3 else "")
+
+    return bad.parsed(path, read_lines(path), parse)
+
+
+SELECTIONS = ("random", "top")
+
+
+def is_wikimatrix(path: Path, start: str) -> bool:
+    lines = start.split("\n")
+    return all(line.count("\t") == 2 and _margin(line) is not None for line in (lines[:-1] or lines)[:20])
+
+
+def read_wikimatrix(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
+         threshold: float = 1.04, select: str = "random", limit: int | None = 50_000, seed: int = 0,
+         ) -> Iterator[ParallelPair]:
+    """At most `limit` pairs with a margin of `threshold` or more, in the order of the file.
+
+    select="top" takes those with the highest margin (short and boilerplate-heavy), "random" a seeded sample in which
+    a smaller limit gives a subset of a larger one. Holds `limit` pairs, never the file. Rows under the threshold
+    and rows not drawn are counted. Hu et al. 2023 sample 50,000 pairs per language and do not say how.
+    """
+    if select not in SELECTIONS:
+        raise InterlinguaError(f"select='{select}' is unknown.{suggestion(select, SELECTIONS)}")
+    source, target = languages_of(path, source_lang, target_lang)
+    if limit is None:
+        yield from (pair for _, pair in _above(path, bad, source, target, threshold))
+        return
+    # A heap of the `limit` best rows; the row number breaks ties and the pair itself is never compared.
+    heap: list[tuple[float, int, ParallelPair]] = []
+    for number, pair in _above(path, bad, source, target, threshold):
+        value = float(pair.score or 0) if select == "top" else float(mix(seed, number))
+        entry = (value, -number, pair)
+        if len(heap) < limit:
+            heapq.heappush(heap, entry)
+        else:
+            if limit:
+                heapq.heappushpop(heap, entry)
+            bad.passed_over(path, f"rows over the limit of {limit:,} not taken (select={select})")
+    for _, _, pair in sorted(heap, key=lambda entry: -entry[1]):
+        yield pair
+
+
+def _above(path: Path, bad: BadRows, source: str, target: str, threshold: float) -> Iterator[tuple[int, ParallelPair]]:
+    def parse(row: tuple[int, str]) -> tuple[int, ParallelPair]:
+        cells = row[1].split("\t")
+        if len(cells) != 3:
+            raise BadRow(f"{len(cells)} column(s), 3 are needed: margin, source, target")
+        margin = _margin(row[1])
+        if margin is None:
+            raise BadRow(f"the margin '{cells[0]}' is no number")
+        if not cells[1].strip() or not cells[2].strip():
+            raise BadRow("an empty side")
+        return row[0], ParallelPair(cells[1], cells[2], source, target, score=margin)
+
+    for number, pair in bad.parsed(path, ((number, (number, line)) for number, line in read_lines(path)), parse):
+        if pair.score is not None and pair.score >= threshold:
+            yield number, pair
+        else:
+            bad.passed_over(path, f"rows under the margin {threshold} not taken")
+
+
+def _margin(line: str) -> float | None:
+    try:
+        value = float(line.split("\t", 1)[0])
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def is_aligned_documents(path: Path, start: str) -> bool:
+    return {"sentences", "group"} <= first_keys(start)
+
+
+def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = ()) -> Iterator[ParallelPair]:
+    """Sentence k of a document beside sentence k of its version, for each of `pairs` ("en-ko", "tr-zh").
+
+    The group of a pair is the document's and k: the same sentence in a third language shares it. Documents whose
+    versions differ in length are counted as bad rows. Holds the documents of the languages asked for in memory.
+    """
+    if not pairs:
+        raise InterlinguaError(f"{path}: say which languages to join, such as options: {{pairs: [en-ko, tr-zh]}}.")
+    wanted = [_codes(pair) for pair in pairs]
+    held: dict[str, dict[str, Document]] = defaultdict(dict)
+    for document in read_document_rows(path, bad):
+        if document.group and any(document.lang in codes for codes in wanted):
+            held[document.lang][document.group] = document
+    for first, second in wanted:
+        for group, source in held[first].items():
+            target = held[second].get(group)
+            if target is None:
+                continue
+            if len(source.sentences) != len(target.sentences):
+                bad.reject(path, f"group {group}", f"{len(source.sentences)} sentences in {first} but "
+                           f"{len(target.sentences)} in {second}")
+                continue
+            for number, (one, other) in enumerate(zip(source.sentences, target.sentences, strict=True)):
+                yield ParallelPair(one, other, first, second, group=f"{group}#{number}", origin=path.name)
+
+
+def _codes(pair: str) -> tuple[str, str]:
+    first, dash, second = str(pair).partition("-")
+    if not dash:
+        raise InterlinguaError(f"'{pair}' is not a pair of languages. Write it as en-ko.")
+    return normalise_code(first), normalise_code(second)

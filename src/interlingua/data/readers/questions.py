@@ -1,0 +1,301 @@
+"""Readers of questions with passages: DPR, SQuAD, Tevatron, triples, plain jsonl."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlingua.data.readers.rows import (
+    BadRow,
+    BadRows,
+    content_id,
+    json_object,
+    lang_of,
+    objects,
+    passage,
+    scores,
+    string,
+)
+from interlingua.data.readers.source import columns, filled_lines, first_keys, head, whole_json
+from interlingua.data.records import Passage, QuestionPassage
+from interlingua.errors import InterlinguaError
+from interlingua.files import UNREADABLE, open_input, read_lines
+
+CHUNK = 1 << 20
+LARGEST = 1 << 26
+
+
+def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """`(line number, object)` for every element of the array that the file consists of.
+
+    Holds one element and one chunk of 1 Mi characters. Raises InterlinguaError with the line for anything that is
+    not an array of objects, a truncated file, or an element of more than 64 Mi characters.
+    """
+    try:
+        with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
+            yield from _Window(path, stream).elements()
+    except UnicodeDecodeError as error:
+        raise InterlinguaError(f"{path}: not UTF-8 ({error}). Convert the file with `iconv -t UTF-8`.") from error
+    except UNREADABLE as error:
+        raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
+
+
+class _Window:
+    """The part of the file that is in memory, and the number of the line that it starts on."""
+
+    def __init__(self, path: Path, stream: io.TextIOBase) -> None:
+        self.path, self.stream = path, stream
+        self.text, self.start, self.line = "", 0, 1
+
+    def elements(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        decode = json.JSONDecoder().raw_decode
+        self._expect("[", "a JSON array")
+        if self._peek() == "]":
+            self._advance(1)
+        else:
+            while True:
+                yield self._element(decode)
+                if self._peek() == "]":
+                    self._advance(1)
+                    break
+                self._expect(",", "',' or ']' after an element")
+        if self._peek():
+            self._fail("text after the end of the array")
+
+    def _element(self, decode: Any) -> tuple[int, dict[str, Any]]:
+        if self._peek() != "{":
+            self._fail("the array must consist of objects")
+        while True:
+            try:
+                value, end = decode(self.text, self.start)
+            except RecursionError as error:
+                raise InterlinguaError(f"{self.path}, line {self.line}: nested too deeply.") from error
+            except ValueError as error:
+                # Either the element is cut off at the end of the window, or it is no JSON: only more text can tell.
+                if len(self.text) - self.start > LARGEST or not self._more():
+                    self._fail(f"an element that is not JSON or is cut off ({error})")
+                continue
+            line = self.line
+            self._advance(end - self.start)
+            return line, value
+
+    def _more(self) -> bool:
+        held = self.text[self.start:]
+        # Reading as much as is held keeps the work linear when an element spans many chunks.
+        chunk = self.stream.read(max(CHUNK, len(held)))
+        self.text, self.start = held + chunk, 0
+        return bool(chunk)
+
+    def _peek(self) -> str:
+        """The next character that is not white space; '' at the end of the file."""
+        while True:
+            while self.start < len(self.text):
+                if self.text[self.start] not in " \t\r\n":
+                    return self.text[self.start]
+                self._advance(1)
+            if not self._more():
+                return ""
+
+    def _advance(self, characters: int) -> None:
+        self.line += self.text.count("\n", self.start, self.start + characters)
+        self.start += characters
+
+    def _expect(self, character: str, what: str) -> None:
+        if self._peek() != character:
+            self._fail(f"{what} is needed")
+        self._advance(1)
+
+    def _fail(self, reason: str) -> None:
+        raise InterlinguaError(f"{self.path}, line {self.line}: {reason}. Fetch or write the file again.")
+
+
+GOLD_SCORE = 1000
+
+
+def is_dpr(path: Path, start: str) -> bool:
+    return start.lstrip().startswith("[") and '"positive_ctxs"' in start
+
+
+def read_dpr(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+    """One record an element. `positive_ctxs` become the positives with the gold paragraph (score 1000) first,
+    `hard_negative_ctxs` the negatives. The array is streamed. DPR gives its questions no id."""
+    return bad.parsed(path, json_array(path), lambda row: _dpr_record(row, lang))
+
+
+def _dpr_record(row: dict[str, Any], lang: str) -> QuestionPassage:
+    question = string(row, "question")
+    positives = objects(row, "positive_ctxs")
+    if not positives:
+        raise BadRow(f"the question '{question}' has no positive passage")
+    positives = sorted(positives, key=lambda context: context.get("score") != GOLD_SCORE)  # stable
+    negatives = objects(row, "hard_negative_ctxs", optional=True)
+    return QuestionPassage(question, tuple(_passage(context, lang) for context in positives),
+                           tuple(_passage(context, lang) for context in negatives), lang)
+
+
+def _passage(context: dict[str, Any], lang: str) -> Passage:
+    return passage(context, lang, id_keys=("passage_id", "psg_id"))
+
+
+COLUMNS = ["id", "text", "title"]
+
+
+def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
+    """The passages of a file of 100-word pieces of Wikipedia (Karpukhin et al. 2020), gzipped or not, all in `lang`.
+
+    The first line may name the columns. Raises InterlinguaError naming file and line for other columns, an empty id or
+    text, a stray quote, an id that occurs twice.
+    """
+    head(path)
+    rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), delimiter="\t", strict=True)
+    seen: set[str] = set()
+    try:
+        for row in rows:
+            where = f"{path}, line {rows.line_num}"
+            if rows.line_num == 1 and row[:1] == ["id"]:
+                if row != COLUMNS:
+                    raise InterlinguaError(f"{where}: the columns are {', '.join(row)}; they must be id, text, title "
+                                           "(DPR's). Write the file so, or as jsonl.")
+                continue
+            if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
+                raise InterlinguaError(f"{where}: {len(row)} column(s); three are needed, id, text, title, and only "
+                                       "the title may be empty. Mend the row.")
+            if row[0] in seen:
+                raise InterlinguaError(f"{where}: the passage id '{row[0]}' occurs twice. Ids must be unique.")
+            seen.add(row[0])
+            yield Passage(row[0], row[1], row[2], lang)
+    except csv.Error as error:
+        raise InterlinguaError(f"{path}, line {rows.line_num}: {error}. A field that begins with a double quote must "
+                               "end with one, and have those inside it doubled.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """One paragraph of the file: `number` counts over the whole file from 0; `row` is its JSON object."""
+
+    number: int
+    place: str
+    title: str
+    row: dict[str, Any]
+
+
+def is_squad(path: Path, start: str) -> bool:
+    return start.lstrip().startswith("{") and '"data"' in start and '"paragraphs"' in start and '"context"' in start
+
+
+def paragraphs(path: Path) -> Iterator[Paragraph]:
+    """Every paragraph in order. Raises InterlinguaError when the file is not laid out as SQuAD."""
+    data = whole_json(path)
+    number = 0
+    try:
+        for a, article in enumerate(objects(data if isinstance(data, dict) else {}, "data")):
+            for p, row in enumerate(objects(article, "paragraphs")):
+                yield Paragraph(number, f"data[{a}].paragraphs[{p}]", string(article, "title", ""), row)
+                number += 1
+    except BadRow as bad:
+        raise InterlinguaError(f"{path}: not in SQuAD's layout: {bad}.") from bad
+
+
+def read_squad(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+    """One record a question. Questions marked `is_impossible` (SQuAD 2.0) have no positive: counted, not read."""
+    for paragraph in paragraphs(path):
+        rows = ((f"{paragraph.place}.qas[{q}]", row) for q, row in enumerate(_questions(paragraph, path, bad)))
+        yield from bad.parsed(path, rows, lambda row, paragraph=paragraph: _squad_record(row, paragraph, lang))  # type: ignore[misc]
+
+
+def _questions(paragraph: Paragraph, path: Path, bad: BadRows) -> list[dict[str, Any]]:
+    try:
+        string(paragraph.row, "context")
+        rows = objects(paragraph.row, "qas")
+    except BadRow as reason:
+        bad.reject(path, paragraph.place, str(reason))
+        return []
+    answerable = [row for row in rows if not row.get("is_impossible")]
+    if len(answerable) < len(rows):
+        bad.passed_over(path, "questions without an answer (is_impossible) not read", len(rows) - len(answerable))
+    return answerable
+
+
+def _squad_record(row: dict[str, Any], paragraph: Paragraph, lang: str) -> QuestionPassage:
+    text = paragraph.row["context"]
+    found = Passage(content_id(paragraph.title, text), text, paragraph.title, lang)
+    return QuestionPassage(string(row, "question"), (found,), (), lang, string(row, "id", ""))
+
+
+def is_tevatron(path: Path, start: str) -> bool:
+    return {"query", "positive_passages"} <= first_keys(start)
+
+
+def read_tevatron(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+    """One record a line: `query_id, query, positive_passages, negative_passages` of `docid, title, text[, lang]`, and
+    perhaps `scores`, a teacher's, of the first positive and of each negative."""
+    return bad.parsed(path, filled_lines(path), lambda line: _tevatron_record(line, lang))
+
+
+def as_row(record: QuestionPassage) -> dict[str, Any]:
+    """The row that `read` reads as this record."""
+    row = {"query_id": record.id, "query": record.question, "lang": record.lang,
+           "positive_passages": [_passage_row(one) for one in record.positives],
+           "negative_passages": [_passage_row(one) for one in record.negatives]}
+    return {**row, "scores": list(record.scores)} if record.scores else row
+
+
+def _passage_row(passage: Passage) -> dict[str, str]:
+    row = {"docid": passage.id, "title": passage.title, "text": passage.text, "lang": passage.lang}
+    return {key: value for key, value in row.items() if value}
+
+
+def _tevatron_record(line: str, default: str) -> QuestionPassage:
+    row = json_object(line)
+    lang = lang_of(row, default)
+    question = string(row, "query")
+    positives = objects(row, "positive_passages")
+    if not positives:
+        raise BadRow(f"the question '{question}' has no positive passage")
+    negatives = objects(row, "negative_passages", optional=True)
+    return QuestionPassage(question, tuple(passage(item, lang, id_keys=("docid",)) for item in positives),
+                           tuple(passage(item, lang, id_keys=("docid",)) for item in negatives),
+                           lang, string(row, "query_id", ""), scores(row, 1 + len(negatives)))
+
+
+def is_triples(path: Path, start: str) -> bool:
+    return not start.lstrip().startswith(("{", "[", "<")) and min(columns(start)) >= 3
+
+
+def read_triples(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+    """One record a line, one or more negatives. Lines of three numbers (qidpidtriples) are bad rows: ids, no texts."""
+    return bad.parsed(path, read_lines(path), lambda line: _triples_record(line, lang))
+
+
+def _triples_record(line: str, lang: str) -> QuestionPassage:
+    cells = line.split("\t")
+    if len(cells) < 3:
+        raise BadRow(f"{len(cells)} column(s), at least 3 are needed: query, positive, negative")
+    if not all(cell.strip() for cell in cells):
+        raise BadRow("an empty column")
+    if all(cell.isdecimal() for cell in cells):
+        raise BadRow("numbers only: these are ids, the texts are needed")
+    question, positive, *negatives = cells
+    texts = [Passage(content_id("", text), text, "", lang) for text in (positive, *negatives)]
+    return QuestionPassage(question, (texts[0],), tuple(texts[1:]), lang)
+
+
+def is_plain_questions(path: Path, start: str) -> bool:
+    return {"question", "passage"} <= first_keys(start)
+
+
+def read_plain_questions(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+    """One record a line. `lang` of the row wins over the `lang` given. Further fields (answers) are not used."""
+    return bad.parsed(path, filled_lines(path), lambda line: _plain_record(line, lang))
+
+
+def _plain_record(line: str, default: str) -> QuestionPassage:
+    row = json_object(line)
+    lang = lang_of(row, default)
+    positive = passage(row, lang, id_keys=("passage_id",), text_key="passage")
+    return QuestionPassage(string(row, "question"), (positive,), (), lang, string(row, "id", ""))

@@ -1,0 +1,162 @@
+"""Rows: one policy for rows that cannot be used, and the passage inside a training row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.progress import say
+from interlingua.text.languages import text_hash
+
+Row = TypeVar("Row")
+Record = TypeVar("Record")
+LISTED = 10
+
+
+class BadRow(Exception):
+    """Raised by a parser: the reason why this row is no record."""
+
+
+class BadRows:
+    """The policy `on_bad_row`: "error" stops at the first bad row, "skip" counts and lists them at the end.
+
+    Rows that are sound but not wanted (a fuzzy PO entry, a score under the threshold) are `passed_over`:
+    counted and reported under either policy, never an error.
+    """
+
+    def __init__(self, policy: str = "error") -> None:
+        if policy not in ("error", "skip"):
+            raise InterlinguaError(f"on_bad_row='{policy}' is unknown.{suggestion(policy, ('error', 'skip'))}")
+        self.policy = policy
+        self.total = 0
+        self.listed: list[str] = []
+        self.notes: Counter[tuple[Path, str]] = Counter()
+
+    def reject(self, path: Path, place: int | str, reason: str) -> None:
+        """Raise InterlinguaError (file, place, reason, what to do), or count the row."""
+        where = f"{path}, line {place}" if isinstance(place, int) else f"{path}, {place}"
+        if self.policy == "error":
+            end = "" if reason.endswith("?") else "."
+            raise InterlinguaError(f"{where}: {reason}{end} Mend the row, or have such rows counted, listed and left "
+                                   "out: `on_bad_row: skip` in the recipe's data entry, --on-bad-row skip on the "
+                                   "command line of `inspect`.")
+        self.total += 1
+        if len(self.listed) < LISTED:
+            self.listed.append(f"{where}: {reason}")
+
+    def passed_over(self, path: Path, reason: str, count: int = 1) -> None:
+        self.notes[path, reason] += count
+
+    def parsed(self, path: Path, rows: Iterable[tuple[int | str, Row]], parse: Callable[[Row], Record]
+               ) -> Iterator[Record]:
+        """`parse(row)` of every row; a BadRow raised by it goes to `reject`."""
+        for place, row in rows:
+            try:
+                record = parse(row)
+            except BadRow as bad:
+                self.reject(path, place, str(bad))
+            else:
+                yield record
+
+    def report(self) -> None:
+        """Say what was left out, on standard error. Says nothing when nothing was."""
+        for (path, reason), count in self.notes.items():
+            say(f"{path}: {count:,} {reason}")
+        if self.total:
+            say(f"{self.total:,} bad row{'s' if self.total > 1 else ''} left out:")
+            for line in self.listed:
+                say(f"  {line}")
+            if self.total > len(self.listed):
+                say(f"  … and {self.total - len(self.listed):,} more")
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """The JSON object on a line, or BadRow."""
+    import json
+
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"not JSON ({error})") from error
+    if "\\ud" in line or "\\uD" in line:
+        try:
+            json.dumps(row, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise BadRow("half a surrogate pair (\\ud800 to \\udfff alone), which is no text") from error
+    if not isinstance(row, dict):
+        raise BadRow(f"a JSON object is needed, this is {type(row).__name__}")
+    return row
+
+
+def string(row: dict[str, Any], key: str, default: str | None = None) -> str:
+    """The text under `key`. Without a `default` it must be there and not be blank. Numbers count as text (ids)."""
+    value = row.get(key)
+    if value is None:
+        value = default
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if value is None:
+        raise BadRow(f"no '{key}' (there is: {', '.join(map(str, row)) or 'nothing'})")
+    if not isinstance(value, str):
+        raise BadRow(f"'{key}' must be text, it is {type(value).__name__}")
+    if default is None and not value.strip():
+        raise BadRow(f"'{key}' is empty")
+    return value
+
+
+def objects(row: dict[str, Any], key: str, *, optional: bool = False) -> list[dict[str, Any]]:
+    """The list of JSON objects under `key`."""
+    value = row.get(key)
+    if value is None and optional:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BadRow(f"'{key}' must be a list of objects")
+    return value
+
+
+def lang_of(row: dict[str, Any], default: str | None, key: str = "lang") -> str:
+    """The language code of a row, or `default`; BadRow when there is neither or the tag is unknown."""
+    from interlingua.text.languages import normalise_code
+
+    tag = row.get(key) or default
+    if not tag:
+        raise BadRow(f"no '{key}', and no language was given for the file ({key}=…)")
+    if not isinstance(tag, str):
+        raise BadRow(f"'{key}' must be text, it is {type(tag).__name__}")
+    try:
+        return normalise_code(tag)
+    except InterlinguaError as error:
+        raise BadRow(str(error).rstrip(".")) from error
+
+
+LARGEST = 1e300
+
+
+def passage(row: dict[str, Any], lang: str, *, id_keys: tuple[str, ...] = (), text_key: str = "text") -> Passage:
+    """The passage in a JSON object, in its own `lang` or the one given. Without an id under any of `id_keys` it gets
+    one made from its words, so that one passage has one id wherever it occurs."""
+    text, title = string(row, text_key), string(row, "title", "")
+    lang = lang_of(row, lang) if row.get("lang") else lang
+    given = next((string(row, key) for key in id_keys if row.get(key) not in (None, "")), None)
+    return Passage(given or content_id(title, text), text, title, lang)
+
+
+def content_id(title: str, text: str) -> str:
+    """16 hex digits that are equal for passages with equal words (see `text_key`)."""
+    return f"{text_hash(title, text):016x}"
+
+
+def scores(row: dict[str, Any], count: int) -> tuple[float, ...]:
+    """A row's `scores`, `count` finite numbers, or () when it has none."""
+    given = row.get("scores")
+    if given is None or given == []:
+        return ()
+    if not isinstance(given, list) or not all(type(one) in (int, float) and abs(one) < LARGEST for one in given):
+        raise BadRow("'scores' must be a list of finite numbers")
+    if len(given) != count:
+        raise BadRow(f"{len(given)} scores, {count} are needed: of the first positive and of each negative")
+    return tuple(map(float, given))

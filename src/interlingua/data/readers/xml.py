@@ -1,0 +1,267 @@
+"""Readers of translation memories and localisation files: TMX, XLIFF, PO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+from xml.parsers import expat
+
+import polib
+
+from interlingua.data.readers.rows import BadRow, BadRows, lang_of
+from interlingua.data.readers.source import plain_name
+from interlingua.data.records import ParallelPair
+from interlingua.errors import InterlinguaError
+from interlingua.files import UNREADABLE, open_input, read_lines
+from interlingua.text.languages import find_code, normalise_code
+
+CHUNK = 1 << 16
+
+
+class Event(NamedTuple):
+    """`name` is the element's name without its prefix, or the text; `line` counts from 1."""
+
+    kind: Literal["start", "end", "text"]
+    name: str
+    attributes: dict[str, str]
+    line: int
+
+
+def xml_events(path: Path) -> Iterator[Event]:
+    """The elements and texts of an XML file in document order, 64 KiB in memory at a time.
+
+    A DOCTYPE is allowed (TMX has one) and its DTD is not read. Raises InterlinguaError with the line for XML that is
+    not well formed, for a declared entity (a bomb has one) and for a reference to an undeclared one.
+    """
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    events: list[Event] = []
+
+    def add(kind: Literal["start", "end", "text"], name: str, attributes: dict[str, str] | None = None) -> None:
+        events.append(Event(kind, name, attributes or {}, parser.CurrentLineNumber))
+
+    def refuse(name: str, *_: object) -> None:
+        raise InterlinguaError(f"{path}, line {parser.CurrentLineNumber}: the entity '{name}' is not read, as files "
+                               "with entities can harm. Write the characters themselves.")
+
+    parser.StartElementHandler = lambda tag, attributes: add("start", _local(tag), attributes)
+    parser.EndElementHandler = lambda tag: add("end", _local(tag))
+    parser.CharacterDataHandler = lambda text: add("text", text)
+    parser.EntityDeclHandler = refuse
+    parser.SkippedEntityHandler = refuse
+    try:
+        with open_input(path) as stream:
+            while chunk := stream.read(CHUNK):
+                parser.Parse(chunk, False)
+                yield from events
+                events.clear()
+            parser.Parse(b"", True)
+            yield from events
+    except expat.ExpatError as error:
+        raise InterlinguaError(f"{path}, line {error.lineno}: not well-formed XML "
+                               f"({expat.errors.messages[error.code]}). Export the file again.") from error
+    except UNREADABLE as error:
+        raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition(":")[2]
+
+
+class TextOf:
+    """Collects the text of one element, without the formatting codes of other programs inside it."""
+
+    CODES = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.inside = 0
+
+    def feed(self, event: Event) -> None:
+        if event.kind == "text":
+            if not self.inside:
+                self.parts.append(event.name)
+        elif event.name in self.CODES:
+            self.inside += 1 if event.kind == "start" else -1
+
+    @property
+    def text(self) -> str:
+        """With white space collapsed: line breaks inside a segment are the file's layout."""
+        return " ".join("".join(self.parts).split())
+
+
+class Unit(NamedTuple):
+    """A translation unit: its number in the file from 1, its line, and its variants as (language tag, text)."""
+
+    number: int
+    line: int
+    variants: list[tuple[str, str]]
+
+
+def is_tmx(path: Path, start: str) -> bool:
+    return "<tmx" in start
+
+
+def read_tmx(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
+         ) -> Iterator[ParallelPair]:
+    """The pairs of every unit, streamed. `source_lang` and `target_lang` choose among more than two languages;
+    without both, every other language is paired with English (with the unit's first language where there is no
+    English), source first. Pairs of one unit with several languages share a `group`. Units without the language
+    asked for are counted."""
+    for unit in _tmx_units(path):
+        try:
+            texts = _tmx_texts(unit)
+        except BadRow as reason:
+            bad.reject(path, unit.line, str(reason))
+            continue
+        pairs = _pairs(texts, source_lang, target_lang)
+        if not pairs:
+            bad.passed_over(path, "units without a translation in the languages asked for")
+        group = f"{path.name}#{unit.number}" if len(pairs) > 1 else ""
+        for source, target in pairs:
+            yield ParallelPair(texts[source], texts[target], source, target, group=group)
+
+
+def _tmx_units(path: Path) -> Iterator[Unit]:
+    unit, text, lang, number = Unit(0, 0, []), None, "", 0
+    for event in xml_events(path):
+        if event.kind == "start" and event.name == "tu":
+            number += 1
+            unit = Unit(number, event.line, [])
+        elif event.kind == "start" and event.name == "tuv":
+            lang = event.attributes.get("xml:lang") or event.attributes.get("lang", "")
+        elif event.kind == "start" and event.name == "seg":
+            text = TextOf()
+        elif event.kind == "end" and event.name == "seg" and text:
+            unit.variants.append((lang, text.text))
+            text = None
+        elif event.kind == "end" and event.name == "tu":
+            yield unit
+        elif text:
+            text.feed(event)
+
+
+def _tmx_texts(unit: Unit) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for tag, text in unit.variants:
+        code = lang_of({"xml:lang": tag}, None, "xml:lang")
+        if not text:
+            raise BadRow(f"the segment in '{tag}' is empty")
+        texts.setdefault(code, text)  # of en-GB and en-US, the first
+    if not texts:
+        raise BadRow("a unit without a segment")
+    return texts
+
+
+def _pairs(texts: dict[str, str], source: str | None, target: str | None) -> list[tuple[str, str]]:
+    source, target = (lang_of({}, tag) if tag else None for tag in (source, target))
+    if source and target:
+        return [(source, target)] if source in texts and target in texts else []
+    if source:
+        return [(source, code) for code in texts if code != source] if source in texts else []
+    pivot = target or ("en" if "en" in texts else None)
+    if pivot:
+        return [(code, pivot) for code in texts if code != pivot] if pivot in texts else []
+    first = next(iter(texts))
+    return [(first, code) for code in texts if code != first]
+
+
+UNITS = frozenset({"trans-unit", "segment"})  # 1.2, 2.0
+
+
+def is_xliff(path: Path, start: str) -> bool:
+    return "<xliff" in start
+
+
+def read_xliff(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
+         ) -> Iterator[ParallelPair]:
+    """One record a trans-unit (1.2) or segment (2.0), streamed; languages from the file unless given. Units without
+    a translation are counted, suggestions (alt-trans) are not read."""
+    langs = {"source": source_lang, "target": target_lang}
+    for line, texts, named in _xliff_units(path):
+        try:
+            codes = {side: lang_of({"language": named.get(side)}, langs[side], "language") if not langs[side]
+                     else lang_of({}, langs[side]) for side in langs}
+            if not texts.get("source"):
+                raise BadRow("a unit without a source text")
+        except BadRow as reason:
+            bad.reject(path, line, str(reason))
+            continue
+        if texts.get("target"):
+            yield ParallelPair(texts["source"], texts["target"], codes["source"], codes["target"])
+        else:
+            bad.passed_over(path, "untranslated units not read")
+
+
+def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
+    named: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    text: TextOf | None = None
+    suggestions, line = 0, 0
+    for event in xml_events(path):
+        if event.kind == "start" and event.name in ("xliff", "file"):
+            for side, keys in (("source", ("source-language", "srcLang")), ("target", ("target-language", "trgLang"))):
+                for key in keys:
+                    named[side] = event.attributes.get(key) or named.get(side, "")
+        elif event.name == "alt-trans":
+            suggestions += 1 if event.kind == "start" else -1
+        elif suggestions:
+            continue
+        elif event.kind == "start" and event.name in UNITS:
+            texts, line = {}, event.line
+        elif event.kind == "end" and event.name in UNITS:
+            yield line, texts, named
+        elif event.kind == "start" and event.name in ("source", "target"):
+            text = TextOf()
+        elif event.kind == "end" and event.name in ("source", "target") and text:
+            texts[event.name] = text.text
+            text = None
+        elif text:
+            text.feed(event)
+
+
+def is_po(path: Path, start: str) -> bool:
+    return plain_name(path).endswith((".po", ".pot")) or ("\nmsgid " in f"\n{start}" and "\nmsgstr" in start)
+
+
+def read_po(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
+         ) -> Iterator[ParallelPair]:
+    """One record a translated entry, `msgid` as the source (English unless given). The target language is the
+    header's `Language`, else the file name (`fr.po`), unless given. Fuzzy, obsolete and untranslated entries are
+    counted. Of an entry with plurals the plural is paired with the last form, which is the general one."""
+    content = "\n".join(line for _, line in read_lines(path)) + "\n"
+    try:
+        catalogue = polib.pofile(content)
+    except (OSError, ValueError) as error:
+        raise InterlinguaError(f"{path}: not a PO file ({error}). Check it with msgfmt -c.") from error
+    source = normalise_code(source_lang or "en")
+    target = target_lang or catalogue.metadata.get("Language") or find_code(plain_name(path).split(".")[0])
+    if not target:
+        raise InterlinguaError(f"{path}: neither the header (Language:) nor the file name tells the language. "
+                               "Give target_lang.")
+    return bad.parsed(path, _entries(path, catalogue, bad), _parser(source, normalise_code(target)))
+
+
+def _entries(path: Path, catalogue: polib.POFile, bad: BadRows) -> Iterator[tuple[int, polib.POEntry]]:
+    for entry in catalogue:
+        if entry.obsolete:
+            bad.passed_over(path, "obsolete entries not read")
+        elif entry.fuzzy:
+            bad.passed_over(path, "fuzzy entries not read")
+        elif not entry.translated():
+            bad.passed_over(path, "untranslated entries not read")
+        else:
+            yield entry.linenum, entry
+
+
+def _parser(source: str, target: str) -> Callable[[polib.POEntry], ParallelPair]:
+    def parse(entry: polib.POEntry) -> ParallelPair:
+        texts = (entry.msgid, entry.msgstr)
+        if entry.msgid_plural:
+            texts = (entry.msgid_plural, entry.msgstr_plural[max(entry.msgstr_plural)])
+        if not all(text.strip() for text in texts):
+            raise BadRow("an empty side")
+        return ParallelPair(texts[0], texts[1], source, target)
+
+    return parse

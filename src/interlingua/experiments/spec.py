@@ -1,0 +1,320 @@
+"""A paper's table as a file: rows are recipes with keys changed, columns are suites."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import fsum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from tabulate import tabulate
+
+from interlingua.data.datasets import DataSpec
+from interlingua.data.records import Collection, Query
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.evaluation.measures import evaluate
+from interlingua.files import existing
+from interlingua.progress import say
+from interlingua.retrieval.pipeline.run import Asked, Stages
+from interlingua.training.recipe import Recipe, Strict, explain, find_recipe, merge, raw_recipe, read_yaml, resolve
+
+MODEL = "model"
+DEPTH = 1000
+Scored = Mapping[str, Mapping[str, float]]
+"""measure → query id → value"""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """`pipeline` in the notation of `interlingua evaluate --pipeline`, where {model} is the row's model and {name} a
+    number of `grid`."""
+
+    pipeline: str = "{model}"
+    grid: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether there is anything to train."""
+        return "{model}" in self.pipeline
+
+    def settings(self) -> list[str]:
+        """The pipeline with every choice of its numbers, in the order of the grid."""
+        filled = []
+        for numbers in product(*self.grid.values()):
+            text = self.pipeline.replace("{model}", MODEL)
+            for name, number in zip(self.grid, numbers, strict=True):
+                text = text.replace(f"{{{name}}}", repr(number))
+            filled.append(text)
+        return filled
+
+    def scores(self, model: Any, collection: Collection, measures: Sequence[str],
+               translated: Mapping[str, Query] | None = None, dev: Collection | None = None) -> Scored:
+        """Measure → query id → value. `translated`: the questions as BM25 reads them.
+
+        The numbers of a grid are those that are best in the first measure for the questions of `dev`, which are asked
+        of the same passages. Without `dev` every question is ranked by the numbers that are best for the half of the
+        questions that it is not in (every other question, as they come): none is tuned on what it is measured on.
+        """
+        stages = Stages(collection.passages, lambda name: model)
+        read = None if translated is None else [
+            Query(query.id, translated[query.id].text, translated[query.id].lang) for query in collection.queries]
+
+        def scored(settings: Sequence[str], of: Collection, read: Sequence[Query] | None) -> dict[str, Scored]:
+            asked = Asked(stages, of.queries, read)
+            return {setting: evaluate(asked.run(setting, DEPTH), of.qrels, measures).per_query for setting in settings}
+
+        settings = self.settings()
+        if len(settings) > 1 and dev is not None:
+            settings = [_best(scored(settings, dev, None), measures[0], list(dev.qrels))]
+            say(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
+        tried = scored(settings, collection, read)
+        if len(tried) == 1:
+            return tried[settings[0]]
+        halves = [list(collection.qrels)[start::2] for start in (0, 1)]
+        if not halves[1]:
+            raise InterlinguaError(f"collection '{collection.name}': tuning takes 2 questions at least.")
+        chosen = [_best(tried, measures[0], half) for half in reversed(halves)]
+        say(f"{collection.name}: tuned on the other half: {', '.join(dict.fromkeys(chosen))}")
+        return {measure: {query: tried[pipeline][measure][query]
+                          for half, pipeline in zip(halves, chosen, strict=True) for query in half}
+                for measure in measures}
+
+
+def _best(tried: Mapping[str, Scored], measure: str, queries: Sequence[str]) -> str:
+    """The pipeline with the highest mean over these questions, the first of equals."""
+    return max(tried, key=lambda pipeline: fsum(tried[pipeline][measure][query] for query in queries))
+
+
+def steps_of(questions: int, batch: int, epochs: int, devices: int = 8) -> int:
+    """Optimizer steps of `epochs` epochs when the data is cut into one shard a device (DPR's loader).
+
+    58,880 questions, batch 48 on 8 devices, 20 epochs: 24,540.
+    """
+    per_device = batch // devices
+    return epochs * math.ceil(math.ceil(questions / devices) / per_device)
+
+
+def compute_table(spec: dict[str, Any]) -> str:
+    """The table as text: batch, steps, and batch × steps over the unit's, ours beside the paper's."""
+    unit = spec["unit"]
+    steps = steps_of(unit["questions"], unit["batch"], unit["epochs"])
+    rows = [[name, m["batch"], m["steps"], m["batch"] * m["steps"] / (unit["batch"] * steps), m["expected"]]
+            for name, m in spec["models"].items()]
+    table = tabulate(rows, ["", "batch", "steps", "relative", "paper"], tablefmt="github", floatfmt=",.1f", intfmt=",")
+    return f"{spec['title']}\n\nunit: {unit['batch']} × {steps:,} steps\n\n{table}\n"
+
+
+def fill(path: str, data: str | None) -> str:
+    """`{data}` replaced; what has none (an ir_datasets id) as it is."""
+    return path if data is None else path.replace("{data}", data)
+
+
+def filled(spec: DataSpec, data: str | None) -> DataSpec:
+    """An entry of data with the folder put into its paths."""
+    return spec.model_copy(update={"path": [fill(path, data) for path in spec.paths()]})
+
+
+class Reading(Strict):
+    """Which vector is measured, where it is not the one that is trained (CCP: the mean over a middle layer)."""
+
+    layer: int | None = None
+    pooling: Literal["cls", "mean"] | None = None
+
+
+class CalibrationSpec(Strict):
+    """The options of `Calibration.fit`."""
+
+    shift: bool = True
+    scale: Literal["std", "variance"] | None = "std"
+    rotate: Literal["refine", "adversarial", "none"] = "refine"
+    pivot: str = "en"
+
+
+class Scale(Strict):
+    """Where a table is run: with which recipe, from which common start, on which suites."""
+
+    recipe: str
+    suites: str
+    start: str | None = None
+    columns: list[str] | None = Field(None, description="only these columns")
+    read: Reading = Reading()
+    maxp: str = Field("180/90", description="what {maxp} in a pipeline is: window and stride of long documents, in "
+                      "tokens")
+    calibrate_on: DataSpec | None = Field(None, description="raw text that calibrated rows are calibrated on")
+
+
+class XorRetrieve(Strict):
+    """XOR-Retrieve's questions and the English passages that are searched."""
+
+    questions: str
+    passages: str
+
+
+class Suite(Strict):
+    """What is measured, of one kind: collections, Tatoeba files (two that share English, for a pair without it),
+    BUCC folders, planted bitext, pictures of translations or a pool of languages by column; or XOR-Retrieve."""
+
+    collections: dict[str, str] = Field(default_factory=dict)
+    passages: str | None = Field(None, description="search this collection's passages with the others' questions")
+    questions: str | None = Field(None, description="ask this collection's questions of the others' passages, which "
+                                                    "are translations of its own")
+    translations: Literal["columns"] | dict[str, str] | None = Field(
+        None, description="what BM25 reads: the columns' own questions, as translations of `questions`; or for each "
+        "column a file of translations (id, text) or a collection with the same question ids")
+    dev: dict[str, str] = Field(default_factory=dict, description="questions that a row's numbers are tuned on, of the "
+                                "column's passages; without, one half of the questions is tuned on the other")
+    tatoeba: dict[str, str | tuple[str, str]] = Field(default_factory=dict)
+    bucc: dict[str, str] = Field(default_factory=dict)
+    planted: dict[str, str] = Field(default_factory=dict, description="parallel files to plant bitext from")
+    origins: list[str] | None = Field(None, description="of the pairs in tatoeba and planted, those of these sources")
+    most: int | None = Field(None, gt=0, description="of the pairs in tatoeba, the first so many")
+    projection: dict[str, str] = Field(default_factory=dict, description="Tatoeba files to draw in two dimensions")
+    pool: dict[str, str] = Field(default_factory=dict, description="collections that translate one another, by "
+                                 "language, searched all at once with each one's questions")
+    xor: XorRetrieve | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Suite:
+        kinds = ("collections", "tatoeba", "bucc", "planted", "projection", "pool", "xor")
+        if sum(bool(getattr(self, kind)) for kind in kinds) != 1:
+            raise ValueError(f"a suite has one of {', '.join(kinds)}")
+        if self.passages is not None and self.questions is not None:
+            raise ValueError("a suite has passages or questions of its own, not both")
+        if self.translations == "columns" and self.questions is None:
+            raise ValueError("translations: columns is for a suite with questions of its own")
+        return self
+
+    def paths(self) -> list[str]:
+        """Every file and folder that it reads, `{data}` not yet filled in."""
+        files = [*self.collections.values(), *self.dev.values(), *self.bucc.values(), *self.planted.values(),
+                 *self.projection.values(), *self.pool.values()]
+        for path in self.tatoeba.values():
+            files += [path] if isinstance(path, str) else path
+        if self.xor is not None:
+            files += [self.xor.questions, self.xor.passages]
+        if isinstance(self.translations, dict):
+            files += self.translations.values()
+        return files + [path for path in (self.passages, self.questions) if path is not None]
+
+
+class TableRow(BaseModel):
+    """A row: overrides for every scale (`set`) and for one (a key with the scale's name)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    set: list[str] = []
+    recipe: dict[str, str] = Field(default_factory=dict, description="a recipe of its own, by scale")
+    after: str | None = Field(None, description="train from this row's model instead of from the common start")
+    shown: bool = Field(True, description="false: trained for the rows after it, and not measured")
+    of: str | None = Field(None, description="measure this row's model, or the 'start', instead of training one")
+    calibrate: CalibrationSpec | None = None
+    pipeline: str | None = Field(None, description="how it ranks, in the notation of pipelines; {model} is its model")
+    tune: dict[str, list[float]] = Field(default_factory=dict, description="numbers to try for each {name} in the "
+                                         "pipeline")
+    x: float | None = Field(None, description="its place on a figure's horizontal axis")
+    scales: list[str] | None = Field(None, description="only at these scales")
+
+    def overrides(self, scale: str) -> list[str]:
+        """What this row changes in the recipe at this scale."""
+        return [*(getattr(self, scale, None) or []), *self.set]
+
+
+class TableSpec(Strict):
+    """A table or figure of a paper."""
+
+    title: str
+    measures: list[str] = Field(default_factory=list, description="of collections; other suites have their own")
+    scales: dict[str, Scale]
+    rows: dict[str, TableRow]
+    set: dict[str, list[str]] = Field(default_factory=dict, description="overrides of every row, by scale")
+    compare: list[tuple[str, str]] = Field(
+        default_factory=list, description="rows whose difference is tested, each with the row it is compared with")
+    subsets: dict[str, dict[str, list[str]]] = Field(default_factory=dict, description="named averages, by scale")
+    x: str | None = Field(None, description="a figure: what the rows' x means")
+    expected: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    folder: Path = Path()
+
+    @model_validator(mode="after")
+    def _known_scales(self) -> TableSpec:
+        named = {*self.set, *self.subsets}
+        for row in self.rows.values():
+            named.update(row.scales or (), row.model_extra or (), row.recipe)
+        if unknown := sorted(named - set(self.scales)):
+            raise ValueError(f"'{unknown[0]}' is neither a key of a row nor a scale of this table")
+        for name in (name for pair in self.compare for name in pair):
+            if name not in self.rows:
+                raise ValueError(f"compare names '{name}', which is no row of this table")
+        for name, row in self.rows.items():
+            named_there = {part.split("}")[0] for part in (row.pipeline or "").split("{")[1:]} - {"model", "maxp"}
+            if named_there != set(row.tune):
+                raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(named_there)}")
+            if "{model}" not in (row.pipeline or "{model}") and (row.of or row.calibrate or row.set):
+                raise ValueError(f"row '{name}': its pipeline has no {{model}}, so of, calibrate and set say nothing")
+            if row.after is not None and (row.after not in self.rows or self.rows[row.after].after is not None or
+                                          self.rows[row.after].of is not None):
+                raise ValueError(f"row '{name}' comes after '{row.after}', which is no row that is trained from the "
+                                 "start")
+            if row.of is not None and row.of != "start" and (row.of == name or row.of not in self.rows or
+                                                             self.rows[row.of].of is not None):
+                raise ValueError(f"row '{name}' is of '{row.of}', which is no row that is trained")
+            if row.of in self.rows and (there := self.rows[str(row.of)].scales) is not None and \
+                    not set(row.scales or self.scales) <= set(there):
+                raise ValueError(f"row '{name}' is of '{row.of}', which not all of its scales have")
+            if row.of not in (None, "start") and row.set:
+                raise ValueError(f"row '{name}' is of '{row.of}': what it sets would change nothing")
+            if row.calibrate and any(self.scales[s].calibrate_on is None for s in row.scales or self.scales):
+                raise ValueError(f"row '{name}' is calibrated: every scale needs calibrate_on")
+        return self
+
+    def scale(self, name: str) -> Scale:
+        """The scale called `name`, or an error naming those there are."""
+        if name not in self.scales:
+            raise InterlinguaError(f"scale '{name}' is not known for this table.{suggestion(name, self.scales)}")
+        return self.scales[name]
+
+    def rows_at(self, scale: str) -> dict[str, TableRow]:
+        """The rows that this scale has."""
+        return {name: row for name, row in self.rows.items() if row.scales is None or scale in row.scales}
+
+    def ranking(self, row: str, scale: str) -> Ranking | None:
+        """How a row ranks, where it has a pipeline."""
+        spec = self.rows[row]
+        if spec.pipeline is None:
+            return None
+        return Ranking(spec.pipeline.replace("{maxp}", self.scale(scale).maxp), spec.tune)
+
+    def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
+        """The checked recipe of one row with one seed."""
+        tree = raw_recipe(self.folder / self.rows[row].recipe.get(scale, self.scale(scale).recipe))
+        if start is not None:
+            tree = merge(tree, {"model": {"backbone": None}})
+            tree["model"]["backbone"] = str(start)
+        # the table's overrides first: a row may switch off what they set
+        overrides = [*self.set.get(scale, []), *self.rows[row].overrides(scale)]
+        return resolve(merge(tree, {"seed": seed}), overrides, data, where=f"{self.title}, row '{row}'")
+
+    def suites(self, scale: str) -> dict[str, Suite]:
+        """The suites of a scale."""
+        path = existing(self.folder / self.scale(scale).suites, "file of suites")
+        try:
+            return TypeAdapter(dict[str, Suite]).validate_python(read_yaml(path))
+        except ValidationError as error:
+            raise InterlinguaError(f"{path}: {explain(error, Suite)}") from error
+
+
+def read_table(name: str) -> TableSpec | dict[str, Any]:
+    """The table called `name` (`hu2023/table2`); a table of plain arithmetic comes back as a mapping."""
+    path = find_recipe(name)
+    tree = read_yaml(path)
+    if not isinstance(tree, dict) or "title" not in tree:
+        raise InterlinguaError(f"{name}: is a recipe, not a table. Use `interlingua train {name}`.")
+    if tree.get("kind") == "arithmetic":
+        return tree
+    try:
+        return TableSpec.model_validate({**tree, "folder": path.parent})
+    except ValidationError as error:
+        raise InterlinguaError(f"{path}: {explain(error, TableSpec)}") from error

@@ -1,0 +1,20 @@
+"""The search engine: one `Index` over a local folder or Milvus.
+
+Names are imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from interlingua.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from interlingua.index.index import Index, build_index, open_index
+    from interlingua.index.metadata import IndexInfo
+    from interlingua.index.search import Hit
+
+_HOME = {"Hit": "search", "Index": "index", "IndexInfo": "metadata", "build_index": "index", "open_index": "index"}
+__all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -1,0 +1,159 @@
+"""Passages and their vectors as files: Parquet, or NumPy's .npy with JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder, atomic_write, open_raw
+from interlingua.index.local.rows import PASSAGE, TEXTS, arrow, passage_of, text_schema, to_rows
+from interlingua.index.local.table import PassageStore, vectors_of
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_passages
+
+Chunk = tuple[list[Passage], Vectors]
+"""Passages and their vectors `[passages, dim]`."""
+CHUNK = 4096  # passages encoded, and rows of a Parquet row group
+ARRAY, ROWS = "vectors.npy", "ids.jsonl"
+COLUMNS = ("id", "lang", "vector", "text", "title", "metadata")
+
+
+def encoded(encoder: TextEncoder, passages: Iterable[Passage], size: int = CHUNK, **options: Any) -> Iterator[Chunk]:
+    """`passages`, read once, with their vectors as an index keeps them (float32, of unit length under cosine), `size`
+    at a time. `options` go to `encode_document`."""
+    rest = iter(passages)
+    while part := list(islice(rest, size)):
+        yield part, embed_passages(encoder, part, **options)
+
+
+def stored(store: PassageStore) -> Iterator[Chunk]:
+    """The passages of an index with the vectors that it holds, in the order of their numbers."""
+    for batch in store.batches((*PASSAGE, "vector"), CHUNK):
+        yield _chunk(batch, store.dim)
+
+
+def write_parquet(file: str | Path, chunks: Iterable[Chunk]) -> int:
+    """Write columns `id, lang, vector, text, title, metadata`, a row group for each chunk; the number of rows.
+
+    `vector` is a fixed-size list of float32, `metadata` a list of keys and values. The file is whole or not at all, and
+    only one chunk is in memory. Raises InterlinguaError when there is no passage, and for text that is no Unicode.
+    """
+    pa, pq = arrow(), _parquet()
+    dim, chunks = _first(chunks)
+    kinds = {**{field.name: field.type for field in text_schema()}, "vector": pa.list_(pa.float32(), dim)}
+    schema = pa.schema([(name, kinds[name]) for name in COLUMNS])
+    count = 0
+    with atomic_write(file, "wb") as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        for passages, vectors in chunks:
+            flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
+            columns = {**dict(zip(TEXTS, to_rows(passages).columns, strict=True)),
+                       "vector": pa.FixedSizeListArray.from_arrays(flat, dim)}
+            writer.write_batch(pa.record_batch([columns[name] for name in COLUMNS], schema=schema))
+            count += len(passages)
+    return count
+
+
+def read_parquet(file: str | Path) -> Iterator[Chunk]:
+    """What `write_parquet` wrote, a row group at a time. Raises InterlinguaError for a file that is something else."""
+    pa, pq = arrow(), _parquet()
+    try:
+        with open_raw(file) as stream, pq.ParquetFile(stream) as held:
+            dim = held.schema_arrow.field("vector").type.list_size
+            for group in range(held.num_row_groups):
+                yield _chunk(held.read_row_group(group).combine_chunks().to_batches()[0], dim)
+    except (OSError, KeyError, AttributeError, pa.ArrowException) as error:
+        raise InterlinguaError(f"{file}: is damaged, or not a file of vectors ({error}).") from error
+
+
+def write_npy(folder: str | Path, chunks: Iterable[Chunk]) -> int:
+    """Write a folder with `vectors.npy` float32 `[passages, dim]`, which `numpy.load(…, mmap_mode="r")` opens without
+    reading it, and `ids.jsonl`, line i being `{id, lang, title, text, metadata}` of row i; the number of rows.
+
+    Whole or not at all; only one chunk is in memory. Raises InterlinguaError when there is no passage.
+    """
+    dim, chunks = _first(chunks)
+    count = 0
+    with atomic_folder(folder, ARRAY) as place, open(place / ARRAY, "wb") as array, \
+            open(place / ROWS, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as rows:
+        _header(array, 0, dim)
+        start = array.tell()
+        for passages, vectors in chunks:
+            array.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+            for one in passages:
+                rows.write(json.dumps({"id": one.id, "lang": one.lang, "title": one.title, "text": one.text,
+                                       "metadata": dict(one.metadata)}, ensure_ascii=False) + "\n")
+            count += len(passages)
+        array.seek(0)
+        _header(array, count, dim)  # NumPy leaves room in it for the number of rows to grow
+        assert array.tell() == start
+    return count
+
+
+def _header(stream: IO[bytes], count: int, dim: int) -> None:
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (count, dim)})
+
+
+def _first(chunks: Iterable[Chunk]) -> tuple[int, Iterable[Chunk]]:
+    """The dimension of the vectors, and all chunks."""
+    rest = iter(chunks)
+    first = next(rest, None)
+    if first is None:
+        raise InterlinguaError("there is no passage to write.")
+    return first[1].shape[1], chain([first], rest)
+
+
+def _chunk(batch: Any, dim: int) -> Chunk:
+    return [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()], vectors_of(batch, dim)
+
+
+def _parquet() -> Any:
+    from pyarrow import parquet  # type: ignore[import-untyped]
+
+    return parquet
+
+
+class EncodedParts(DualEncoder):
+    """The encoder `model`, whose vectors of passages are those in `parts`, as far as they are asked for in their order.
+
+    With it an index is built of parts by the same calls as of passages: `Index.build(encoder, encoder.passages(), …)`.
+    It may leave out passages (a build that goes on does), but not go back to an earlier part.
+    """
+
+    def __init__(self, model: DualEncoder, parts: Sequence[Path]) -> None:
+        super().__init__(model.query, model.own_passage)
+        self._parts = list(parts)
+        self._rest = iter(self._parts)
+        self._rows: dict[tuple[str, str], int] = {}
+        self._vectors: Vectors | None = None
+
+    def passages(self) -> Iterator[Passage]:
+        """All passages of the parts, in their order."""
+        for part in self._parts:
+            for passages, _ in read_parquet(part):
+                yield from passages
+
+    def passage_vectors(self, passages: Sequence[Passage]) -> Vectors:
+        """The vectors `[passages, dim]` of some passages of the parts. Raises InterlinguaError for one that is in none
+        of those that are left."""
+        found = []
+        for passage in passages:
+            while passage.key not in self._rows:
+                self._next(passage)
+            assert self._vectors is not None
+            found.append(self._vectors[self._rows[passage.key]])
+        return np.stack(found)
+
+    def _next(self, wanted: Passage) -> None:
+        part = next(self._rest, None)
+        if part is None:
+            raise InterlinguaError(f"passage {wanted.id!a}: is not among those that were encoded. Encode again.")
+        chunks = list(read_parquet(part))
+        self._vectors = np.concatenate([vectors for _, vectors in chunks])
+        self._rows = {passage.key: row for row, passage in enumerate(p for held, _ in chunks for p in held)}

@@ -1,0 +1,1 @@
+"""The local store of an index: LanceDB and memory-mapped caches."""

@@ -1,0 +1,202 @@
+"""Build a local index piece by piece, so that a stopped build goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.files import check_replaceable, make_folder, move_into_place
+from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_rows
+from interlingua.index.local.snapshot import write_cache
+from interlingua.index.local.table import PassageStore, go_back, lock
+from interlingua.index.metadata import FORMAT, MARKER, SOURCES, About, write_sources
+from interlingua.index.ranking import twice
+from interlingua.index.search import index_vectors
+from interlingua.progress import say, track
+from interlingua.retrieval.late_interaction.static import StaticMaxSim
+from interlingua.retrieval.retriever import PassageVectors, TextEncoder, Vectors, embed_passages
+
+if TYPE_CHECKING:
+    from interlingua.data.files.walk import SourceNames
+
+
+CHUNK = 4096  # passages encoded at a time
+
+
+def distinct(passages: Iterable[Passage], keys: set[tuple[str, str]]) -> Iterator[Passage]:
+    """`passages`, whose keys join `keys`. Raises InterlinguaError for one that is there already."""
+    for passage in passages:
+        if (key := passage.key) in keys:
+            raise twice(passage)
+        keys.add(key)
+        yield passage
+
+
+def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
+    """`passages`, `CHUNK` at a time."""
+    stream = iter(passages)
+    while chunk := list(islice(stream, CHUNK)):
+        yield chunk
+
+
+def encoded(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+            ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
+    """What `PassageStore.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
+    return to_rows(passages), *vectors_and_subwords(encoder, passages, **options)
+
+
+def vectors_and_subwords(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+                         ) -> tuple[Vectors, list[NDArray[np.int64]] | None]:
+    """The vectors of `embed_passages`, and the passages' subwords (None where the encoder has no `StaticMaxSim`)."""
+    words = StaticMaxSim.of(encoder)
+    if words is None:
+        return embed_passages(encoder, passages, **options), None
+    home = next(kind for kind in type(encoder).__mro__ if "static_sides" in vars(kind))
+    own = type(encoder).encode_document is vars(home)["encode_document"]  # no subclass that encodes in its own way
+    if options or isinstance(encoder, PassageVectors) or not own:  # the vectors are others, or at hand
+        return embed_passages(encoder, passages, **options), words.subwords(passages)
+    subwords, vectors = words.encode(passages)
+    return vectors, subwords
+
+
+@contextmanager
+def spooled(batches: Iterable[Any], schema: Any, folder: Path) -> Iterator[tuple[int, Any]]:
+    """How many rows `batches` have, and a reader of them. They are kept in a file in `folder` until then, so that all
+    are there before the first is written to the store, and none in memory."""
+    pa = arrow()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        count = 0
+        with pa.ipc.new_stream(file, schema) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
+                count += batch.num_rows
+        file.seek(0)
+        yield count, pa.ipc.open_stream(file)
+
+
+STARTED = "building.json"
+
+
+def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, model: str, k1: float, b: float,
+                 names: SourceNames | None, options: dict[str, Any]) -> None:
+    """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
+
+    Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced. Where that is left from
+    a build that was stopped, by a power cut too, passages that it holds unchanged are not encoded again; any other
+    order or choice of passages is fine. `names` of sources are kept. Raises InterlinguaError for two passages with one
+    source and id, when there is no passage, for a folder of something else, and where somebody else builds it; `path`
+    is then as it was.
+    """
+    from interlingua.models.folder import fingerprint
+
+    check_replaceable(path, MARKER)
+    partial = path.parent / f".{path.name}.building.part"
+    make_folder(partial)
+    print_of = fingerprint(encoder)
+    with ExitStack() as held:
+        held.enter_context(lock(partial))
+        if (path / MARKER).exists():
+            held.enter_context(lock(path))  # what would be added to it now would be lost
+        store = _left(partial, {"format": FORMAT, "fingerprint": print_of, "similarity": encoder.similarity})
+        try:
+            store = _write(encoder, passages, partial, store, options)
+            store.compact()
+            index_vectors(store)
+            write_cache(store, partial)
+            (partial / SOURCES).unlink(missing_ok=True)
+            if names is not None:
+                write_sources(partial, names)
+            About(model, print_of, encoder.similarity, store.dim, k1, b).write(partial)
+            move_into_place(partial, path, MARKER)
+            (path / STARTED).unlink()
+        except BaseException:
+            _leave(partial, path)
+            raise
+
+
+def _left(partial: Path, made_with: dict[str, Any]) -> PassageStore | None:
+    """What a build with the same model left, None where there is nothing to go on with; `partial` is then empty."""
+    try:
+        same = json.loads((partial / STARTED).read_text(encoding="utf-8")) == made_with
+        if same:
+            return go_back(partial)
+    except (OSError, ValueError):  # InterlinguaError, for a table that is not there yet, is a ValueError
+        pass
+    for old in partial.iterdir():
+        if old.is_dir():
+            shutil.rmtree(old)
+        elif old.name == MARKER:
+            old.unlink()
+    (partial / STARTED).write_text(json.dumps(made_with), encoding="utf-8")
+    return None
+
+
+def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, store: PassageStore | None,
+           options: dict[str, Any]) -> PassageStore:
+    """Make the store in `partial` hold exactly `passages`."""
+    written = {} if store is None else dict(_digests(store))
+    given: set[tuple[str, str]] = set()
+    fresh = 0
+
+    def new() -> Iterator[Passage]:
+        for passage in distinct(track(passages, "index passages"), given):
+            known = written.get(passage.key)
+            if known is None or known[0] != _digest(passage):
+                yield passage
+
+    for chunk in chunks(new()):
+        rows, vectors, subwords = encoded(encoder, chunk, **options)
+        if store is None:
+            words = StaticMaxSim.of(encoder)
+            store = PassageStore.create(partial, vectors.shape[1], words.vocabulary if words else 0)
+        batch = store.batch(store.next_number(), rows, vectors, subwords)
+        (store.replace if any(passage.key in written for passage in chunk) else store.add)(batch)
+        store.sync()
+        fresh += len(chunk)
+    if store is None or not given:
+        raise InterlinguaError("there is no passage to index.")
+    gone = np.array([number for key, (_, number) in written.items() if key not in given], dtype=np.int64)
+    if len(gone):
+        store.delete(gone)
+    if written:
+        say(f"went on with a build that was stopped: {len(given) - fresh:,} passages were there, {fresh:,} were new")
+    return store
+
+
+def _digests(store: PassageStore) -> Iterator[tuple[tuple[str, str], tuple[bytes, int]]]:
+    """The digest and the number of each passage that was written, by its source and id."""
+    for batch in store.batches(("number", *PASSAGE), BATCH):
+        for row in batch.to_pylist():
+            passage = passage_of(row)
+            yield passage.key, (_digest(passage), row["number"])
+
+
+def _digest(passage: Passage) -> bytes:
+    content = json.dumps(asdict(passage) | {"metadata": dict(passage.metadata)}, sort_keys=True)
+    return hashlib.blake2b(content.encode(), digest_size=16).digest()
+
+
+def _leave(partial: Path, path: Path) -> None:
+    """Keep what was written for the next try, and say so; remove a folder without passages."""
+    try:
+        kept = len(PassageStore.open(partial).numbers())
+    except InterlinguaError:
+        kept = 0
+    if kept:
+        say(f"{path}: is not made. The {kept:,} passages that were encoded are kept in {partial.name}: the same "
+            "command goes on with them.")
+    else:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,462 @@
+"""An index at one version: memory-mapped caches, and the rows that came since."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder
+from interlingua.index.local.rows import (
+    BATCH,
+    PASSAGE,
+    TEXTS,
+    PassageRows,
+    Rows,
+    SubwordRows,
+    arrow,
+    passage_of,
+    subwords_of,
+    text_schema,
+)
+from interlingua.index.local.rows import COLUMN as SUBWORDS
+from interlingua.index.local.table import PassageStore, go_back, lock, synced_version, vectors_of
+from interlingua.index.metadata import damaged
+from interlingua.progress import say, track
+from interlingua.retrieval.bm25.postings import Postings, TermTable, write_postings
+from interlingua.retrieval.dense.int8 import Int8Matrix
+from interlingua.text.analyzers import analyzer
+from interlingua.text.languages import find_code
+
+Vectors = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+
+class TermNumbers(Protocol):
+    """What knows the numbers of terms: a dict, or a `TermTable`."""
+
+    def get(self, key: str, /) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
+    of each in the order of `PassageRows.ties`; `terms` gives the number of a term in `postings`; `reach` is the length
+    of the longest vector. A cache has the `version` it was made from, and its vectors as `int8` too; it says whether
+    the store had an `approximate` index of them then (None where it does not say)."""
+
+    numbers: Rows
+    passages: PassageRows
+    subwords: SubwordRows
+    languages: tuple[str, ...]
+    langs: NDArray[np.int32]
+    vectors: Vectors
+    terms: TermNumbers
+    postings: Postings
+    ties: Rows
+    reach: float
+    version: int = 0
+    int8: Int8Matrix | None = None
+    approximate: bool | None = None
+    _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, numbers: Rows, passages: Sequence[Passage], vectors: Vectors, terms: Sequence[list[str]],
+           subwords: Sequence[NDArray[np.int64]]) -> Segment:
+        """In memory. `terms` are those of each passage, as `terms_of` gives them."""
+        known: defaultdict[str, int] = defaultdict()
+        known.default_factory = known.__len__
+        postings = Postings.of([[known[term] for term in found] for found in terms])
+        languages = tuple(sorted({passage.lang for passage in passages}))
+        langs = np.array([languages.index(passage.lang) for passage in passages], dtype=np.int32)
+        rows = PassageRows.of(passages)
+        return cls(numbers, rows, SubwordRows.of(subwords), languages, langs, vectors, dict(known), postings,
+                   rows.ties(), longest(vectors))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def highest(self) -> int:
+        """The highest number, −1 without rows."""
+        return int(self.numbers.max(initial=-1))
+
+    def rows(self, numbers: Rows) -> Rows:
+        """The rows with these numbers, without those that are not here."""
+        if not len(self):
+            return np.empty(0, dtype=np.int64)
+        places = np.searchsorted(self.numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
+        rows: Rows = self._order[places]
+        here: Rows = rows[self.numbers[rows] == numbers]
+        return here
+
+    @cached_property
+    def _order(self) -> Rows:
+        return np.argsort(self.numbers, kind="stable")
+
+    def in_languages(self, langs: Sequence[str]) -> Mask:
+        """[rows]: whether each is in one of these languages."""
+        return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])
+
+    def where(self, key: str, value: str) -> Mask:
+        """[rows]: whether the metadata of each has `value` under `key`; remembered for the last few."""
+        mask = self._where.get((key, value))
+        if mask is None:
+            mask = self.passages.where(key, value)
+            if len(self._where) >= 32:
+                self._where.clear()
+            self._where[key, value] = mask
+        return mask
+
+
+def terms_of(passage: Passage) -> list[str]:
+    """The terms of a passage by the analyzer of its language, title and text together as BM25 reads them."""
+    text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+    return analyzer(find_code(passage.lang) or "")(text)
+
+
+def longest(vectors: Vectors) -> float:
+    """The length of the longest of `vectors` [rows, dim]."""
+    squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+    return float(np.sqrt(squares.max(initial=0)))
+
+
+FOLDER = "caches"
+CACHE_MARKER = "complete.json"
+CACHE_FORMAT = 4
+ARRAYS = {"numbers": np.int64, "langs": np.int32, "vectors": np.float32, "ties": np.int64, "terms": np.uint64,
+          "passages": np.int32, "counts": np.int32, "starts": np.int64, "lengths": np.int32}
+
+
+def write_cache(store: PassageStore, index: Path) -> Path:
+    """Write the cache of the version that `store` reads, whole or not at all; where it is.
+
+    It holds the rows in batches (`passages.arrow`, `subwords.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`),
+    the same vectors as int8, and the postings of BM25 with their terms. The disk holds the version first: it would be
+    another one that gets the number of a version that a power cut took.
+    """
+    store.sync()
+    target = index / FOLDER / str(store.version)
+    if target.exists():
+        shutil.rmtree(target)  # it is incomplete, or nobody would write it again
+    with atomic_folder(target, CACHE_MARKER) as folder:
+        languages = _write_rows(store, folder)
+        vectors = np.load(folder / "vectors.npy", mmap_mode="r") if languages else np.zeros((0, store.dim), np.float32)
+        Int8Matrix.build(vectors, folder / "int8")
+        sizes = {str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*"))
+                 if file.is_file()}
+        about = {"format": CACHE_FORMAT, "version": store.version, "dim": store.dim, "languages": languages,
+                 "analyzers": analyzers_of(languages), "reach": _reach(vectors), "approximate": store.approximate,
+                 "sizes": sizes}
+        (folder / CACHE_MARKER).write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
+    return target
+
+
+def newest_cache(index: Path, version: int) -> Segment | None:
+    """The newest cache that is no newer than `version`; None where there is none, and where it is damaged, which is
+    said."""
+    fitting = [held for held in cache_versions(index) if held <= version]
+    if not fitting:
+        return None
+    path = index / FOLDER / str(fitting[-1])
+    try:
+        return _open(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, arrow().ArrowException) as error:
+        if path.exists():  # else a writer has just removed it
+            say(f"{path}: is not used, since it is damaged or out of date ({' '.join(str(error).split())})")
+        return None
+
+
+def remove_other_caches(index: Path, version: int) -> None:
+    """Remove all caches but that of `version`, and what writers that were killed left behind."""
+    for path in (index / FOLDER).glob("*"):
+        if path.name != str(version):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def cache_versions(index: Path) -> list[int]:
+    """The versions of the caches that look complete."""
+    return sorted(int(path.parent.name) for path in (index / FOLDER).glob(f"*/{CACHE_MARKER}")
+                  if path.parent.name.isdecimal())
+
+
+def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
+    """Name and version of the analyzer of each language."""
+    codes = {lang: analyzer(find_code(lang) or "") for lang in languages}
+    return {lang: [chosen.name, chosen.version] for lang, chosen in codes.items()}
+
+
+def _write_rows(store: PassageStore, folder: Path) -> list[str]:
+    """All files but the int8 vectors; the languages."""
+    pa = arrow()
+    numbers: list[NDArray[np.int64]] = []
+    met: dict[str, int] = {}  # languages, in the order in which they are met
+    langs: list[NDArray[np.int32]] = []
+    shape, words = (len(store.numbers()), store.dim), pa.schema([store.schema.field(SUBWORDS)])
+
+    with (open(folder / "vectors.npy", "wb") as stream,
+          pa.OSFile(str(folder / "passages.arrow"), "wb") as sink, pa.ipc.new_file(sink, text_schema()) as file,
+          pa.OSFile(str(folder / "subwords.arrow"), "wb") as other, pa.ipc.new_file(other, words) as second):
+        np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+
+        def terms() -> Iterator[list[str]]:
+            for batch in _whole_batches(store):
+                numbers.append(batch.column("number").to_numpy().copy())  # a view would keep the whole batch
+                langs.append(np.array([met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()],
+                                      dtype=np.int32))
+                stream.write(vectors_of(batch, store.dim).tobytes())
+                file.write_batch(batch.select(TEXTS))
+                second.write_batch(batch.select([SUBWORDS]))
+                for row in batch.select(PASSAGE).to_pylist():
+                    yield terms_of(passage_of(row))
+
+        write_postings(track(terms(), "analyse passages", shape[0]), folder)
+    languages = sorted(met)
+    places = np.array([languages.index(lang) for lang in met], dtype=np.int32)
+    _save(folder, "numbers", np.concatenate([np.empty(0, np.int64), *numbers]))
+    _save(folder, "langs", np.concatenate([np.empty(0, np.int32), *(places[batch] for batch in langs)]))
+    _save(folder, "ties", PassageRows.open(folder / "passages.arrow").ties())
+    return languages
+
+
+def _whole_batches(store: PassageStore) -> Iterator[Any]:
+    """The rows of the store in batches of exactly `BATCH`, the last one shorter."""
+    pa = arrow()
+    held: list[Any] = []
+    count = 0
+    for batch in store.batches(("number", *TEXTS, "vector", SUBWORDS), BATCH):
+        held.append(batch)
+        count += batch.num_rows
+        if count >= BATCH:
+            table = pa.Table.from_batches(held).combine_chunks()
+            for start in range(0, count - BATCH + 1, BATCH):
+                yield table.slice(start, BATCH).combine_chunks().to_batches()[0]
+            rest = table.slice(count - count % BATCH)
+            held, count = rest.to_batches(), rest.num_rows
+    if count:
+        yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+
+
+def _open(path: Path) -> Segment:
+    about = json.loads((path / CACHE_MARKER).read_text(encoding="utf-8"))
+    if about["format"] != CACHE_FORMAT:
+        raise ValueError(f"format {about['format']}, {CACHE_FORMAT} is known")
+    for name, size in about["sizes"].items():
+        if (path / name).stat().st_size != size:
+            raise ValueError(f"{name} has {(path / name).stat().st_size:,} bytes in place of {size:,}")
+    languages = list(about["languages"])
+    if about["analyzers"] != analyzers_of(languages):
+        raise ValueError("its passages were cut by other versions of the analyzers")
+    held = {name: _load(path / f"{name}.npy", dtype) for name, dtype in ARRAYS.items()}
+    postings = Postings(held["passages"], held["counts"], held["starts"], held["lengths"])
+    rows, subwords = PassageRows.open(path / "passages.arrow"), SubwordRows.open(path / "subwords.arrow")
+    return Segment(held["numbers"], rows, subwords, tuple(languages), held["langs"], held["vectors"],
+                   TermTable(held["terms"]), postings, held["ties"], float(about["reach"]), int(path.name),
+                   Int8Matrix.load(path / "int8"), about.get("approximate"))
+
+
+def _reach(vectors: NDArray[np.float32]) -> float:
+    return max((longest(vectors[start : start + BATCH]) for start in range(0, len(vectors), BATCH)), default=0.0)
+
+
+def _save(folder: Path, name: str, array: NDArray[Any]) -> None:
+    if name not in ARRAYS:
+        raise InterlinguaError(f"'{name}' is no array of a cache.")
+    np.save(folder / f"{name}.npy", array.astype(ARRAYS[name], copy=False))
+
+
+def _load(file: Path, dtype: Any) -> NDArray[Any]:
+    array = np.load(file, allow_pickle=False) if file.stat().st_size <= 256 else np.load(file, mmap_mode="r",
+                                                                                         allow_pickle=False)
+    if array.dtype != dtype:
+        raise ValueError(f"{file.name}: {np.dtype(dtype).name} was expected")
+    return np.asarray(array)
+
+
+Place = tuple[int, int]
+"""A segment's number, and a row of it."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Passages newer than the cache, with all that a segment is made of."""
+
+    numbers: Rows
+    passages: list[Passage]
+    vectors: NDArray[np.float32]
+    terms: list[list[str]]
+    subwords: list[NDArray[np.int64]]
+
+    @classmethod
+    def none(cls, dim: int) -> Arrivals:
+        """No passages."""
+        return cls(np.empty(0, dtype=np.int64), [], np.empty((0, dim), dtype=np.float32), [], [])
+
+    def kept(self, live: Rows) -> Arrivals:
+        """Those whose number is among `live`."""
+        rows = np.flatnonzero(np.isin(self.numbers, live))
+        return self if len(rows) == len(self.numbers) else Arrivals(
+            self.numbers[rows], [self.passages[row] for row in rows], self.vectors[rows], [self.terms[r] for r in rows],
+            [self.subwords[row] for row in rows])
+
+    def with_new(self, store: PassageStore, after: int) -> Arrivals:
+        """These and the rows of the store with numbers above `after`."""
+        columns = ("number", *PASSAGE, "vector", SUBWORDS)
+        batches = list(store.batches(columns, BATCH, after))
+        passages = [passage_of(row) for batch in batches for row in batch.select(PASSAGE).to_pylist()]
+        return Arrivals(np.concatenate([self.numbers, *(batch.column("number").to_numpy() for batch in batches)]),
+                        self.passages + passages,
+                        np.concatenate([self.vectors, *(vectors_of(batch, store.dim) for batch in batches)]),
+                        self.terms + [terms_of(passage) for passage in passages],
+                        self.subwords + [ids for batch in batches for ids in subwords_of(batch)])
+
+
+class Snapshot:
+    """What one search sees. `segments` are the cache's rows and the arrivals; `live` has for each a mask of the rows
+    that are still there, None where all are."""
+
+    def __init__(self, version: int, base: Segment, arrivals: Arrivals, live: Rows) -> None:
+        self.version, self.base, self.arrivals = version, base, arrivals
+        there = np.isin(base.numbers, live)
+        self.segments: tuple[Segment, ...] = (base,)
+        if len(arrivals.numbers):
+            self.segments += (Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms,
+                                         arrivals.subwords),)
+        self.live: tuple[Mask | None, ...] = (None if there.all() else there, None)[: len(self.segments)]
+        self.deleted = int(len(base) - there.sum())
+
+    @classmethod
+    def take(cls, store: PassageStore, index: Path, before: Snapshot | None = None) -> Snapshot:
+        """The newest version. `before` spares reading what it has read. A cache that is missing is written, which is
+        said."""
+        version = store.refresh()
+        newer = before is None or any(before.base.version < cache <= version for cache in cache_versions(index))
+        if before is not None and not newer:
+            if before.version == version:
+                return before
+            base, arrivals = before.base, before.arrivals
+        else:
+            base = _cache(store, index)
+            arrivals = Arrivals.none(base.vectors.shape[1])
+        version = store.version
+        if version == base.version:  # the cache holds exactly these rows, so that the table need not be read
+            return cls(version, base, Arrivals.none(base.vectors.shape[1]), base.numbers)
+        live = store.numbers()
+        seen = max(base.highest, int(arrivals.numbers.max(initial=-1)))
+        arrivals = arrivals.kept(live)
+        if len(live) and live.max() > seen:
+            arrivals = arrivals.with_new(store, seen)
+        return cls(version, base, arrivals, live)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.segments)) - self.deleted
+
+    @cached_property
+    def languages(self) -> dict[str, int]:
+        """Passages of each language."""
+        counts: Counter[str] = Counter()
+        for segment, live in zip(self.segments, self.live, strict=True):
+            found = np.bincount(segment.langs if live is None else segment.langs[live],
+                                minlength=len(segment.languages))
+            counts.update(dict(zip(segment.languages, found.tolist(), strict=True)))
+        return {lang: counts[lang] for lang in sorted(counts) if counts[lang]}
+
+    @cached_property
+    def mean_length(self) -> float:
+        """Terms of a passage, on average."""
+        lengths = [segment.postings.lengths if live is None else segment.postings.lengths[live]
+                   for segment, live in zip(self.segments, self.live, strict=True)]
+        return sum(int(part.sum(dtype=np.int64)) for part in lengths) / max(1, len(self))
+
+    def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
+        """Where the passages with these ids are; an id that is not there is left out."""
+        found: dict[str, list[Place]] = {}
+        for number, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
+            for name, rows in segment.passages.find(ids).items():
+                if there := [(number, row) for row in rows if live is None or live[row]]:
+                    found.setdefault(name, []).extend(there)
+        return found
+
+    def places(self, numbers: Rows) -> list[Place]:
+        """Where the rows with these numbers are; one that is not here, or not any more, is left out."""
+        found: list[Place] = []
+        for part, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
+            rows = segment.rows(numbers)
+            found += [(part, row) for row in rows.tolist() if live is None or live[row]]
+        return found
+
+    def passage(self, place: Place) -> Passage:
+        """The passage at a place."""
+        return self.segments[place[0]].passages[place[1]]
+
+    def source(self, place: Place) -> str:
+        """The source of the passage at a place."""
+        return self.segments[place[0]].passages.source(place[1])
+
+    def lang(self, place: Place) -> str:
+        """The language of the passage at a place."""
+        segment = self.segments[place[0]]
+        return segment.languages[int(segment.langs[place[1]])]
+
+    def chosen(self, langs: Sequence[str] | None, where: Mapping[str, str]) -> list[Mask | None]:
+        """For each segment a mask of the live rows in one of `langs` with all of `where` in their metadata; None for
+        all rows."""
+        masks: list[Mask | None] = []
+        for segment, live in zip(self.segments, self.live, strict=True):
+            wanted = [] if live is None else [live]
+            wanted += [] if langs is None else [segment.in_languages(langs)]
+            wanted += [segment.where(key, value) for key, value in where.items()]
+            masks.append(np.logical_and.reduce(wanted) if wanted else None)
+        return masks
+
+
+def whole_store(index: Path) -> PassageStore:
+    """The store of an index at its newest version. Where a power cut took files of versions that were not synced, that
+    is the newest one that is whole (`go_back`). Raises InterlinguaError where there is none."""
+    seen = -1
+    while True:
+        synced = synced_version(index)
+        try:
+            store = PassageStore(index)
+            if store.version == synced:
+                return store
+            if store.version > synced:
+                store.check()
+                return store
+            reason = damaged(index, f"its table ends before version {synced}, which was written")
+        except InterlinguaError as error:
+            reason = error
+        if synced == seen:
+            break
+        seen = synced  # once more: a writer may have removed the version that was being read
+    try:
+        with lock(index):
+            for cache in cache_versions(index):
+                if cache > synced:
+                    shutil.rmtree(index / FOLDER / str(cache))
+            return go_back(index)
+    except OSError:  # not ours to write
+        raise reason from None
+
+
+def _cache(store: PassageStore, index: Path) -> Segment:
+    """The newest cache that fits the version of the store, or an even newer one. Written where there is none."""
+    for said in (False, True):
+        while (found := newest_cache(index, version := store.version)) is None and store.refresh() != version:
+            pass  # a writer has removed it and made a newer one
+        if found is not None:
+            return found
+        if not said:
+            say(f"{index}: its cache is made again from its passages")
+            write_cache(store, index)
+    raise InterlinguaError(f"{index}: the cache that was just written cannot be read. Look at the disk.")

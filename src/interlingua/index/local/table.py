@@ -1,0 +1,365 @@
+"""The store of record of an index: passages and their vectors in one LanceDB table, a new version with every write."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from math import isqrt
+from os import SEEK_END
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_write, sync
+from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, arrow, subword_column, subword_type, text_schema
+from interlingua.progress import say
+
+TABLE = "passages"
+LOCK = "writer.lock"
+VERSIONS = "_versions"
+SYNCED = "synced.json"
+"""Says which version the disk was last made to hold."""
+EVER = timedelta(days=36_500)  # older versions are none
+NUMBERS_OF_A_VERSION = 1 << 32
+LAST = (1 << 64) - 1
+MAGIC = b"LANC"  # the end of each file of Lance
+
+
+class PassageStore:
+    """A table `number, id, source, lang, title, text, metadata, vector, subwords`. Numbers are never given twice: those
+    written in version v begin at v · 2³², and a replaced passage gets a new one.
+
+    Each of `add`, `replace` and `delete` is one version, whole or not at all. When the call returns, the version
+    survives the end of the process; after `sync` it survives a power cut. A reader keeps the version it has until
+    `refresh`. One writer at a time: hold `lock`.
+    """
+
+    def __init__(self, folder: Path, table: Any = None) -> None:
+        """`table` is LanceDB's. Without one it is opened, which takes seconds in a new process, when it is first
+        needed; the files of versions say until then which is the newest."""
+        self.folder, self._opened, self._seen = folder, table, 0
+        self._on_disk: set[_File] = set()
+        if table is None:
+            self.refresh()
+
+    @classmethod
+    def create(cls, folder: Path, dim: int, vocabulary: int = 0) -> PassageStore:
+        """A new table without rows in `folder`, for vectors of size `dim` and subwords of a `vocabulary`."""
+        pa = arrow()
+        columns = [pa.field("number", pa.int64()), *text_schema(), pa.field("vector", pa.list_(pa.float32(), dim)),
+                   pa.field(COLUMN, subword_type(vocabulary))]
+        with _plain_errors(folder):
+            return cls(folder, _connect(folder).create_table(TABLE, schema=pa.schema(columns)))
+
+    @classmethod
+    def open(cls, folder: Path, version: int | None = None) -> PassageStore:
+        """The table in `folder`, held at `version` if given. Raises InterlinguaError where there is none, or none that
+        can be read."""
+        with _plain_errors(folder):
+            table = _connect(folder).open_table(TABLE)
+            if version is not None:
+                table.checkout(version)
+            return cls(folder, table)
+
+    @property
+    def _table(self) -> Any:
+        if self._opened is None:
+            with _plain_errors(self.folder):
+                table = _connect(self.folder).open_table(TABLE)
+                if table.version != self._seen:
+                    table.checkout(self._seen)
+                self._opened = table
+        return self._opened
+
+    @property
+    def schema(self) -> Any:
+        """The columns."""
+        return self._table.schema
+
+    @property
+    def dim(self) -> int:
+        """The size of the vectors."""
+        return int(self._table.schema.field("vector").type.list_size)
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self._seen if self._opened is None else int(self._opened.version)
+
+    def __len__(self) -> int:
+        with _plain_errors(self.folder):
+            return int(self._table.count_rows())
+
+    def refresh(self) -> int:
+        """Go to the newest version; its number. Raises InterlinguaError where there is no table that can be read."""
+        if self._opened is None:
+            if (newest := newest_version(self.folder)) is not None:
+                self._seen = newest
+                return newest
+            self._opened = PassageStore.open(self.folder)._opened
+        with _plain_errors(self.folder):
+            self._table.checkout_latest()
+            return self.version
+
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of all rows."""
+        with _plain_errors(self.folder):
+            found = self._table.search().select(["number"]).to_arrow().column("number")
+        return np.asarray(found.to_numpy(), dtype=np.int64)
+
+    def batches(self, columns: tuple[str, ...], size: int, after: int = -1) -> Iterator[Any]:
+        """All rows with a number above `after`, in record batches of no more than `size`."""
+        with _plain_errors(self.folder):
+            reader = self._table.search().where(f"number > {after:d}").select(list(columns)).to_batches(size)
+        while True:
+            with _plain_errors(self.folder):
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch.select(list(columns))
+
+    def next_number(self) -> int:
+        """The first number of the rows that are written next."""
+        return (self.version + 1) * NUMBERS_OF_A_VERSION
+
+    def batch(self, first: int, rows: Any, vectors: NDArray[np.float32],
+              subwords: Sequence[NDArray[np.int64]] | None = None) -> Any:
+        """A record batch to add: the texts `rows`, their `vectors` and their `subwords` (None: without any), numbered
+        from `first`. Raises InterlinguaError for vectors of another size."""
+        if vectors.shape[1] != self.dim:
+            raise InterlinguaError(f"{self.folder}: the encoder gave vectors of size {vectors.shape[1]}, the index "
+                                   f"holds {self.dim}. Use the model that it was made with.")
+        pa = arrow()
+        flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
+        columns = [pa.array(np.arange(first, first + len(vectors))), *(rows.column(name) for name in TEXTS),
+                   pa.FixedSizeListArray.from_arrays(flat, self.dim),
+                   subword_column(subwords or [np.empty(0, np.int64)] * len(vectors), self.schema.field(COLUMN).type)]
+        return pa.record_batch(columns, schema=self.schema)
+
+    def add(self, rows: Any) -> None:
+        """Append rows: a table or a reader of record batches."""
+        with self._changing():
+            self._table.add(rows)
+
+    def replace(self, rows: Any) -> None:
+        """Rows take the place of those with their source and id; those with new ones are appended."""
+        with self._changing():
+            merge = self._table.merge_insert(["source", "id"])
+            merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+    def delete(self, numbers: NDArray[np.int64]) -> None:
+        """Remove the rows with these numbers."""
+        with self._changing():  # only whole numbers of ours ever become part of a condition
+            self._table.delete(f"number IN ({', '.join(map(str, numbers.tolist()))})")
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the vectors have an index of Lance, in which `near` searches."""
+        with _plain_errors(self.folder):
+            return any(index.columns == ["vector"] for index in self._table.list_indices())
+
+    def index_vectors(self, wanted: bool) -> None:
+        """Make Lance's index of the vectors, or remove it."""
+        from lancedb.index import IvfFlat, IvfRq
+
+        kind = IvfFlat if self.dim % 8 else IvfRq  # a bit for each dimension, if they fill bytes
+        with self._changing():
+            if wanted:
+                parts = max(1, isqrt(len(self)))
+                self._table.create_index("vector", config=kind(distance_type="dot", num_partitions=parts))
+            for index in [] if wanted else self._table.list_indices():
+                self._table.drop_index(index.name)
+
+    def near(self, vector: NDArray[np.float32], k: int, probes: int) -> NDArray[np.int64]:
+        """The numbers of `k` rows whose vectors are likely to have the greatest dot products with `vector`, by Lance's
+        index, of which it looks into `probes` parts. Rows that are newer than it are compared one by one."""
+        with _plain_errors(self.folder):
+            search = self._table.search(vector).distance_type("dot").nprobes(probes).limit(k)
+            found = search.select(["number", "_distance"]).to_arrow().column("number")
+        return np.asarray(found.to_numpy(), dtype=np.int64)
+
+    def compact(self) -> None:
+        """Join small files, drop deleted rows, and remove all versions but the newest, once the disk holds that one."""
+        with self._changing(), warnings.catch_warnings():
+            # readers know that a version may go, and take the newest then
+            warnings.filterwarnings("ignore", "optimize.cleanup_older_than")
+            before = -1
+            while self.version != before:  # else the last call would make one more version, and remove ours before it
+                before = self.version
+                self._table.optimize(cleanup_older_than=EVER)
+            self.sync()
+            self._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+
+    def sync(self) -> None:
+        """Have the disk hold the version that is read and note that in `synced.json`, unless it says so already. Raises
+        InterlinguaError where the disk does not take it."""
+        if synced_version(self.folder) == (version := self.version):
+            return
+        with _plain_errors(self.folder):
+            held = _files(self.folder)
+            new = [file.path for file in sorted(held - self._on_disk)]
+            # a folder may be new too, and then its name in the one above it
+            sync([*new, *{folder for path in new for folder in path.parents if folder.is_relative_to(self.folder)}])
+            with atomic_write(self.folder / SYNCED) as stream:
+                json.dump({"version": version}, stream)
+            self._on_disk = held
+
+    def check(self, columns: Sequence[str] = ("number",)) -> None:
+        """Read these columns of all rows, and the index of the vectors if there is one. Raises InterlinguaError where a
+        file of this version is missing or cut short: Lance describes a file at its end."""
+        for _ in self.batches(tuple(columns), BATCH):
+            pass
+        if self.approximate:
+            self.near(np.zeros(self.dim, np.float32), 1, 1)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Note before the first change what the disk holds already: all, where the newest version was synced. Where it
+        was not, by a writer that was killed say, the next `sync` is of all files."""
+        if not self._on_disk and synced_version(self.folder) == self.version:
+            self._on_disk = _files(self.folder)
+        with _plain_errors(self.folder):
+            yield
+
+
+class _File(NamedTuple):
+    """A file of the table, and what tells it from an older one of its name. In the order in which they are synced:
+    what says of which files a version is made comes last."""
+
+    is_version: bool
+    path: Path
+    inode: int
+    written: int
+
+
+def _files(folder: Path) -> set[_File]:
+    found = set()
+    for place, _, names in os.walk(folder / f"{TABLE}.lance"):
+        for name in names:
+            with suppress(FileNotFoundError):  # whoever syncs without `lock` may see a file go
+                about = (path := Path(place, name)).stat()
+                found.add(_File(path.parent.name == VERSIONS, path, about.st_ino, about.st_mtime_ns))
+    return found
+
+
+def synced_version(folder: Path) -> int:
+    """The version that the disk was last made to hold, 0 where none was."""
+    try:
+        return int(json.loads((folder / SYNCED).read_text(encoding="utf-8"))["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def go_back(folder: Path) -> PassageStore:
+    """The table in `folder` at its newest version of which all can be read. Hold `lock`.
+
+    A power cut may take files of versions that were not synced. Where such are the newest, the one before them is made
+    the newest again, under a number that is newer than theirs, and synced; that is said. Raises InterlinguaError where
+    neither the version that was synced last nor a newer one can be read.
+    """
+    synced = synced_version(folder)
+    manifests = {_version_of(file): file for file in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest")}
+    newest = max(manifests, default=0)
+    for version, file in list(manifests.items()):
+        if version > synced and not file.read_bytes().endswith(MAGIC):  # cut short: nothing can be opened beside it
+            manifests.pop(version).unlink()
+    reason: InterlinguaError | None = None
+    for version in sorted(manifests, reverse=True):
+        if version < synced:
+            break
+        try:
+            store = PassageStore.open(folder, version)
+            store.check(store.schema.names)
+        except InterlinguaError as error:
+            reason = error
+            continue
+        if version < newest:
+            with _plain_errors(folder):
+                while store.version < newest:
+                    store._table.checkout(version)
+                    store._table.restore()
+            say(f"{folder}: files of version {newest} of its table are missing or cut short, as a power cut leaves "
+                f"them. It goes on from version {version}, the last one that is whole.")
+            store.sync()
+        return PassageStore.open(folder)
+    raise reason or InterlinguaError(f"{folder}: the table of passages cannot be read (version {synced or 1} is not "
+                                     f"there). In a copy that was made during a write, delete {SYNCED}; else build the "
+                                     "index again.")
+
+
+def _version_of(manifest: Path) -> int:
+    """Lance names the newest version so that it comes first: by what it lacks to the greatest number."""
+    number = int(manifest.stem)
+    return number if len(manifest.stem) < 20 else LAST - number
+
+
+def newest_version(folder: Path) -> int | None:
+    """The newest version of the table in `folder` by the names of its manifests, of which Lance writes one for each
+    (https://lance.org/format/table/transaction/): `v.manifest`, or 2⁶⁴ − 1 − v in 20 digits. None where that is not
+    clear, and where the newest manifest is cut."""
+    names = [path for path in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest") if path.stem.isdecimal()]
+    if not names or len({len(path.stem) == 20 for path in names}) > 1:
+        return None
+    turned = len(names[0].stem) == 20
+    found = {LAST - int(path.stem) if turned else int(path.stem): path for path in names}
+    newest = max(found)
+    try:
+        with open(found[newest], "rb") as file:
+            file.seek(-len(MAGIC), SEEK_END)
+            return newest if file.read() == MAGIC else None
+    except OSError:  # a writer has just removed it
+        return None
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Be the one writer of the index in `folder`. The system lets go of it when a process ends, however it ends.
+
+    Raises InterlinguaError at once where another writer is at work.
+    """
+    from filelock import FileLock, Timeout
+
+    held = FileLock(folder / LOCK, timeout=0)
+    try:
+        held.acquire()
+    except Timeout:
+        raise InterlinguaError(f"{folder}: is being written by another process. Wait until it is done, then try "
+                               "again. Searching goes on meanwhile.") from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def vectors_of(batch: Any, dim: int) -> NDArray[np.float32]:
+    """The vectors [rows, dim] of a batch."""
+    values = batch.column("vector").flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values, dtype=np.float32).reshape(-1, dim)
+
+
+def _connect(folder: Path) -> Any:
+    try:
+        import lancedb
+    except ImportError:
+        raise InterlinguaError("an index needs lancedb: pip install 'interlingua[index]'") from None
+    return lancedb.connect(str(folder))
+
+
+@contextmanager
+def _plain_errors(folder: Path) -> Iterator[None]:
+    """What LanceDB raises, as one line."""
+    try:
+        yield
+    except InterlinguaError:
+        raise
+    except (RuntimeError, OSError, ValueError, arrow().ArrowException) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InterlinguaError(f"{folder}: the table of passages cannot be read or written ({reason}). Look whether "
+                               "the disk is full; if files were changed, build the index again.") from error

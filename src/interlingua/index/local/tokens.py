@@ -1,0 +1,202 @@
+"""Token vectors of an index's passages, kept for a model of late interaction: reranking then encodes questions only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.files import make_folder
+from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of
+from interlingua.index.local.table import PassageStore, lock
+from interlingua.index.metadata import signature
+from interlingua.models.folder import fingerprint
+from interlingua.progress import say
+
+if TYPE_CHECKING:
+    from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+
+FOLDER = "tokens"
+PART = 8192
+"""Passages of a part: what has to be encoded again after a stop."""
+SMALL = 20
+"""Parts of less than half of that, from many small changes: when there are more, they are made again together."""
+DTYPE = "int8"
+
+
+class Part(NamedTuple):
+    """A part, and what tells it from an older one in the same place."""
+
+    path: Path
+    written: int
+    inode: int
+
+
+class IndexTokens:
+    """The parts in a folder, each a `TokenStore` whose ids are numbers of passages. A number means one content
+    until the index is built anew, so nothing here is out of date; what is new is not here, and what is gone is not
+    asked for."""
+
+    def __init__(self, parts: tuple[Part, ...]) -> None:
+        self.parts = parts
+        self.stores = [_open(part) for part in parts]
+        numbers = [_numbers(store) for store in self.stores]
+        self._numbers = np.concatenate([np.empty(0, dtype=np.int64), *numbers])
+        self._order = np.argsort(self._numbers)
+        self._starts = np.cumsum([0, *map(len, numbers)])
+
+    @classmethod
+    def open(cls, index: Path, encoder: Any, before: IndexTokens) -> IndexTokens:
+        """What the index in a folder has for this encoder (None: no encoder), perhaps nothing. `before` is given back
+        where it still is all there is. Raises InterlinguaError for a damaged part."""
+        if not (index / FOLDER).exists() or getattr(encoder, "similarity", "") != "maxsim":
+            return cls(())
+        folder = folder_of(index, encoder)
+        while (parts := complete(folder)) != before.parts:
+            try:
+                return cls(parts)
+            except InterlinguaError:
+                if complete(folder) == parts:
+                    raise  # else a part was removed just now
+        return before
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def rows(self, numbers: Sequence[int] | Rows) -> Rows:
+        """The row of each of these numbers, counted over all parts; −1 for one that is not here."""
+        if not len(self):
+            return np.full(len(numbers), -1, dtype=np.int64)
+        places = np.searchsorted(self._numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
+        rows = self._order[places]
+        return np.where(self._numbers[rows] == numbers, rows, -1)
+
+    def find(self, numbers: Sequence[int]) -> dict[int, tuple[TokenStore, int]]:
+        """The store and the row of each of these numbers that is here."""
+        found: dict[int, tuple[TokenStore, int]] = {}
+        for number, row in zip(numbers, self.rows(numbers).tolist(), strict=True):
+            if row >= 0:
+                part = int(np.searchsorted(self._starts, row, side="right")) - 1
+                found[number] = self.stores[part], int(row - self._starts[part])
+        return found
+
+
+def keep_tokens(index: Path, encoder: Any) -> int:
+    """Encode the passages of an index that have no token vectors by `encoder` yet, part by part; how many.
+
+    A part of which most passages are gone is removed first. The index may be searched and changed meanwhile. Raises
+    InterlinguaError for an encoder without token vectors, and where another process does the same.
+    """
+    if getattr(encoder, "similarity", "") != "maxsim":
+        raise InterlinguaError("this model gives one vector a text, and reranks without token vectors. Give a model of "
+                               "late interaction.")
+    folder, made = folder_of(index, encoder), signature(index)
+    make_folder(folder)
+    with lock(folder):
+        _tidy(folder, PassageStore.open(index).numbers())
+        count = 0
+        while True:
+            store = PassageStore.open(index)
+            store.sync()  # the numbers of a version that a power cut takes would be given again
+            try:
+                for passages in _missing(store, IndexTokens(complete(folder))):
+                    _write(folder / passages[0].id, encoder, passages, lambda: signature(index) == made)
+                    count += len(passages)
+                return count
+            except InterlinguaError:
+                if PassageStore.open(index).version == store.version:
+                    raise  # else a writer has removed the version that was being read
+
+
+def _write(path: Path, encoder: Any, passages: Sequence[Passage], same: Callable[[], bool]) -> None:
+    """One part, unless the index is not the `same` any more: one that was built anew gives the numbers again."""
+    from interlingua.retrieval.late_interaction.retriever import passage_tokens
+    from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+    try:
+        TokenStore.build(passage_tokens(encoder, passages), dtype=DTYPE, path=path)
+    except OSError:
+        if same():
+            raise
+    if not same():
+        shutil.rmtree(path, ignore_errors=True)
+        raise InterlinguaError(f"{path.parent}: the index was built anew meanwhile. Give the command again.")
+
+
+def _tidy(folder: Path, live: Rows) -> None:
+    """Remove parts of which most passages are gone or that are damaged, many small ones, and what a process that was
+    killed was writing."""
+    small = []
+    for part in complete(folder):
+        try:
+            numbers = _numbers(_open(part))
+        except InterlinguaError:
+            numbers = np.empty(0, dtype=np.int64)
+        if not len(numbers) or 2 * np.isin(numbers, live).sum() < len(numbers):
+            _remove(part.path)
+        elif 2 * len(numbers) < PART:
+            small.append(part.path)
+    for path in small if len(small) > SMALL else []:
+        _remove(path)
+    for stopped in folder.glob(".*.part"):
+        shutil.rmtree(stopped)
+
+
+def _open(part: Part) -> TokenStore:
+    from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+    return TokenStore.open(part.path)
+
+
+def _numbers(store: TokenStore) -> Rows:
+    return np.array(store.ids, dtype=np.int64)
+
+
+def _remove(path: Path) -> None:
+    """Whole or not at all: a part that is half removed would be a damaged one."""
+    path.rename(gone := path.with_name(f".{path.name}.gone.part"))
+    shutil.rmtree(gone)
+
+
+def folder_of(index: Path, encoder: Any) -> Path:
+    """Where the token vectors by an encoder are: named by its fingerprint, so that another model finds none."""
+    return index / FOLDER / hashlib.sha256(json.dumps(fingerprint(encoder), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def complete(folder: Path) -> tuple[Part, ...]:
+    """The parts in a folder; one that is being written has another name."""
+    from interlingua.retrieval.late_interaction.token_store import ABOUT
+
+    found = []
+    for path in sorted(folder.glob("*")):
+        with suppress(FileNotFoundError):  # it was removed just now
+            if path.name.isdecimal():
+                about = (path / ABOUT).stat()
+                found.append(Part(path, about.st_mtime_ns, about.st_ino))
+    return tuple(found)
+
+
+def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:
+    """The passages that are not in `kept`, a part at a time, with their numbers as ids."""
+    held: list[Passage] = []
+    live = store.numbers()
+    say(f"{int((kept.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
+    for batch in store.batches(("number", *PASSAGE), BATCH):
+        places = kept.rows(batch.column("number").to_numpy()).tolist()
+        held += [replace(passage_of(row), id=str(row["number"]))
+                 for row, place in zip(batch.to_pylist(), places, strict=True) if place < 0]
+        while len(held) >= PART:
+            yield held[:PART]
+            held = held[PART:]
+    if held:
+        yield held

@@ -1,0 +1,290 @@
+"""What an index was made with, the check of its encoder, and the check of its questions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Names
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import chain, islice, zip_longest
+from math import inf
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from interlingua.data.records import Query
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import atomic_write
+from interlingua.retrieval.retriever import TextEncoder
+from interlingua.text.analyzers import analyzer
+from interlingua.text.analyzers.segment import term_nfkc
+from interlingua.text.languages import detect_language, find_code
+
+if TYPE_CHECKING:
+    from interlingua.data.files.walk import SourceNames
+
+
+FORMAT = 4
+MARKER = "index.json"
+SOURCES = "sources.json"
+
+
+@dataclass(frozen=True)
+class About:
+    """`model` is the name or folder of the encoder ("" if it was not said) and `fingerprint` its own; `k1` and `b` are
+    BM25's. `made` is another one for each index that is built."""
+
+    model: str
+    fingerprint: dict[str, Any]
+    similarity: str
+    dim: int
+    k1: float
+    b: float
+    made: str = field(default_factory=lambda: uuid4().hex)
+
+    def write(self, folder: Path) -> None:
+        """Write index.json."""
+        content = json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=1)
+        (folder / MARKER).write_text(content + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """`version` of the store and the version that the `cache` was made from; `newer` and `deleted` are the rows that
+    the cache does not know yet. `analyzers` by language: which one, and its version."""
+
+    passages: int
+    languages: dict[str, int]
+    model: str
+    similarity: str
+    dim: int
+    version: int
+    cache: int
+    newer: int
+    deleted: int
+    k1: float
+    b: float
+    analyzers: dict[str, str]
+
+
+def read_about(folder: Path) -> About:
+    """What index.json says. Raises InterlinguaError when `folder` is no index, or one that cannot be read."""
+    file = folder / MARKER
+    if not file.is_file():
+        raise InterlinguaError(f"{folder}: is not an index (no {MARKER}). Make one with `interlingua index`.")
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise damaged(file, error) from error
+    if not isinstance(about, dict) or "format" not in about:
+        raise damaged(file, "no 'format'")
+    if (known := about.pop("format")) != FORMAT:
+        raise InterlinguaError(f"{folder}: has index format {known}, {FORMAT} is known. Build it again with "
+                               "--overwrite.")
+    kinds = {"model": str, "fingerprint": dict, "similarity": str, "dim": int, "k1": float, "b": float, "made": str}
+    for key, kind in kinds.items():
+        if not isinstance(about.get(key), kind):
+            raise damaged(file, f"'{key}' is missing or no {kind.__name__}")
+    return About(**{key: about[key] for key in kinds})
+
+
+def read_sources(folder: Path) -> dict[str, str]:
+    """The names of the files and folders that an index was made from, and where each was; none for one that was made
+    of passages."""
+    file = folder / SOURCES
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise damaged(file, error) from error
+    if not isinstance(known, dict) or not all(isinstance(place, str) for place in known.values()):
+        raise damaged(file, "no object of names and paths")
+    return known
+
+
+def write_sources(folder: Path, names: SourceNames) -> None:
+    """Keep the names, whole or not at all."""
+    if names.known != read_sources(folder):
+        with atomic_write(folder / SOURCES) as stream:
+            stream.write(json.dumps(names.known, ensure_ascii=False, indent=1) + "\n")
+
+
+def signature(folder: Path) -> tuple[int, int]:
+    """Of index.json, which is another file for each index that is built."""
+    try:
+        found = (folder / MARKER).stat()
+    except OSError:
+        return (0, 0)  # an index that is just being replaced, or gone
+    return found.st_ino, found.st_mtime_ns
+
+
+def damaged(path: Path, reason: object) -> InterlinguaError:
+    """The error for a part of an index that cannot be what was written."""
+    return InterlinguaError(f"{path}: is damaged ({reason}). Build it again with --overwrite.")
+
+
+def load_encoder(model: str, fingerprint: Mapping[str, Any], similarity: str, place: object) -> TextEncoder:
+    """The encoder `model` that the index at `place` names, with the `fingerprint` and `similarity` it was made with.
+
+    Raises InterlinguaError where none is named, where it is not there any more, and where it has changed.
+    """
+    if not model:
+        raise InterlinguaError(f"{place}: does not say which model made it. Give the model with --model "
+                               "(in Python: pass encoder= when you open it).")
+    if Path(model).is_absolute() and not Path(model).exists():
+        raise InterlinguaError(f"{place}: was made with the model {model}, which is not there any more. "
+                               "Say where it is with --model (in Python: pass encoder= when you open it).")
+    encoder: TextEncoder = load_to_encode(model)
+    check_encoder(encoder, fingerprint, similarity, place)
+    return encoder
+
+
+def load_to_encode(name_or_path: str | Path) -> Any:
+    """What `interlingua.models.late_interaction.load_any` loads, but a `StaticEncoder` where the model is one:
+    that takes a tenth of the time."""
+    from interlingua.models.static_encoder import StaticEncoder
+
+    found = StaticEncoder.load(name_or_path)
+    if found is not None:
+        return found
+    from interlingua.models.late_interaction import load_any
+
+    return load_any(name_or_path)
+
+
+def check_encoder(encoder: TextEncoder, fingerprint: Mapping[str, Any], similarity: str, place: object) -> None:
+    """Raise InterlinguaError unless `encoder` is the one that the index at `place` was made with."""
+    from interlingua.models.folder import check
+
+    check(encoder, fingerprint, str(place))
+    if encoder.similarity != similarity:
+        raise InterlinguaError(f"{place}: was made for similarity '{similarity}', the model says "
+                               f"'{encoder.similarity}'. Make the index again with this model.")
+
+
+MODES = ("hybrid", "dense", "lexical")
+LONGEST = 10_000
+"""Characters that a question may have, as it is written and in NFKC."""
+READ, ELSEWHERE = 4_000, 500
+"""Terms of a question that the analyzer of its language finds, and that of each other language, the first of them; what
+comes again is found once."""
+TERMS = 2_000
+"""Distinct terms of a question that are compared with passages, the first that the analyzers find."""
+
+
+class OutOfTime(InterlinguaError):
+    """A question took more time than it was given."""
+
+
+class Question:
+    """A question, normalised once (NFKC), whose terms are found once for each language.
+
+    `text` is as it was written, which is what encoders read; `lang` is its language, "" where it is not sure. Pass one
+    object to an index and to `Highlights`, so that both use the same terms. Raises InterlinguaError for a text of more
+    than `LONGEST` characters.
+    """
+
+    def __init__(self, text: str, lang: str | None = None) -> None:
+        """`lang` None: it is detected."""
+        self.text, self.normal = text, normal_question(text)
+        self.lang = detect_language(text) if lang is None else lang
+        self.is_cut = False
+        """Whether terms beyond `READ`, `ELSEWHERE` or `TERMS` were left out so far."""
+        self._counts: dict[str, Counter[str]] = {}
+
+    def counts(self, lang: str) -> Counter[str]:
+        """The terms that the analyzer of a language finds, the first of them, and how often each occurs."""
+        code = find_code(lang) or ""
+        if code not in self._counts:
+            most = READ if code == (find_code(self.lang) or "") else ELSEWHERE
+            self._counts[code], whole = analyzer(code).counts(self.normal, most)
+            self.is_cut |= not whole
+        return self._counts[code]
+
+    def terms(self, languages: Iterable[str]) -> Counter[str]:
+        """The terms to look for in passages in `languages`, at most `TERMS`: by the analyzer of the question's language
+        where there are passages in it, else by all analyzers of the passages, each term as often as the one that finds
+        it most often says."""
+        codes = sorted({find_code(name) or "" for name in languages})
+        code = find_code(self.lang) or ""
+        found = [self.counts(chosen) for chosen in ([code] if code and code in codes else codes)]
+        terms: Counter[str] = Counter()
+        for counts in found:
+            terms |= counts
+        if len(terms) > TERMS:
+            self.is_cut = True
+            in_turn = dict.fromkeys(term for term in chain.from_iterable(zip_longest(*found)) if term is not None)
+            kept = set(islice(in_turn, TERMS))
+            terms = Counter({term: times for term, times in terms.items() if term in kept})
+        return terms
+
+
+class Questions(NamedTuple):
+    """Questions, also as queries for encoders, and the languages to search in, with the passages of each."""
+
+    asked: list[Question]
+    queries: list[Query]
+    searched: dict[str, int]
+
+
+def questions(texts: Sequence[str | Question], lang: str | Sequence[str | None] | None, mode: str,
+              langs: Names[str] | None, languages: Mapping[str, int], place: object) -> Questions:
+    """`texts` as questions in `lang` (one for all or one for each; detected where None), for a search of `mode` among
+    the passages in `langs` (None: all) of the index at `place`, which has `languages`. A `Question` stays as it is.
+
+    Raises InterlinguaError for an unknown mode, another number of languages than of questions, a language in which
+    there is no passage, and a text that is too long.
+    """
+    if mode not in MODES:
+        raise InterlinguaError(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
+    given = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
+    if len(given) != len(texts):
+        raise InterlinguaError(f"{len(given)} languages for {len(texts)} questions: give one for each.")
+    for name in langs or ():
+        if name not in languages:
+            unknown = f" Of {languages['']:,} passages the language is unknown." if languages.get("") else ""
+            raise InterlinguaError(f"{place}: has no passage in language '{name}'."
+                                   f"{suggestion(name, languages)}{unknown}")
+    asked = [text if isinstance(text, Question) else Question(text, known or None)
+             for text, known in zip(texts, given, strict=True)]
+    queries = [Query(f"question {number}", one.text, one.lang) for number, one in enumerate(asked, 1)]
+    searched = {name: count for name, count in languages.items() if langs is None or name in langs}
+    return Questions(asked, queries, searched)
+
+
+def normal_question(text: str) -> str:
+    """`text` in NFKC. Raises InterlinguaError where it has more than `LONGEST` characters, before or after."""
+    if len(text) > LONGEST:
+        raise InterlinguaError(f"a question has at most {LONGEST:,} characters, this one has {len(text):,}. Shorten "
+                               "it.")
+    normal = term_nfkc(text)
+    if len(normal) > LONGEST:
+        raise InterlinguaError(f"a question has at most {LONGEST:,} characters in Unicode's form NFKC, in which this "
+                               f"one of {len(text):,} has {len(normal):,}. Shorten it.")
+    return normal
+
+
+class Budget:
+    """The seconds of work that each question of a search may take. Work for several is shared among them evenly.
+
+    `stage` measures; `clock` gives the time in seconds.
+    """
+
+    def __init__(self, seconds: float = inf, clock: Callable[[], float] = perf_counter) -> None:
+        self.seconds, self._clock = seconds, clock
+        self._spent: dict[Question, float] = {}
+
+    @contextmanager
+    def stage(self, work: str, *asked: Question) -> Iterator[None]:
+        """Work for these questions. Raises OutOfTime after it where one of them has spent more than it may."""
+        start = self._clock()
+        yield
+        for question in asked:
+            self._spent[question] = self._spent.get(question, 0.0) + (self._clock() - start) / len(asked)
+            if self._spent[question] > self.seconds:
+                raise OutOfTime(f"the question was given up during {work}: it took more than {self.seconds:g} seconds. "
+                                "Ask a shorter question, or ask again when there is less to do.")

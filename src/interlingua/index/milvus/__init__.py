@@ -1,0 +1,1 @@
+"""Milvus as the store of an index."""

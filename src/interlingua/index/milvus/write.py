@@ -1,0 +1,243 @@
+"""Writing an index in Milvus: a new one, passages added, replaced and deleted, and all term weights made anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.index.local.build import vectors_and_subwords
+from interlingua.index.local.snapshot import analyzers_of, terms_of
+from interlingua.index.milvus.collection import PASSAGE, Address, passage_of, row_of, source_of
+from interlingua.index.milvus.store import SLICE, About, MilvusStore
+from interlingua.index.ranking import Arriving, named, twice
+from interlingua.progress import say, track
+from interlingua.retrieval.bm25.postings import NONE, document_vector, term_number
+from interlingua.retrieval.retriever import TextEncoder, embed_passages
+
+if TYPE_CHECKING:
+    from interlingua.data.files.walk import SourceNames
+
+
+FORMAT = 2
+CHUNK = 4096  # passages encoded at a time
+ROOM = 32_000  # bytes for the names of sources, in the JSON that Milvus keeps 64 KiB of
+
+
+@dataclass
+class Counts:
+    """What BM25 needs of all passages: their number, the sum of their lengths, how many hold each term; and how many
+    there are of each language."""
+
+    passages: int = 0
+    length: int = 0
+    found_in: Counter[int] = field(default_factory=Counter)
+    languages: Counter[str] = field(default_factory=Counter)
+
+    def add(self, lang: str, length: int, numbers: Iterable[int], by: int = 1) -> None:
+        """Count a passage, or with `by` −1 no longer."""
+        self.passages += by
+        self.length += by * length
+        self.languages[lang] += by
+        for number in numbers:
+            if number != NONE:
+                self.found_in[number] += by
+
+    def add_passage(self, passage: Passage) -> None:
+        """Count a passage by its text."""
+        terms = terms_of(passage)
+        self.add(passage.lang, len(terms), set(map(term_number, terms)))
+
+    def add_row(self, row: Mapping[str, Any], by: int = 1) -> None:
+        """Count a passage by its row."""
+        self.add(row["lang"], row["length"], map(int, row["sparse"]), by)
+
+
+def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Address, client: Any, model: str,
+                k1: float, b: float, names: SourceNames | None, options: Mapping[str, Any]) -> MilvusStore:
+    """Make a new version of the index of `passages` (read once) and let the alias name it when it is whole.
+
+    The passages are counted first, and lie in a temporary file meanwhile: the weights need the mean length. A build
+    that was stopped is continued where its rows end if model and passages are the same.
+    """
+    from interlingua.models.folder import fingerprint
+
+    with tempfile.TemporaryFile() as spool:
+        counts, source = _spooled(passages, spool)
+        spool.seek(0)
+        dim = embed_passages(encoder, [Passage(**json.loads(spool.readline()))], **options).shape[1]
+        about = {"format": FORMAT, "model": model, "fingerprint": fingerprint(encoder), "dim": dim,
+                 "similarity": encoder.similarity, "k1": k1, "b": b, "mean_length": counts.length / counts.passages,
+                 "source": source, **_counted(counts), "next": counts.passages + 1, "writing": True,
+                 "sources": _kept(names, {})}
+        store, done = _target(address, client, about)
+        spool.seek(0)
+        rows = (Passage(**json.loads(line)) for line in islice(spool, done, None))
+        for number, part in _chunks(rows, done + 1, counts.passages):
+            store.upsert(_rows(encoder, part, range(number, number + len(part)), about, options))
+        store.write_counts(counts.found_in)
+        store.write_about({**about, "writing": False})
+        store.publish()
+    return store
+
+
+def write_passages(store: MilvusStore, encoder: TextEncoder, passages: Iterable[Passage], verb: str,
+                   names: SourceNames | None) -> int:
+    """Add or replace passages, as `verb` says; how many. What is there already, exactly so, is neither encoded nor
+    counted. Each write of 256 is safe, and found, before the next is begun. `names` as in `Index.add`.
+
+    Raises InterlinguaError as `Arriving` does.
+    """
+    written, arriving = 0, Arriving(store.address, verb)
+    if names is not None:
+        names.learn(store.about().get("sources", {}))
+    for _, part in _chunks(iter(passages), 0, None):
+        matched = arriving.match(part, lambda ids: store.find(ids, [*PASSAGE, "length", "sparse"]), source_of)
+        new = [(one, row) for one, row in matched if row is None or passage_of(row) != one]
+        about = store.about()
+        about["sources"] = sources = _kept(names, known := about.get("sources", {}))
+        if not new:
+            if sources != known:
+                store.write_about(about)
+            continue
+        fresh = iter(range(about["next"], about["next"] + len(new)))
+        numbers = [next(fresh) if row is None else row["number"] for _, row in new]
+        about["next"] = max(about["next"], *(number + 1 for number in numbers))
+        rows = _rows(encoder, [one for one, _ in new], numbers, about, {})
+        _change(store, about, [row for _, row in new if row is not None], rows)
+        written += len(new)
+    return written
+
+
+def _kept(names: SourceNames | None, known: dict[str, str]) -> dict[str, str]:
+    """The names of sources to keep: `names`, or those that are `known` where there are none. Where there is no room
+    for all, those that are needed most: folders, whose files are named after them, and short ones."""
+    found = known if names is None else names.known
+    kept: dict[str, str] = {}
+    room = ROOM
+    for name, place in sorted(found.items(), key=lambda pair: (os.path.isfile(pair[1]), len(pair[1]), pair)):
+        room -= len(json.dumps([name, place])) + 2
+        if room < 0:
+            say(f"there is no room in Milvus to remember where all {len(found):,} sources are: give them by the same "
+                "paths next time")
+            break
+        kept[name] = place
+    return dict(sorted(kept.items()))
+
+
+def delete_passages(store: MilvusStore, ids: Sequence[str]) -> int:
+    """Remove passages; the number of them. Ids that are not there are passed over."""
+    found = named(list(dict.fromkeys(ids)), lambda some: store.find(some, ["lang", "length", "sparse"]), source_of)
+    old = {row["number"]: row for rows in found.values() for row in rows}
+    if old:
+        _change(store, store.about(), old.values(), [])
+    return len(old)
+
+
+def compact(store: MilvusStore) -> None:
+    """Count all passages anew, make the weights of their terms with the mean length of now, and let Milvus tidy up.
+
+    This also mends the counts after a writer was stopped between a passage and its counts.
+    """
+    about = {**store.about(), "writing": True}
+    store.write_about(about)
+    counts = Counts()
+    for rows in store.scan(about["next"], PASSAGE):
+        for row in rows:
+            counts.add_passage(passage_of(row))
+    about |= {**_counted(counts), "mean_length": counts.length / max(1, counts.passages), "round": about["round"] + 1}
+    for rows in store.scan(about["next"], [*PASSAGE, "vector", "subwords"]):
+        store.upsert([_row(row["number"], passage_of(row), row["vector"], about, row["subwords"]) for row in rows])
+    store.write_counts(counts.found_in, about["round"])
+    store.drop_counts_before(about["round"])
+    store.write_about({**about, "writing": False})
+    store.compact()
+
+
+def _change(store: MilvusStore, about: About, old: Iterable[Mapping[str, Any]], new: Sequence[dict[str, Any]]) -> None:
+    """Put `new` rows in the place of `old` ones and count again. Rows come first: a writer that is stopped may leave
+    counts that are a little off (which `writing` then tells, and `compact` mends), but loses no passage."""
+    change = Counts(about["passages"], about["length"], Counter(), Counter(about["languages"]))
+    kept = {row["number"] for row in new}
+    gone = []
+    for row in old:
+        change.add_row(row, -1)
+        gone += [row["number"]] * (row["number"] not in kept)
+    for row in new:
+        change.add_row(row)
+    store.write_about({**about, "writing": True})
+    store.upsert(new)
+    store.delete(gone)
+    store.add_counts(change.found_in)
+    store.write_about({**about, **_counted(change, about["round"]), "writing": False})
+
+
+def _counted(counts: Counts, round_: int = 0) -> About:
+    languages = {lang: count for lang, count in sorted(counts.languages.items()) if count > 0}
+    return {"passages": counts.passages, "length": counts.length, "languages": languages, "round": round_,
+            "analyzers": analyzers_of(list(languages))}
+
+
+def _target(address: Address, client: Any, about: About) -> tuple[MilvusStore, int]:
+    """The version to write, and how many of its rows are there already: one that was begun with the same passages and
+    model, or a new one. Others that were begun are dropped."""
+    for store in MilvusStore.unfinished(address, client):
+        begun = store.about()
+        if {**begun, "model": "", "sources": {}} == {**about, "model": "", "sources": {}}:
+            done = store.rows() // SLICE * SLICE  # the last slice may have been cut off in its middle
+            say(f"{address}: goes on after {done:,} passages that an earlier run has written")
+            return store, done
+        store.drop()
+    store = MilvusStore.create(address, client, about["dim"])
+    store.write_about(about)
+    return store, 0
+
+
+def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str]:
+    """Write passages to a file, a JSON line each; their counts, and a hash of all of them."""
+    counts, seen, source = Counts(), set[tuple[str, str]](), sha256()
+    for passage in track(passages, "count terms"):
+        if passage.key in seen:
+            raise twice(passage)
+        seen.add(passage.key)
+        counts.add_passage(passage)
+        line = json.dumps({**asdict(passage), "metadata": dict(passage.metadata)}).encode() + b"\n"
+        source.update(line)
+        spool.write(line)
+    if not counts.passages:
+        raise InterlinguaError("there is no passage to index.")
+    return counts, source.hexdigest()
+
+
+def _chunks(passages: Iterator[Passage], number: int, total: int | None) -> Iterator[tuple[int, list[Passage]]]:
+    """`CHUNK` passages at a time, with the number of the first."""
+    def chunks() -> Iterator[tuple[int, list[Passage]]]:
+        start = number
+        while part := list(islice(passages, CHUNK)):
+            yield start, part
+            start += len(part)
+
+    return track(chunks(), f"encode and write ({CHUNK:,} passages each)",
+                 None if total is None else -(-(total - number + 1) // CHUNK))
+
+
+def _rows(encoder: TextEncoder, passages: Sequence[Passage], numbers: Iterable[int], about: About,
+          options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    vectors, subwords = vectors_and_subwords(encoder, passages, **options)
+    held: Sequence[Any] = [[]] * len(passages) if subwords is None else [ids.tolist() for ids in subwords]
+    return [_row(number, passage, vector, about, ids)
+            for number, passage, vector, ids in zip(numbers, passages, vectors, held, strict=True)]
+
+
+def _row(number: int, passage: Passage, vector: Any, about: About, subwords: Sequence[int]) -> dict[str, Any]:
+    terms = terms_of(passage)
+    sparse = document_vector(terms, about["mean_length"], about["k1"], about["b"])
+    return row_of(number, passage, len(terms), vector, sparse, subwords)

@@ -1,0 +1,198 @@
+"""How the passages of an index are told apart, and the hybrid ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.retrieval.fusion import normalised
+from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
+from interlingua.retrieval.run import Run
+from interlingua.text.languages import find_code
+
+Row = TypeVar("Row")
+"""What a store has for a passage: a place, a row."""
+Find = Callable[[Sequence[str]], Mapping[str, list[Row]]]
+"""ids → for each the rows of the passages that have it; an id that no passage has is left out"""
+
+
+def qualified(source: str, id: str) -> str:
+    """The name of one passage among several with the same id: `faq.csv:7`."""
+    return f"{source}:{id}"
+
+
+def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]) -> dict[str, list[Row]]:
+    """The rows that each of `names` means: those of all passages with this id, else of the one called `source:id`. A
+    name that means none is left out."""
+    found = dict(find(names))
+    # a source may hold colons, and so may an id: each of them may be the one between the two
+    cuts = {name: [(name[:at], name[at + 1 :]) for at, sign in enumerate(name) if sign == ":"]
+            for name in names if name not in found}
+    ids = dict.fromkeys(id for pairs in cuts.values() for _, id in pairs)
+    rows = find(list(ids)) if ids else {}
+    for name, pairs in cuts.items():
+        if meant := [row for source, id in pairs for row in rows.get(id, ()) if source_of(row) == source]:
+            found[name] = meant
+    return found
+
+
+def only(name: str, rows: Sequence[Row], source_of: Callable[[Row], str], place: object) -> Row:
+    """The one of `rows`, those that `name` means in the index at `place`. Raises InterlinguaError where there is none,
+    and where there are several, naming each."""
+    if not rows:
+        raise InterlinguaError(f"{place}: has no passage '{name}'.")
+    if len(rows) > 1:
+        raise InterlinguaError(f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: "
+                               f"{_listed(name, [source_of(row) for row in rows])}.")
+    return rows[0]
+
+
+class Arriving:
+    """The passages that one call of `add` or `replace` writes to the index at `place`, matched with those there.
+
+    A passage with a source takes the place of the one with its source and id. One without a source takes the place of
+    the only one with its id, and keeps that one's source.
+    """
+
+    def __init__(self, place: object, verb: str) -> None:
+        self.place, self.verb = place, verb
+        self._seen: set[tuple[str, str]] = set()
+
+    def match(self, passages: Sequence[Passage], find: Find[Row], source_of: Callable[[Row], str]
+              ) -> list[tuple[Passage, Row | None]]:
+        """Each of `passages` as it is to be written, and the row that it replaces, None for a new one.
+
+        Raises InterlinguaError for a passage that comes twice, one that is there already where the call is "add", and
+        one without a source whose id several passages have.
+        """
+        rows = find([passage.id for passage in passages])
+        return [self._matched(passage, {source_of(row): row for row in rows.get(passage.id, ())})
+                for passage in passages]
+
+    def _matched(self, passage: Passage, held: Mapping[str, Row]) -> tuple[Passage, Row | None]:
+        key = passage.key
+        if key in self._seen:
+            raise twice(passage)
+        self._seen.add(key)
+        # what this call has written itself is not what it finds
+        held = {source: row for source, row in held.items() if source == key[0] or (source, key[1]) not in self._seen}
+        if self.verb == "add" and (key[0] in held or (held and not key[0])):
+            raise InterlinguaError(f"{self.place}: has a passage '{passage.id}' already"
+                                   f"{'' if key[0] or '' in held else ', from ' + _sources(held)}. Replace it with "
+                                   "--replace (in Python: replace).")
+        if key[0] in held or key[0] or not held:
+            return passage, held.get(key[0])
+        if len(held) > 1:
+            raise InterlinguaError(f"{self.place}: has {len(held)} passages with the id '{passage.id}', from "
+                                   f"{_sources(held)}. Say with the metadata 'source' which one is to be replaced.")
+        ((source, row),) = held.items()
+        if (source, passage.id) in self._seen:
+            raise twice(passage)
+        self._seen.add((source, passage.id))
+        return replace(passage, metadata={**passage.metadata, "source": source}), row
+
+
+def twice(passage: Passage) -> InterlinguaError:
+    """The error for two passages with one source and id."""
+    of = f" in '{passage.source}'" if passage.source else ""
+    return InterlinguaError(f"passage id '{passage.id}' occurs twice{of}. Ids must be unique in a source.")
+
+
+def ranking_names(ids: Sequence[str], sources: Callable[[], Sequence[str]]) -> list[str]:
+    """A name for each of some passages with which a `Run` ranks them: its id, so that ties are ordered by id
+    descending. Where two have one id, all are numbered in the order of id and source; only then `sources` is asked."""
+    if len(set(ids)) == len(ids):
+        return list(ids)
+    keys = list(zip(ids, sources(), strict=True))
+    width = len(str(len(keys)))
+    number = {row: at for at, row in enumerate(sorted(range(len(keys)), key=keys.__getitem__))}
+    return [f"{number[row]:0{width}}" for row in range(len(keys))]
+
+
+def _listed(id: str, sources: Collection[str]) -> str:
+    return ", ".join(f"'{qualified(source, id)}'" for source in sorted(sources))
+
+
+def _sources(held: Collection[str]) -> str:
+    return ", ".join(f"'{source}'" for source in sorted(held))
+
+
+MATCHED = 64
+"""The best candidates by words and vectors, which are also matched subword by subword."""
+OWN, FOREIGN = 0.2, 0.7
+"""Weights of meaning, words having 1, where all passages are in the question's language and where none is:
+docs/search.md says what was measured."""
+SHORTER = 0.4
+"""How much of its score by subwords a passage loses each time that it has e times as many of them, where all passages
+are in the question's language: there many subwords are the question's own by chance."""
+
+
+def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
+    """Of passages in `languages` (how many in each) the share in the language `lang` of a question; ½ if that is
+    unknown."""
+    code, total = find_code(lang) or "", sum(languages.values())
+    own = sum(count for name, count in languages.items() if (find_code(name) or "") == code)
+    return own / total if code and total else 0.5
+
+
+def meaning_weight(share: float) -> float:
+    """The weight of meaning where a `share` of the passages is in the question's language: words say less, the fewer
+    are."""
+    return float(FOREIGN ** (1 - share) * OWN**share)
+
+
+def hybrid(text: str, parts: dict[str, dict[str, float]], most: float, share: float, langs: Mapping[str, str],
+           words: StaticMaxSim | None, subwords: Callable[[str], Ids]) -> Run:
+    """The ranking of the candidates of the question `text`, "q", by `parts`: their "lexical" and "dense" scores, each
+    for all of them. `most` as in `fuse`; `share` as `share_of_own` gives it.
+
+    Where there are `words`, the first `MATCHED` are scored by these too, as "tokens" in `parts`; `subwords` gives those
+    of a candidate. What counts is a score less `SHORTER` · `share` · ln of the number of subwords, and by how much that
+    is above the mean of the candidates in the same language and of one more that is as all of them are (`langs`:
+    candidate → language): a subword is nearest to itself, so passages in the question's language have more in common
+    with it whatever they say.
+    """
+    weight = meaning_weight(share)
+    run = fuse(parts["lexical"], most, [parts["dense"]], weight)
+    names = run.ids("q")[:MATCHED]
+    if words is None or not names:
+        return run
+    held = [subwords(name) for name in names]
+    scores = words.scores(words.question(text), held)
+    parts["tokens"] = dict(zip(names, scores.tolist(), strict=True))
+    fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in held])
+    above = fair - _means(fair, [langs[name] for name in names])
+    return fuse(parts["lexical"], most, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
+
+
+def fuse(lexical: Mapping[str, float], most: float, meanings: Sequence[Mapping[str, float]], weight: float) -> Run:
+    """(words + `weight` · meaning) / (1 + `weight`), from 0 to 1, for the candidates of one question, "q".
+
+    Words are the `lexical` score as a share of the best candidate's, times its share of the `most` that the question's
+    terms could give: little where few of them occur at all, as in a language that is not the question's. Meaning is the
+    mean of other scores, each brought to 0 to 1 among the candidates (½ where all are equal); a candidate that one is
+    missing for gets its lowest.
+    """
+    run = Run()
+    whole = max(most * max(lexical.values(), default=0.0), float(np.finfo(np.float32).tiny))
+    for query, ids, scores in normalised([Run.from_scores({"q": dict(held)}) for held in meanings]):
+        share = np.array([lexical[name] for name in ids]) ** 2 / whole
+        run.add(query, ids, (share + weight * (scores.mean(axis=0) + 0.5)) / (1 + weight))
+    return run
+
+
+def _means(scores: NDArray[np.float64], langs: Sequence[str]) -> NDArray[np.float64]:
+    """For each score the mean of those of its language and of the mean of all, summed one after another. Without the
+    latter the only passage in a language would never be above."""
+    every = sum(scores.tolist()) / len(scores)
+    held: dict[str, list[float]] = {}
+    for score, lang in zip(scores.tolist(), langs, strict=True):
+        held.setdefault(lang, [every]).append(score)
+    means = {lang: sum(found) / len(found) for lang, found in held.items()}
+    return np.array([means[lang] for lang in langs])

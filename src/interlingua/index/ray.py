@@ -1,0 +1,245 @@
+"""Encode and build on several machines with Ray.
+
+All machines share one folder (a network file system), as Ray Data expects, and can load the model by the same name.
+A part is a Parquet file of `vector_files`, named by its number and by a hash of its passages and of the model. So the
+order in which parts come does not matter, a part that is there is never made again, and a run that was stopped goes
+on with what is missing, also where passages have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.index.export import CHUNK, EncodedParts, encoded, write_parquet
+from interlingua.index.index import build_index
+from interlingua.index.ranking import twice
+from interlingua.models.dual import DualEncoder
+from interlingua.models.folder import fingerprint
+from interlingua.models.hub import lasting_name
+from interlingua.progress import say, track
+
+WAITING = "waiting"
+"""The folder, inside that of the parts, of passages that are not encoded yet."""
+PART = f"part-{'[0-9]' * 7}-{'[0-9a-f]' * 16}.parquet"
+"""How parts are named: files of other software in the same folder are not."""
+BLOCKS = 10_000  # pieces of work that Ray is to keep books on
+PATIENCE = 20
+"""Seconds that a cluster has to let this machine in; Ray itself would try for a quarter of an hour."""
+ATTEMPT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
+LOOPBACK = {"_node_ip_address": "127.0.0.2"} if sys.platform == "linux" else {}
+"""Ray reads 127.0.0.1 as this machine's outer address, which a firewall may close to the machine itself. Elsewhere than
+on Linux a local node is bound to the loopback address anyway."""
+
+
+def encode_on_ray(
+    model: str, passages: Iterable[Passage], folder: str | Path, *, address: str | None = None,
+    workers: int | None = None, size: int = CHUNK, **options: Any,
+) -> list[Path]:
+    """Encode `passages` (read once) with the model of this name or folder on the machines of a Ray cluster; the parts
+    in `folder`, which hold `size` passages each and together all of them in their order.
+
+    `address` is the cluster's ("auto", "host:6379", "ray://host:10001"), or "local" for this machine alone; without
+    one, a cluster that this machine belongs to, else this machine alone. `workers` is the number of processes that
+    load the model: by default one a GPU, or without GPUs one a machine. `options` go to `encode_document`. A worker or
+    machine that is lost costs only the parts that it was at, which others take over. Raises InterlinguaError for
+    duplicate ids, when there is no passage, where the cluster is not reached, and where a worker fails by itself.
+    """
+    folder = Path(folder).resolve()
+    (folder / WAITING).mkdir(parents=True, exist_ok=True)
+    named = lasting_name(model)
+    whole: list[str] = []
+    todo: list[str] = []
+    ray: Any = None
+    for part in _spool(passages, folder, size, _made_with(named, options)):
+        whole.append(part)
+        if not (folder / part).exists():
+            if not todo:  # before the rest is read: a cluster that is not there is to be told at once
+                ray = _connected(address)
+            todo.append(part)
+    if len(todo) < len(whole):
+        say(f"{folder}: {len(whole) - len(todo):,} of {len(whole):,} parts are there already")
+    if todo:
+        _encode(ray, named, folder, todo, workers, options)
+    if missing := [part for part in whole if not (folder / part).exists()]:
+        raise InterlinguaError(f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
+                               "folder on all machines? The same command goes on with them.")
+    for old in {*folder.glob(PART)} - {folder / part for part in whole}:
+        old.unlink()  # of other passages or another model
+    for old in (folder / WAITING).iterdir():
+        old.unlink()
+    (folder / WAITING).rmdir()
+    return [folder / part for part in whole]
+
+
+class PartEncoder:
+    """A worker: loads the model once, then turns one file of passages after another into a part."""
+
+    def __init__(self, model: str, folder: str, options: Mapping[str, Any]) -> None:
+        import torch
+
+        if threads := int(os.environ.get("OMP_NUM_THREADS", "0")):  # Ray says how many are ours
+            torch.set_num_threads(threads)
+        self.model, self.folder, self.options = DualEncoder.load(model), Path(folder), dict(options)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Encode the parts that `batch` names, in a column "part"; how many passages each has."""
+        return {"part": batch["part"], "passages": [self._write(str(name)) for name in batch["part"]]}
+
+    def _write(self, name: str) -> int:
+        source = self.folder / WAITING / name.replace(".parquet", ".jsonl")
+        if (self.folder / name).exists():  # another worker wrote it, and was lost before it could say so
+            return 0
+        if not source.exists():
+            raise InterlinguaError(f"{source}: is not seen on this machine. The folder must be one that all share.")
+        with open(source, encoding="utf-8", newline="\n") as stream:
+            passages = [Passage(**json.loads(line)) for line in stream]
+        return write_parquet(self.folder / name, encoded(self.model, passages, len(passages), **self.options))
+
+
+def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: bytes) -> Iterator[str]:
+    """Write passages to files for the workers, but for parts that are there; the names of all parts."""
+    seen: set[tuple[str, str]] = set()
+    rest = iter(track(passages, "read passages"))
+    number = 0
+    while part := list(islice(rest, size)):
+        for passage in part:
+            if passage.key in seen:
+                raise twice(passage)
+            seen.add(passage.key)
+        lines = [json.dumps({**asdict(one), "metadata": dict(one.metadata)}).encode() + b"\n" for one in part]
+        made_of = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
+        name = f"part-{number:07d}-{made_of}.parquet"
+        if not (folder / name).exists():
+            (folder / WAITING / f"part-{number:07d}-{made_of}.jsonl").write_bytes(b"".join(lines))
+        yield name
+        number += 1
+    if not number:
+        raise InterlinguaError("there is no passage to encode.")
+
+
+def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
+    """What vectors depend on besides their texts."""
+    told = {key: repr(value) for key, value in options.items()}
+    return json.dumps([fingerprint(DualEncoder.load(model)), told], sort_keys=True).encode()
+
+
+def _encode(ray: Any, model: str, folder: Path, todo: Sequence[str], workers: int | None,
+            options: Mapping[str, Any]) -> None:
+    data = ray.data.DataContext.get_current()
+    data.enable_progress_bars = False
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    able = [node for node in nodes if node.get("CPU", 0) >= 1]
+    count = workers or gpus or max(1, len(able))
+    cpus = max(1, int(min((node["CPU"] for node in able), default=1)) // -(-count // max(1, len(able))))
+    say(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
+    pool = ray.data.ActorPoolStrategy(min_size=1, initial_size=count, max_size=count)  # goes on when some are lost
+    parts = ray.data.from_items([{"part": name} for name in todo], override_num_blocks=min(len(todo), BLOCKS)
+                                ).map_batches(
+        PartEncoder, batch_size=1, compute=pool, fn_constructor_args=(model, str(folder), dict(options)),
+        num_cpus=1 if gpus else cpus, num_gpus=1 if gpus else 0)
+    done = (row["part"] for row in parts.iter_rows())
+    try:
+        for _ in track(done, "encode parts", len(todo)):
+            pass
+    except ray.exceptions.RayError as error:
+        raise InterlinguaError(f"Ray: encoding failed ({_last_line(str(error))}). What was written stays in {folder}, "
+                               "and the same command goes on with it.") from error
+
+
+def _connected(address: str | None) -> Any:
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise InterlinguaError("encoding on several machines needs Ray: pip install 'interlingua[ray]'") from None
+    if ray.is_initialized():
+        return ray
+    address = address or _cluster_here() or "local"
+    if address != "local":
+        _attempt(address)
+    options = {"include_dashboard": False, **LOOPBACK} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        where = "on this machine" if address == "local" else f"at '{address}'"
+        raise InterlinguaError(f"Ray: does not start {where} ({_last_line(str(error))}).") from error
+    return ray
+
+
+def _cluster_here() -> str | None:
+    """The cluster that this machine belongs to, by the two places where `ray.init` looks for it."""
+    system = tempfile.gettempdir() if sys.platform == "win32" else "/tmp"
+    shared = os.environ.get("TMPDIR", system) if sys.platform == "linux" else system
+    file = Path(os.environ.get("RAY_TMPDIR", shared), "ray", "ray_current_cluster")
+    return os.environ.get("RAY_ADDRESS") or (file.read_text().strip() if file.is_file() else None)
+
+
+def _attempt(address: str) -> None:
+    """Connect to a cluster in a process that can be ended: Ray tries for long, and tells why only in its log lines.
+    Raises InterlinguaError where it does not come about."""
+    told = ""
+    try:
+        if (numeric := re.fullmatch(r"(?:\w+://)?([\d.]+):(\d+)", address)) and numeric[1] != "127.0.0.1":
+            socket.create_connection((numeric[1], int(numeric[2])), PATIENCE / 2).close()
+        done = subprocess.run([sys.executable, "-c", ATTEMPT, address], stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=PATIENCE)
+        if not done.returncode:
+            return
+        told = done.stderr.decode(errors="replace")
+        why = _last_line(told)
+    except subprocess.TimeoutExpired as error:
+        told = (error.stderr or b"").decode(errors="replace")
+        why = (f"no answer in {PATIENCE} seconds. Is it running, and does this machine belong to it? "
+               f"`ray start --address={address}` joins it")
+    except OSError as error:
+        why = f"nobody listens there ({error.strerror or error})"
+    if "InvalidAuthToken" in told:
+        why = ("it wants a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what `ray get-auth-token` prints on "
+               "its first machine")
+    raise InterlinguaError(f"Ray: no cluster is reached at '{address}': {why}. To encode on this machine alone: "
+                           "--ray=local (a cluster that is gone is forgotten by `ray stop`).")
+
+
+def _last_line(told: str) -> str:
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    return lines[-1][:300].rstrip(".") if lines else "no reason was given"
+
+
+def build_index_on_ray(model: str, passages: Iterable[Passage], place: str | Path, *, address: str | None = None,
+                       workers: int | None = None, overwrite: bool = False, **options: Any) -> Any:
+    """`build_index` with the model of this name or folder, which the machines of a Ray cluster load (`encode_on_ray`).
+
+    The parts that they encode lie in `{place}.parts`, or for an index in Milvus in `{collection}.parts` here, until the
+    index is there: a build that was stopped, in either half, goes on with them. This machine alone writes the index.
+    """
+    place = str(place)
+    if not place.startswith("milvus:") and Path(place).exists() and not overwrite:
+        raise InterlinguaError(f"{place}: already exists. Choose another folder, or replace it with --overwrite "
+                               "(in Python: overwrite=True).")
+    name = place.partition("?")[0].rpartition("/")[2] if place.startswith("milvus:") else Path(place)
+    folder = Path(f"{name}.parts")
+    parts = encode_on_ray(model, passages, folder, address=address, workers=workers)
+    known = EncodedParts(DualEncoder.load(model), parts)
+    built = build_index(known, known.passages(), place, model_path=model, overwrite=overwrite, **options)
+    for part in parts:
+        part.unlink()
+    with suppress(OSError):  # somebody keeps something else in it
+        folder.rmdir()
+    return built

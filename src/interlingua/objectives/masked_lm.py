@@ -1,0 +1,174 @@
+"""Masked-language modelling: its head, its translation form, whole-word masking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.functional import gelu, linear
+from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
+
+from interlingua.data.records import ParallelPair, Sentence
+from interlingua.errors import InterlinguaError
+from interlingua.models.hub import model_folder, quiet, require_safetensors
+from interlingua.objectives.objective import Batch, MaskedRow, TokenObjective, require
+
+
+class MaskedLanguageModelHead(nn.Module):
+    """Dense → GELU → LayerNorm → decoder tied to the input embeddings, plus a bias: XLM-R's `lm_head`.
+
+    The embedding matrix is given at call time, so it stays the encoder's.
+    """
+
+    def __init__(self, hidden: int, vocabulary: int, *, layer_norm_eps: float = 1e-5) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden, hidden)
+        self.layer_norm = nn.LayerNorm(hidden, eps=layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        nn.init.normal_(self.dense.weight, std=0.02)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, states: Tensor, embeddings: Tensor) -> Tensor:
+        """States `[masked tokens, hidden]`, embeddings `[vocabulary, hidden]` → logits `[masked tokens, vocab]`."""
+        features = self.layer_norm(gelu(self.dense(states)))
+        return linear(features, embeddings, self.bias)
+
+    def load_from(self, name_or_path: str | Path) -> None:
+        """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors).
+
+        Raises InterlinguaError when it has no `lm_head` of these sizes; this head is then as it was.
+        """
+        folder = model_folder(name_or_path)
+        require_safetensors(folder)
+        try:
+            with quiet():
+                model, report = AutoModelForMaskedLM.from_pretrained(
+                    folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
+                    output_loading_info=True)
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise InterlinguaError(f"{folder}: holds no masked language model.") from error
+        head = getattr(model, "lm_head", None)
+        missing = [name for name in report["missing_keys"] if name.startswith("lm_head.") and "decoder" not in name]
+        if head is None or missing or not model.config.tie_word_embeddings:
+            raise InterlinguaError(f"{folder}: holds no trained lm_head as XLM-R's.")
+        state = {name: value for name, value in head.state_dict().items() if not name.startswith("decoder.")}
+        shapes = {name: tuple(value.shape) for name, value in state.items()}
+        if shapes != {name: tuple(value.shape) for name, value in self.state_dict().items()}:
+            raise InterlinguaError(f"{folder}: its lm_head has other sizes than this one.")
+        self.load_state_dict(state)
+        self.layer_norm.eps = head.layer_norm.eps
+
+
+def words(pieces: Sequence[str], longest: int = 4, *, wordpiece: bool = False) -> list[range]:
+    """Where the words of `pieces` lie. A SentencePiece word begins at "▁", with `wordpiece` at a piece without "##". A
+    word of more than `longest` pieces falls apart into runs of that many: where no spaces are written, all between two
+    punctuation marks is one "word"."""
+    begins = [not piece.startswith("##") if wordpiece else piece.startswith("▁") for piece in pieces]
+    found: list[range] = []
+    for position, begin in enumerate(begins):
+        if found and not begin and len(found[-1]) < longest:
+            found[-1] = range(found[-1].start, position + 1)
+        else:
+            found.append(range(position, position + 1))
+    return found
+
+
+def mask_words(ids: list[int], tokenizer: PreTrainedTokenizerBase, vocabulary: int, rate: float, longest: int,
+               random: np.random.Generator) -> MaskedRow:
+    """`mask_tokens` on whole words: words in random order as far as they fit into `rate` of the tokens (one token at
+    least, and the first word whatever its size). Words with a special token, such as the unknown one, are never
+    chosen."""
+    special = set(tokenizer.all_special_ids)
+    wordpiece = type(tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
+    found = [word for word in words(tokenizer.convert_ids_to_tokens(ids), longest, wordpiece=wordpiece)
+             if special.isdisjoint(ids[word.start : word.stop])]
+    most = max(1, round(rate * sum(map(len, found))))
+    chosen: list[int] = []
+    for number in random.permutation(len(found)):
+        word = found[int(number)]
+        if not chosen or len(chosen) + len(word) <= most:
+            chosen.extend(word)
+    chosen.sort()
+    corrupted = list(ids)
+    tokens = [ids[position] for position in chosen]
+    masked = mask_tokens(tokens, set(), tokenizer.mask_token_id, vocabulary, 1.0, random)
+    for position, token in zip(chosen, masked.ids, strict=True):
+        corrupted[position] = token
+    return MaskedRow(corrupted, [(chosen[place], token) for place, token in masked.targets])
+
+
+def mask_tokens(ids: list[int], special: set[int], mask_id: int, vocabulary: int, rate: float,
+                random: np.random.Generator) -> MaskedRow:
+    """BERT's corruption (Devlin et al. 2019): of `rate` of the tokens, at least one, 80% become the mask, 10% a
+    random token, 10% stay; all of them must be predicted. Special tokens are never chosen."""
+    candidates = [position for position, token in enumerate(ids) if token not in special]
+    if not candidates:
+        return MaskedRow(ids, [])
+    chosen = random.choice(candidates, size=max(1, round(rate * len(candidates))), replace=False)
+    corrupted = list(ids)
+    for position in chosen:
+        draw = random.random()
+        if draw < 0.8:
+            corrupted[position] = mask_id
+        elif draw < 0.9:
+            corrupted[position] = int(random.integers(vocabulary))
+    return MaskedRow(corrupted, [(int(position), ids[position]) for position in sorted(chosen)])
+
+
+class MaskedLanguageModelling(TokenObjective):
+    """Predict the masked tokens of raw sentences; the loss is the mean over predictions.
+
+    The head is trained with the encoder and dropped when the model is saved. It starts at random; `head.load_from`
+    takes a pretrained model's.
+
+    Args:
+        hidden: the encoder's hidden size, and `vocabulary`: its number of tokens (the recipe fills both in).
+        rate: share of tokens to predict.
+        role: which encoder reads.
+        seed: of the masking; step t is masked the same way on every process and after a resume.
+    """
+
+    streams: tuple[str, ...] = ("sentences",)
+
+    def __init__(self, *, hidden: int, vocabulary: int, rate: float = 0.15, role: str = "passage",
+                 seed: int = 0) -> None:
+        super().__init__()
+        if not 0 < rate < 1:
+            raise InterlinguaError(f"the masking rate must lie between 0 and 1, got {rate}.")
+        self.rate, self.role, self.seed, self.vocabulary = rate, role, seed, vocabulary
+        self.head = MaskedLanguageModelHead(hidden, vocabulary)
+
+    def texts(self, batch: Batch) -> list[Any]:
+        """What is read: each raw sentence."""
+        return [record.text for record in require(batch["sentences"], Sentence, self)]
+
+    def rows(self, batch: Batch, encoder: Any, step: int) -> list[MaskedRow]:
+        tokenizer = encoder.tokenizer
+        if tokenizer.mask_token_id is None:
+            raise InterlinguaError("masked-language modelling needs a tokenizer with a mask token; this model has none "
+                                   "(a static backbone cannot be warmed up this way).")
+        special = set(tokenizer.all_special_ids)
+        random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
+        return [mask_tokens(ids, special, tokenizer.mask_token_id, self.vocabulary, self.rate, random)
+                for ids in encoder.tokenize(self.texts(batch), self.role)]
+
+    def token_loss(self, states: Tensor, targets: Tensor, encoder: Any) -> Tensor:
+        logits = self.head(states, encoder.input_embeddings.weight)
+        return F.cross_entropy(logits.float(), targets, reduction="none")
+
+
+class TranslationLanguageModelling(MaskedLanguageModelling):
+    """The same on a sentence and its translation read together (Conneau & Lample 2019): a word may be
+    predicted from the other language. They are joined as title and text are: set the model's template to "pair" for
+    the separators of the paper."""
+
+    streams = ("parallel",)
+
+    def texts(self, batch: Batch) -> list[Any]:
+        return [(pair.source, pair.target) for pair in require(batch["parallel"], ParallelPair, self)]

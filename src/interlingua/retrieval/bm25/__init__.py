@@ -1,0 +1,1 @@
+"""BM25: postings, weights, search and tuning."""

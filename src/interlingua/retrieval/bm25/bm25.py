@@ -1,0 +1,386 @@
+"""BM25 over passages of any languages: search, folder, tuning."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage, Query
+from interlingua.errors import InterlinguaError
+from interlingua.files import atomic_folder, existing
+from interlingua.progress import say, track
+from interlingua.retrieval.bm25.postings import Postings
+from interlingua.retrieval.retriever import Candidates, chosen_queries
+from interlingua.retrieval.run import Run, docid_order
+from interlingua.text.analyzers import Analyzer, analyzer
+from interlingua.text.analyzers import analyzer as analyzer_of
+from interlingua.text.languages import find_code
+
+Rows = NDArray[np.int64]
+Scores = NDArray[np.float32]
+WORTH_COMPILING = 1e9
+"""Queries times passages, summed up over a process, at which bm25s's numba kernel would have saved the seconds that it
+takes to compile. From then on it is used where numba is installed, before that numpy. The results are the same."""
+SPARE = 16  # results beyond the cut, to see whether more tie with the last
+BLOCK = 64  # passages of which only the best may count
+
+
+class Engine:
+    """Sums of `weights` [postings] float32 over the postings of a query's terms."""
+
+    searched: ClassVar[float] = 0  # queries times passages, of all engines
+
+    def __init__(self, postings: Postings, weights: NDArray[np.float32]) -> None:
+        self._postings, self._weights = postings, weights
+
+    def scores(self, terms: Sequence[int]) -> Scores:
+        """[passages]: the score of every passage for the numbers of a query's terms."""
+        if not terms:
+            return np.zeros(len(self._postings.lengths), dtype=np.float32)
+        found: Scores = self._with_numpy.get_scores_from_ids(list(terms))
+        return found
+
+    def best(self, queries: Sequence[list[int]], depth: int, ties: Rows) -> Iterator[tuple[Rows, Scores]]:
+        """For each query (the numbers of its terms, at least one) the `depth` best passages with a score above 0, in
+        any order. Equal scores are taken by `ties` [passages] ascending where the cut goes through a tie."""
+        count = len(self._postings.lengths)
+        Engine.searched += len(queries) * count
+        if not queries or Engine.searched < WORTH_COMPILING or find_spec("numba") is None:
+            for terms in queries:
+                yield _first(self.scores(terms), depth, ties)
+            return
+        asked = min(depth + SPARE, count)
+        found = self._with_numba.retrieve(list(queries), k=asked, show_progress=False)
+        for terms, rows, scores in zip(queries, found.documents, found.scores, strict=True):
+            if asked < count and scores[-1] == scores[depth - 1] > 0:  # more may tie than came along
+                yield _first(self.scores(terms), depth, ties)
+            else:
+                positive = np.count_nonzero(scores)
+                yield _cut(rows[:positive], scores[:positive], depth, ties)
+
+    @cached_property
+    def _with_numpy(self) -> Any:
+        return self._bm25s("numpy")
+
+    @cached_property
+    def _with_numba(self) -> Any:
+        return self._bm25s("numba")
+
+    def _bm25s(self, backend: str) -> Any:
+        """A bm25s retriever that holds these postings and weights, in place of what its own `index` would make."""
+        try:
+            from bm25s import BM25
+        except ImportError:
+            raise InterlinguaError("BM25 needs bm25s: pip install 'interlingua[index]'") from None
+        retriever = BM25(method="lucene", backend=backend)
+        terms = len(self._postings.starts) - 1
+        retriever.scores = {"data": self._weights, "indices": self._postings.passages, "indptr": self._postings.starts,
+                            "num_docs": len(self._postings.lengths)}
+        retriever.vocab_dict, retriever.unique_token_ids_set = {}, range(terms)
+        retriever.nonoccurrence_array = None
+        return retriever
+
+
+def _first(scores: Scores, depth: int, ties: Rows) -> tuple[Rows, Scores]:
+    """The `depth` best of all `scores` [passages]."""
+    least = np.float32(0)
+    if len(scores) > depth * BLOCK:
+        # the depth-th best block has a best passage, and so have all better blocks: no less can be among the first
+        peaks = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK))
+        least = np.partition(peaks, len(peaks) - depth)[len(peaks) - depth]
+    rows = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
+    order = np.argsort(-scores[rows], kind="stable")
+    return _cut(rows[order], scores[rows][order], depth, ties)
+
+
+def _cut(rows: Rows, scores: Scores, depth: int, ties: Rows) -> tuple[Rows, Scores]:
+    """The first `depth` of results ordered by score; of those that tie with the last, the first by `ties`."""
+    if len(rows) > depth and scores[depth - 1] == scores[depth]:
+        order = np.lexsort((ties[rows], -scores))
+        rows, scores = rows[order], scores[order]
+    return rows[:depth], scores[:depth]
+
+
+K1, B = 0.9, 0.4
+"""Anserini's, with which the BM25 rows of Mr.TyDi and MIRACL were made."""
+TOGETHER = 1024  # queries searched in one call
+
+
+class BM25:
+    """Make one with `build`, keep it with `save`, reopen it with `load`.
+
+    All languages share one list of terms and one count of passages. A query is cut by the analyzer of its own language
+    where some passage is in that language, else by the analyzers of all languages of the passages; a term then counts
+    as often as the analyzer that finds it most often says.
+    """
+
+    def __init__(self, indexed: Indexed, k1: float, b: float) -> None:
+        check_parameters(k1, b)
+        self.k1, self.b = float(k1), float(b)
+        self._indexed = indexed
+        self._engine = Engine(indexed.postings, indexed.postings.weights(self.k1, self.b))
+
+    @classmethod
+    def build(cls, passages: Iterable[Passage], *, k1: float = K1, b: float = B, analyzer: str | None = None) -> BM25:
+        """Index `passages` (read once; their texts are not kept), title and text together as "title\\ntext".
+
+        `analyzer` is the kind for all languages (`interlingua.text.analyzers`), None each language's default. An empty
+        passage is allowed, and never found. Raises InterlinguaError for duplicate ids and when there is no passage.
+        """
+        ids: dict[str, None] = {}
+        analyzers: dict[str, Analyzer] = {}
+        terms: defaultdict[str, int] = defaultdict()
+        terms.default_factory = terms.__len__  # a new term gets the next number
+
+        def numbered() -> Iterator[list[int]]:
+            for passage in track(passages, "analyse passages"):
+                if passage.id in ids:
+                    raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
+                ids[passage.id] = None
+                lang = _key(passage.lang)
+                if lang not in analyzers:
+                    analyzers[lang] = _announced(lang, passage.lang, analyzer)
+                text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+                yield [terms[term] for term in analyzers[lang](text)]
+
+        postings = Postings.of(numbered())
+        if not ids:
+            raise InterlinguaError("there is no passage to index.")
+        return cls(Indexed(list(ids), dict(terms), postings, analyzers), k1, b)
+
+    @classmethod
+    def load(cls, path: str | Path) -> BM25:
+        """What `save` wrote. Raises InterlinguaError for a folder that is no BM25 index or is damaged, and where an
+        analyzer has another version here than the one that cut the passages."""
+        return cls(*read_bm25(path))
+
+    def save(self, path: str | Path) -> None:
+        """Write a folder, whole or not at all. It replaces an earlier save, and nothing else."""
+        write_bm25(path, self._indexed, self.k1, self.b)
+
+    def weighted(self, k1: float, b: float) -> BM25:
+        """The same index with other parameters. Nothing is analysed again."""
+        return BM25(self._indexed, k1, b)
+
+    @property
+    def analyzers(self) -> dict[str, Analyzer]:
+        """The analyzer of each language of the passages."""
+        return dict(self._indexed.analyzers)
+
+    def __len__(self) -> int:
+        return len(self._indexed.ids)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Run:
+        """The `depth` best passages for each query, those with a score above 0 only: a query without a term that some
+        passage holds has an empty list."""
+        if depth < 1:
+            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+        run, ids = Run(), self._indexed.ids
+        for start in range(0, len(queries), TOGETHER):
+            part = queries[start : start + TOGETHER]
+            terms = [self._known_terms(query) for query in part]
+            found = self._engine.best([known for known in terms if known], depth, self._indexed.ties)
+            for query, known in zip(part, terms, strict=True):
+                if known:
+                    rows, scores = next(found)
+                    run.add(query.id, [ids[row] for row in rows.tolist()], scores)
+                else:
+                    run.add(query.id, [], [])
+        return run
+
+    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+        """For each query of `candidates`, exactly its candidates: 0 where a passage holds none of its terms.
+
+        Raises InterlinguaError for a candidate that is not indexed or a query that is not among `queries`.
+        """
+        run = Run()
+        for query in chosen_queries(queries, candidates):
+            ids = list(candidates[query.id])
+            unknown = [name for name in ids if name not in self._indexed.rows]
+            if unknown:
+                raise InterlinguaError(f"query '{query.id}': {len(unknown):,} of its {len(ids):,} candidates are not "
+                                       f"indexed, the first is '{unknown[0]}'. Index the same collection.")
+            rows = np.array([self._indexed.rows[name] for name in ids], dtype=np.int64)
+            run.add(query.id, ids, self._engine.scores(self._known_terms(query))[rows])
+        return run
+
+    def _known_terms(self, query: Query) -> list[int]:
+        """The numbers of the query's terms that some passage holds."""
+        lang, analyzers, numbers = _key(query.lang), self._indexed.analyzers, self._indexed.terms
+        if lang in analyzers:
+            found = analyzers[lang](query.text)
+        else:
+            most: Counter[str] = Counter()
+            for chosen in analyzers.values():
+                most |= Counter(chosen(query.text))
+            found = list(most.elements())
+        return [numbers[term] for term in found if term in numbers]
+
+
+def check_parameters(k1: float, b: float) -> None:
+    """Raise InterlinguaError for parameters that BM25 cannot have."""
+    if not (isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
+        raise InterlinguaError(f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are "
+                               f"k1={K1}, b={B}.")
+
+
+@lru_cache(maxsize=1024)
+def _key(lang: str) -> str:
+    """The code of a language, "" where it is not known."""
+    return find_code(lang) or ""
+
+
+def _announced(lang: str, given: str, kind: str | None) -> Analyzer:
+    """The analyzer of a language, saying so where it is a fallback."""
+    chosen = analyzer_of(lang, kind)
+    if not lang and kind is None:
+        named = f"language '{given}' is not known" if given else "no language is given"
+        say(f"{named}: its passages are cut by the analyzer {chosen.name} ({'; '.join(chosen.steps)})")
+    return chosen
+
+
+FORMAT = 1
+MARKER = "bm25.json"
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What was found in passages: all of BM25 but its parameters. The number of a term is its place in `terms`, the
+    number of a passage its place in `ids`; `analyzers` by language code, "" for none."""
+
+    ids: list[str]
+    terms: dict[str, int]
+    postings: Postings
+    analyzers: Mapping[str, Analyzer]
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The number of each passage by its id."""
+        return {name: row for row, name in enumerate(self.ids)}
+
+    @cached_property
+    def ties(self) -> NDArray[np.int64]:
+        """[passages]: the place of each among all when ordered by id descending, the project's tie order."""
+        return np.argsort(docid_order(self.ids))
+
+
+def write_bm25(path: str | Path, indexed: Indexed, k1: float, b: float) -> None:
+    """Write a folder, whole or not at all. It replaces an earlier save, and nothing else."""
+    analyzers = {lang: [chosen.name, chosen.version] for lang, chosen in sorted(indexed.analyzers.items())}
+    with atomic_folder(path, MARKER) as folder:
+        indexed.postings.save(folder / "postings.safetensors")
+        _write(folder / "ids.json", indexed.ids)
+        _write(folder / "terms.json", list(indexed.terms))
+        _write(folder / MARKER, {"format": FORMAT, "k1": k1, "b": b, "analyzers": analyzers})
+
+
+def read_bm25(path: str | Path) -> tuple[Indexed, float, float]:
+    """What `write_bm25` wrote: the index, k1 and b.
+
+    Raises InterlinguaError for a folder that is no BM25 index, a damaged one, or an analyzer whose version here is
+    another than the one that cut the passages.
+    """
+    folder = existing(path, "BM25 index")
+    if not (folder / MARKER).is_file():
+        raise InterlinguaError(f"{folder}: is not a BM25 index (no {MARKER}).")
+    about = _read(folder / MARKER, dict)
+    if about.get("format") != FORMAT:
+        raise InterlinguaError(f"{folder}: has BM25 format {about.get('format')}, {FORMAT} is known. Build it again.")
+    ids, terms = _names(folder / "ids.json"), _names(folder / "terms.json")
+    postings = Postings.load(folder / "postings.safetensors", len(ids), len(terms))
+    made, numbers = about.get("analyzers"), [about.get("k1"), about.get("b")]
+    if not isinstance(made, dict) or not all(isinstance(number, float) for number in numbers):
+        raise _damaged(folder / MARKER, "analyzers, k1 or b are missing or not what they should be")
+    analyzers = {lang: _same(folder, lang, named) for lang, named in made.items()}
+    return Indexed(ids, {term: number for number, term in enumerate(terms)}, postings, analyzers), *numbers
+
+
+def _same(folder: Path, lang: str, named: object) -> Analyzer:
+    """The analyzer with this name and version, `named`, if it is the same here."""
+    if not isinstance(named, list) or len(named) != 2 or not all(isinstance(part, str) for part in named):
+        raise _damaged(folder / MARKER, f"the analyzer of '{lang}' has no name and version")
+    name, version = named
+    here = analyzer(lang, name.rpartition("/")[2])
+    if (here.name, here.version) != (name, version):
+        raise InterlinguaError(f"{folder}: was cut by the analyzer {name} ({version}), here it is {here.name} "
+                               f"({here.version}), which may cut queries otherwise. Build the index again, or install "
+                               "those versions.")
+    return here
+
+
+def _names(file: Path) -> list[str]:
+    names: list[str] = _read(file, list)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise _damaged(file, "not a list of different names")
+    return names
+
+
+def _write(file: Path, content: object) -> None:
+    file.write_bytes(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+
+
+def _read(file: Path, kind: type) -> Any:
+    try:
+        content = json.loads(file.read_bytes().decode("utf-8", "surrogatepass"))
+    except (OSError, ValueError) as error:
+        raise _damaged(file, error) from error
+    if not isinstance(content, kind):
+        raise _damaged(file, f"no {kind.__name__}")
+    return content
+
+
+def _damaged(file: Path, reason: object) -> InterlinguaError:
+    return InterlinguaError(f"{file}: is damaged ({reason}). Build the index again.")
+
+
+K1_GRID = tuple(step / 10 for step in range(1, 17))
+B_GRID = tuple(step / 10 for step in range(1, 11))
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """`bm25` has the best parameters; `grid` holds what `metric` gave for each (k1, b), in the order tried."""
+
+    bm25: BM25
+    grid: dict[tuple[float, float], float]
+
+    @property
+    def best(self) -> tuple[float, float]:
+        """k1 and b."""
+        return self.bm25.k1, self.bm25.b
+
+    @property
+    def value(self) -> float:
+        """What `metric` gave for the best."""
+        return self.grid[self.best]
+
+
+def tune_bm25(
+    passages: Iterable[Passage], queries: Sequence[Query], metric: Callable[[Run], float], *,
+    k1: Sequence[float] = K1_GRID, b: Sequence[float] = B_GRID, depth: int = 100, analyzer: str | None = None,
+) -> Tuned:
+    """Search `queries` with every k1 and b, and keep the pair for whose run `metric` is highest.
+
+    `metric` takes a run of `depth` passages a query, for example `lambda run: evaluate(run, qrels, ["RR@100"])
+    ["RR@100"]`. Passages are analysed once. Between equal values the pair nearest Lucene's (0.9, 0.4) wins. Use the
+    development queries: tuned on the test queries, a number says nothing.
+    Raises InterlinguaError for no queries, an empty grid, and what `BM25.build` raises it for.
+    """
+    if not queries or not k1 or not b:
+        raise InterlinguaError(f"{len(queries)} queries, {len(k1)} values of k1, {len(b)} of b: to tune needs some of "
+                               "each.")
+    first = BM25.build(passages, k1=k1[0], b=b[0], analyzer=analyzer)
+    pairs = [(float(one), float(other)) for one in k1 for other in b]
+    grid = {pair: metric(first.weighted(*pair).search(queries, depth)) for pair in track(pairs, "tune k1 and b")}
+    best = max(pairs, key=lambda pair: (grid[pair], -(abs(pair[0] - K1) + abs(pair[1] - B))))
+    return Tuned(first.weighted(*best), grid)

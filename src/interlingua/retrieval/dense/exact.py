@@ -1,0 +1,229 @@
+"""Exact dense search by blocked matrix products, with trec_eval's ties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from interlingua.data.records import Collection, Passage, Query
+from interlingua.errors import InterlinguaError
+from interlingua.models.encode import full_float32
+from interlingua.retrieval.retriever import (
+    Candidates,
+    TextEncoder,
+    Vectors,
+    chosen_queries,
+    embed_passages,
+    embed_queries,
+    passages_by_id,
+)
+from interlingua.retrieval.run import Run, docid_order
+
+Matrix = NDArray[Any] | Tensor
+SCORES_HELD = 1 << 24  # scores of one block in memory: 64 MiB of float32
+TILE = 64  # columns computed, and ruled out, together
+CROWDED = 0.25  # share of tiles not ruled out above which a block finds its own k-th score
+LAST = torch.iinfo(torch.int64).max
+
+
+def search_exact(
+    queries: Matrix, passages: Matrix, k: int, *, rows: NDArray[np.int64] | None = None,
+    tie_order: NDArray[np.int64] | None = None, block: int = 16_384, device: str | torch.device | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The `k` passages with the largest dot product, for each query.
+
+    `queries` [queries, dim] and `passages` [passages, dim] are arrays, memory maps or tensors of any
+    floating type; products are accumulated in float32. `passages` is read `block` rows at a time and queries
+    are taken in groups, so that no more than `SCORES_HELD` scores exist at once. `rows` restricts the search
+    to some passages. Equal scores are ordered by `tie_order` ([passages]: a rank for each passage, the lowest
+    first), without it by position; a tie that straddles the cut is resolved the same way.
+
+    Returns indices into `passages` [queries, min(k, passages)] int64 and scores float32, best first.
+    Nothing is padded: a smaller collection gives fewer columns. Raises InterlinguaError for shapes that do
+    not fit and for NaN.
+    """
+    if queries.ndim != 2 or passages.ndim != 2 or queries.shape[1] != passages.shape[1]:
+        raise InterlinguaError(f"queries of shape {tuple(queries.shape)} cannot be searched in passages of shape "
+                               f"{tuple(passages.shape)}: both must be [texts, dim] with the same dim.")
+    if k < 1 or block < 1:
+        raise InterlinguaError(f"k={k}, block={block}: both must be at least 1.")
+    place = torch.device(device) if device is not None else _device_of(passages, queries)
+    count = passages.shape[0] if rows is None else len(rows)
+    group = max(1, SCORES_HELD // max(1, min(block, count)))
+    total = queries.shape[0]
+    indices = np.empty((total, min(k, count)), dtype=np.int64)
+    scores = np.empty((total, min(k, count)), dtype=np.float32)
+    block = -(-block // TILE) * TILE
+    with torch.inference_mode(), full_float32():
+        for start in range(0, total, group):
+            part = _on(queries[start : start + group], place)
+            best = _search_group(part, passages, k, rows, tie_order, block)
+            indices[start : start + group], scores[start : start + group] = (found.cpu().numpy() for found in best)
+    return indices, scores
+
+
+def search(
+    queries: Matrix, query_ids: Sequence[str], passages: Matrix, passage_ids: Sequence[str], k: int, *,
+    block: int = 16_384, device: str | torch.device | None = None,
+) -> Run:
+    """The run of encoded `queries` over encoded `passages`: exactly what sorting all scores by
+    (score descending, docid descending) and cutting at `k` gives. Ids must be unique on each side."""
+    if len(query_ids) != queries.shape[0] or len(passage_ids) != passages.shape[0]:
+        raise InterlinguaError(f"{queries.shape[0]} query vectors with {len(query_ids)} ids, {passages.shape[0]} "
+                               f"passage vectors with {len(passage_ids)} ids: the numbers must agree.")
+    indices, scores = search_exact(queries, passages, k, tie_order=tie_ranks(passage_ids), block=block, device=device)
+    run = Run()
+    for query_id, found, values in zip(query_ids, indices.tolist(), scores, strict=True):
+        run.add(query_id, [passage_ids[i] for i in found], values)
+    return run
+
+
+def retrieve(encoder: TextEncoder, collection: Collection, *, depth: int = 100, **encode_options: Any) -> Run:
+    """Encode the queries and passages of `collection` and search: the run a dense retriever gives.
+
+    The encoder's `similarity` decides: "cosine" brings both sides to unit length, "dot" leaves them.
+    `encode_options` go to both `encode_query` and `encode_document`.
+    """
+    queries = embed_queries(encoder, collection.queries, **encode_options)
+    passages = embed_passages(encoder, collection.passages, **encode_options)
+    return search(queries, [q.id for q in collection.queries], passages, [p.id for p in collection.passages], depth)
+
+
+def tie_ranks(ids: Sequence[str]) -> NDArray[np.int64]:
+    """[passages]: the place of each passage among all when ordered by docid descending (the project's tie order)."""
+    ranks = np.empty(len(ids), dtype=np.int64)
+    ranks[docid_order(ids)] = np.arange(len(ids))
+    return ranks
+
+
+def _search_group(
+    queries: Tensor, passages: Matrix, k: int, rows: NDArray[np.int64] | None,
+    tie_order: NDArray[np.int64] | None, block: int,
+) -> tuple[Tensor, Tensor]:
+    """Best indices and scores of one group of queries: what each block can add is merged into the best so far."""
+    place, total = queries.device, len(queries)
+    indices = torch.empty((total, 0), dtype=torch.int64, device=place)
+    ties = torch.empty((total, 0), dtype=torch.int64, device=place)
+    scores = torch.empty((total, 0), dtype=torch.float32, device=place)
+    count = passages.shape[0] if rows is None else len(rows)
+    for start in range(0, count, block):
+        stop = min(start + block, count)
+        where = torch.arange(start, stop, device=place) if rows is None else _on(rows[start:stop], place, torch.int64)
+        chosen = passages[start:stop] if rows is None else passages[rows[start:stop]]
+        order = where if tie_order is None else _on(tie_order[where.cpu().numpy()], place, torch.int64)
+        products = _products(queries, _on(chosen, place))
+        least = scores[:, k - 1 :] if scores.shape[1] == k else None
+        row, column = _at_least_kth(products, stop - start, k, least)
+        # each query has its own number of candidates: lay them out as rows, filled up with what sorts last
+        counts = row.bincount(minlength=total)
+        slot = torch.arange(len(row), device=place) - (counts.cumsum(0) - counts)[row]
+        shape = (total, int(counts.max()))
+        more = (torch.full(shape, -torch.inf, device=place).index_put((row, slot), products[row, column]),
+                torch.full(shape, count, device=place).index_put((row, slot), where[column]),
+                torch.full(shape, LAST, device=place).index_put((row, slot), order[column]))
+        scores, indices, ties = (torch.cat(pair, dim=1) for pair in zip((scores, indices, ties), more, strict=True))
+        # two stable sorts: by tie order, then by score, leave equal scores in tie order
+        ties, by_tie = ties.sort(dim=1)
+        scores, by_score = scores.gather(1, by_tie).sort(dim=1, descending=True, stable=True)
+        kept = min(k, stop)
+        indices = indices.gather(1, by_tie).gather(1, by_score)[:, :kept]
+        scores, ties = scores[:, :kept], ties.gather(1, by_score)[:, :kept]
+    return indices, scores
+
+
+def _products(queries: Tensor, passages: Tensor) -> Tensor:
+    """Scores [queries, passages rounded up to whole tiles] in which equal passages have equal scores.
+
+    BLAS computes the columns left over from its register tiles by another route, which may round
+    differently: two copies of one passage would then differ in the last bit and no longer tie.
+    A whole number of tiles leaves nothing over. The columns added score −inf.
+    """
+    count = len(passages)
+    if count % TILE == 0:
+        return queries @ passages.T
+    products = queries @ pad(passages, (0, 0, 0, -count % TILE)).T
+    products[:, count:] = -torch.inf
+    return products
+
+
+def _at_least_kth(products: Tensor, count: int, k: int, least: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Rows and columns, row by row, of all scores that may be among the k best: all that reach the k-th,
+    ties included. `least` [queries, 1] is the k-th best score so far, None before there are k."""
+    tiles = products.view(products.shape[0], products.shape[1] // TILE, TILE)
+    peaks = tiles.amax(dim=2)
+    if peaks.isnan().any():
+        raise InterlinguaError("a score is NaN: some query or passage vector holds NaN or infinity.")
+    # where the best so far rules little out, the k-th of this block does
+    if least is None or (peaks >= least).float().mean() > CROWDED:
+        here = products.topk(min(k, products.shape[1]), dim=1).values[:, -1:]
+        least = here if least is None else torch.maximum(here, least)
+    row, tile = (peaks >= least).nonzero(as_tuple=True)
+    found, offset = (tiles[row, tile] >= least[row]).nonzero(as_tuple=True)
+    row, column = row[found], tile[found] * TILE + offset
+    real = column < count
+    return row[real], column[real]
+
+
+def _device_of(*matrices: Matrix) -> torch.device:
+    return next((m.device for m in matrices if isinstance(m, Tensor)), torch.device("cpu"))
+
+
+def _on(matrix: Matrix, place: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """`matrix` as a tensor there. A copy where torch would otherwise warn of a read-only memory map."""
+    if isinstance(matrix, np.ndarray):
+        matrix = torch.from_numpy(np.array(matrix) if not matrix.flags.writeable else np.ascontiguousarray(matrix))
+    return matrix.to(device=place, dtype=dtype)
+
+
+class DenseRetriever:
+    """`passages` compared with queries by the vectors of `encoder`, which must give one vector a text.
+
+    A passage is encoded when it is first needed, and once: `search` needs all of them, `score` only the candidates, so
+    that as a reranker this encodes (and holds) what some first stage found, whatever the size of the collection.
+    """
+
+    def __init__(self, encoder: TextEncoder, passages: Sequence[Passage]) -> None:
+        self.encoder, self.passages = encoder, passages
+        self._rows: dict[str, int] = {}
+        self._vectors: Vectors = np.zeros((0, 0), dtype=np.float32)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Run:
+        """The `depth` passages most similar to each query, exactly."""
+        self._encode(passage for passage in self.passages if passage.id not in self._rows)
+        vectors = embed_queries(self.encoder, queries)
+        return search(vectors, [query.id for query in queries], self._vectors, list(self._rows), depth)
+
+    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+        """The similarity of each query of `candidates` to exactly its candidates.
+
+        Raises InterlinguaError for a candidate that is no passage here, or a query that is not among `queries`.
+        """
+        asked = chosen_queries(queries, candidates)
+        needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._rows)
+        if needed:
+            self._encode(passages_by_id(self.passages, needed))
+        vectors = embed_queries(self.encoder, asked)
+        run = Run()
+        for query, vector in zip(asked, vectors, strict=True):
+            named = {self._rows[name]: name for name in candidates[query.id]}
+            if named:
+                rows = np.fromiter(named, dtype=np.int64)
+                found, scores = search_exact(vector[None], self._vectors, len(rows), rows=rows)
+                run.add(query.id, [named[row] for row in found[0].tolist()], scores[0])
+            else:
+                run.add(query.id, [], [])
+        return run
+
+    def _encode(self, passages: Iterable[Passage]) -> None:
+        """Encode passages that were not, all at once: batches of near-equal lengths are what makes encoding fast."""
+        new = list(passages)
+        if new:
+            vectors = embed_passages(self.encoder, new)
+            self._vectors = np.concatenate([self._vectors, vectors]) if self._rows else vectors
+            self._rows |= {passage.id: row for row, passage in enumerate(new, len(self._rows))}

@@ -1,0 +1,1 @@
+"""Late interaction: token stores, MaxSim, and its retriever."""

@@ -1,0 +1,153 @@
+"""Late interaction (ColBERT, Khattab & Zaharia 2020): search and reranking by MaxSim over the tokens of passages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from interlingua.data.records import Passage, Query
+from interlingua.errors import InterlinguaError
+from interlingua.models.encode import TokenVectors
+from interlingua.progress import track
+from interlingua.retrieval.dense.exact import tie_ranks
+from interlingua.retrieval.late_interaction.maxsim import maxsim_matrix, maxsim_scores
+from interlingua.retrieval.late_interaction.token_store import Chunk, Floats, TokenStore
+from interlingua.retrieval.retriever import Candidates, chosen_queries, passage_texts, passages_by_id
+from interlingua.retrieval.run import Run
+
+CHUNK = 1024  # passages encoded at a time: 90 MiB of float32 at 180 tokens of 128
+SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
+
+
+class TokenEncoder(Protocol):
+    """What late interaction needs of a model; `interlingua.models.late_interaction.LateInteractionEncoder` is one. The
+    option `lang`, a list with a language code or None for each text, always comes along."""
+
+    def encode_query(self, sentences: Any, **options: Any) -> TokenVectors:
+        """Token vectors of questions."""
+
+    def encode_document(self, sentences: Any, **options: Any) -> TokenVectors:
+        """Token vectors of passages, each a string or a `(title, text)` pair."""
+
+
+def passage_tokens(encoder: TokenEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
+    """What `TokenStore.build` takes: `passages` encoded `CHUNK` at a time, with their ids."""
+    held: list[Passage] = []
+    for passage in track(passages, "encode passages"):
+        held.append(passage)
+        if len(held) == CHUNK:
+            yield _encoded(encoder, held, encode_options)
+            held = []
+    if held:
+        yield _encoded(encoder, held, encode_options)
+
+
+class LateInteractionRetriever:
+    """`passages` compared with queries by the token vectors of `encoder`.
+
+    A passage is encoded when it is first needed, and once: `search` needs all of them, `score` only the candidates, so
+    that as a reranker this encodes (and holds) what some first stage found, whatever the size of the collection.
+    `store`, built from `passage_tokens` of the same encoder, holds passages that need no encoding any more: with a
+    folder of all of them nothing but queries is encoded, and vectors stay on disk. `kept` is the same for `score`, of
+    passages whose vectors are in other stores under other ids: store and row by passage id. `dtype` is how those
+    encoded here are held (int8: a quarter of float32, and faster, but rounded); `device` where vectors are kept and
+    compared, the CPU without it. `encode_options` go to the encoder.
+    """
+
+    def __init__(self, encoder: TokenEncoder, passages: Sequence[Passage], *, dtype: str = "float32",
+                 store: TokenStore | None = None, kept: Mapping[str, tuple[TokenStore, int]] | None = None,
+                 device: str | torch.device | None = None, **encode_options: Any) -> None:
+        self.encoder, self.passages, self.dtype = encoder, passages, dtype
+        self.device, self.encode_options = device, encode_options
+        self._stores: list[TokenStore] = []
+        self._places: dict[str, tuple[int, int]] = {}
+        if store is not None:
+            unknown = set(store.ids) - {passage.id for passage in passages}
+            if unknown:
+                raise InterlinguaError(f"{len(unknown):,} of {len(store):,} passages with token vectors are not among "
+                                       f"the passages, '{min(unknown)}' for one. Both must be of one collection.")
+            self._hold(store)
+        self._kept, numbers = bool(kept), dict[int, int]()
+        for name, (held, row) in (kept or {}).items():
+            if id(held) not in numbers:
+                numbers[id(held)] = len(self._stores)
+                self._stores.append(held)
+            self._places[name] = numbers[id(held)], row
+
+    def search(self, queries: Sequence[Query], depth: int) -> Run:
+        """The `depth` passages with the highest scores for each query, exactly: what sorting all scores gives. Fewer
+        where there are fewer; a passage without tokens, which scores −inf, is the last of all."""
+        if depth < 1:
+            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+        if self._kept:
+            raise InterlinguaError("`kept` token vectors are for `score` alone. To search, give a `store`.")
+        self._encode(passage for passage in self.passages if passage.id not in self._places)
+        asked = self._queries(queries)
+        names = list(self._places)
+        ranks = tie_ranks(names)
+        best = np.zeros((len(queries), 0), dtype=np.int64)
+        scores: Floats = np.zeros((len(queries), 0), dtype=np.float32)
+        first = 0
+        for store in self._stores:
+            block = max(1, SCORES_HELD // max(1, len(queries)))
+            for start in range(0, len(store), block):
+                rows = np.arange(start, min(start + block, len(store)))
+                found = np.concatenate([best, np.broadcast_to(first + rows, (len(queries), len(rows)))], axis=1)
+                scores = np.concatenate([scores, maxsim_matrix(asked, store, rows)], axis=1)
+                kept = np.lexsort((ranks[found], -scores), axis=1)[:, :depth]
+                best, scores = np.take_along_axis(found, kept, axis=1), np.take_along_axis(scores, kept, axis=1)
+            first += len(store)
+        run = Run()
+        for query, row, values in zip(queries, best.tolist(), scores, strict=True):
+            run.add(query.id, [names[number] for number in row], values)
+        return run
+
+    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+        """The scores of each query of `candidates` with exactly its candidates.
+
+        Raises InterlinguaError for a candidate that is no passage here, or a query that is not among `queries`.
+        """
+        chosen = chosen_queries(queries, candidates)
+        needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._places)
+        if needed:
+            self._encode(passages_by_id(self.passages, needed))
+        run = Run()
+        for query, vectors in zip(chosen, self._queries(chosen), strict=True):
+            ids = candidates[query.id]
+            places = np.array([self._places[name] for name in ids], dtype=np.int64).reshape(-1, 2)
+            scores: Floats = np.empty(len(ids), dtype=np.float32)
+            for number in np.unique(places[:, 0]).tolist():
+                here = places[:, 0] == number
+                scores[here] = maxsim_scores(vectors, self._stores[number], places[here, 1])
+            run.add(query.id, ids, scores)
+        return run
+
+    def _queries(self, queries: Sequence[Query]) -> TokenVectors:
+        langs = [query.lang or None for query in queries]
+        options = {"lang": langs, **self.encode_options}
+        return _checked(self.encoder.encode_query([query.text for query in queries], **options), len(queries))
+
+    def _encode(self, passages: Iterable[Passage]) -> None:
+        new = list(passages)
+        if new:
+            self._hold(TokenStore.build(passage_tokens(self.encoder, new, **self.encode_options), dtype=self.dtype))
+
+    def _hold(self, store: TokenStore) -> None:
+        self._places |= {name: (len(self._stores), row) for row, name in enumerate(store.ids)}
+        self._stores.append(store if self.device is None else store.to(self.device))
+
+
+def _encoded(encoder: TokenEncoder, passages: Sequence[Passage], options: dict[str, Any]) -> Chunk:
+    texts = passage_texts(passages)
+    langs = [passage.lang or None for passage in passages]
+    vectors = encoder.encode_document(texts, **{"lang": langs, **options})
+    return [passage.id for passage in passages], _checked(vectors, len(passages))
+
+
+def _checked(vectors: TokenVectors, texts: int) -> TokenVectors:
+    if len(vectors) != texts:
+        raise InterlinguaError(f"the encoder gave token vectors of {len(vectors)} texts for {texts}.")
+    return vectors

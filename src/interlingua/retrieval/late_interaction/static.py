@@ -1,0 +1,175 @@
+"""Late interaction without a transformer: MaxSim over the subword vectors of a static encoder.
+
+    score(q, d) = Σ_i w_i · max_j cos(q_i, d_j) / Σ_i w_i,    w_i = |q_i|²
+
+for the subwords i of a question and j of a passage: ColBERT's MaxSim (Khattab & Zaharia 2020; Yang et al. 2022), where
+a subword has one vector wherever it stands. Training makes the vectors of telling subwords long, so their squared
+lengths say how much each subword of the question counts. The mean of a passage's vectors blurs what its single words
+say; this looks at each of them, in any language. docs/search.md says what it brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.models.static_encoder import StaticSide, StaticTable, int8_rows
+from interlingua.retrieval.retriever import Vectors, passage_texts, searchable
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float32]
+MOST = 4_096
+"""Distinct subwords of a passage that are looked at, the first of them in the order of the vocabulary."""
+LONGEST = 256
+"""Distinct subwords of a question that are looked at, the heaviest."""
+EXACT = 1_040  # dimensions up to which a product of int8 vectors is a whole number that float32 holds
+TOGETHER = 4_096  # passages encoded, and rows of the vocabulary looked at, at a time
+
+
+class Question(NamedTuple):
+    """Distinct subwords of a question, the `LONGEST` heaviest, and how much each counts: float64, together 1."""
+
+    subwords: Ids
+    weights: NDArray[np.float64]
+
+
+class StaticMaxSim:
+    """MaxSim between questions and passages by the subword vectors of a static encoder, held as int8.
+
+    Scores depend on nothing but the question and the passage: products of int8 vectors are exact, in whatever order
+    they are summed. Make one with `of`; safe to use from several threads.
+    """
+
+    def __init__(self, query: StaticSide, passage: StaticSide) -> None:
+        self._query, self._passage = query, passage
+
+    @classmethod
+    def of(cls, encoder: Any, before: StaticMaxSim | None = None) -> StaticMaxSim | None:
+        """That of an encoder; None unless it has `static_sides`. `before` is returned if it is of the same encoder."""
+        sides = static_sides(encoder)
+        if sides is None:
+            return None
+        if before is not None and sides[0].is_like(before._query) and sides[1].is_like(before._passage):
+            return before
+        return cls(*sides)
+
+    @property
+    def vocabulary(self) -> int:
+        """Subwords that passages may have."""
+        return self._passage.table.shape[0]
+
+    @cached_property
+    def _asked(self) -> _Rows:
+        return _Rows(self._query.table)
+
+    @cached_property
+    def _held(self) -> _Rows:
+        return self._asked if self._passage is self._query else _Rows(self._passage.table)
+
+    def subwords(self, passages: Sequence[Passage]) -> list[Ids]:
+        """The distinct subwords of each passage, rising."""
+        return [distinct for ids in self._tokenized(passages) for distinct in map(_first, ids)]
+
+    def encode(self, passages: Sequence[Passage]) -> tuple[list[Ids], Vectors]:
+        """`subwords`, and the vectors `[passages, dim]` that `embed_passages` gives: tokenised once for both."""
+        subwords, vectors = list[Ids](), list[Vectors]()
+        for ids in self._tokenized(passages):
+            vectors.append(self._passage.vectors(ids))
+            subwords += map(_first, ids)
+        named = [passage.id for passage in passages]
+        return subwords, searchable(np.concatenate(vectors), self._passage.settings.similarity, named, "passage")
+
+    def _tokenized(self, passages: Sequence[Passage]) -> Iterator[list[list[int]]]:
+        texts = passage_texts(passages)
+        for start in range(0, len(texts), TOGETHER):
+            yield self._passage.tokenize(texts[start : start + TOGETHER], "passage")
+
+    def question(self, text: str) -> Question:
+        """What of a question is compared."""
+        ids, counts = np.unique(np.array(self._query.tokenize([text], "query")[0], dtype=np.int64), return_counts=True)
+        weights = counts * self._asked.of(ids).squares[ids]
+        if len(ids) > LONGEST:
+            heaviest = np.sort(np.argsort(-weights, kind="stable")[:LONGEST])
+            ids, weights = ids[heaviest], weights[heaviest]
+        return Question(ids, weights / max(weights.sum(), np.finfo(float).tiny))
+
+    def scores(self, question: Question, passages: Sequence[Ids]) -> Floats:
+        """`[passages]`: the score of each, given by its subwords, from −1 to 1; 0 where either side has none."""
+        scores = np.zeros(len(passages), dtype=np.float32)
+        filled = [number for number, ids in enumerate(passages) if len(ids)]
+        if not filled or not len(question.subwords):
+            return scores
+        flat = np.concatenate([passages[number] for number in filled])
+        sizes = np.array([len(passages[number]) for number in filled])
+        distinct, places = _distinct(flat, self.vocabulary)
+        similar = _cosines(self._asked, question.subwords, self._held, distinct)
+        starts, total = np.cumsum(sizes) - sizes, np.zeros(len(filled))
+        for weight, row in zip(question.weights.tolist(), similar, strict=True):  # one after another, in this order
+            total += weight * np.maximum.reduceat(row[places], starts)
+        scores[filled] = total
+        return scores
+
+
+def static_sides(encoder: Any) -> tuple[StaticSide, StaticSide] | None:
+    """How the encoder makes vectors of questions and of passages, where these are the mean of static subword vectors
+    and nothing else (no Dense layer, no calibration); None for all others."""
+    sides = getattr(encoder, "static_sides", None)
+    return None if sides is None else sides()
+
+
+class _Rows:
+    """Subword vectors `[vocabulary, dim]` as int8, 1 / the lengths of these (0 for zero vectors), and the squared
+    lengths of the vectors themselves. A row is filled in when it is first asked for: a question needs few of them."""
+
+    def __init__(self, table: StaticTable) -> None:
+        self._table, self._there = table, np.zeros(table.shape[0], dtype=bool)
+        self.int8, self.squares = np.zeros(table.shape, dtype=np.int8), np.zeros(table.shape[0])
+        self.inverse = np.zeros(table.shape[0], dtype=np.float32)
+
+    def of(self, ids: Ids) -> _Rows:
+        """These rows filled in. Another thread may fill in the same ones with the same numbers."""
+        new = ids[~self._there[ids]]
+        for start in range(0, len(new), TOGETHER):
+            some = new[start : start + TOGETHER]
+            rows = self._table.take(some)
+            int8, _ = int8_rows(rows)
+            lengths = np.sqrt(_squares(int8))
+            self.int8[some], self.squares[some] = int8, _squares(rows)
+            self.inverse[some] = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths)))
+            self._there[some] = True
+        return self
+
+
+def _squares(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """[rows]: squared lengths."""
+    exact = rows.astype(np.float64)
+    squares: NDArray[np.float64] = (exact * exact).sum(axis=1)
+    return squares
+
+
+def _first(ids: list[int]) -> Ids:
+    return np.unique(np.array(ids, dtype=np.int64))[:MOST]
+
+
+def _distinct(flat: Ids, size: int) -> tuple[Ids, Ids]:
+    """The distinct numbers of `flat`, all under `size`, and where among them each is: np.unique without sorting."""
+    there = np.zeros(size, dtype=bool)
+    there[flat] = True
+    distinct = np.flatnonzero(there)
+    place = np.zeros(size, dtype=np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[flat]
+
+
+def _cosines(asked: _Rows, left: Ids, held: _Rows, right: Ids) -> Floats:
+    """`[left, right]`: cosines between the int8 vectors; 0 for a zero vector."""
+    number: Any = np.float32 if asked.int8.shape[1] <= EXACT else np.float64
+    asked, held = asked.of(left), held.of(right)
+    products = held.int8[right].astype(number) @ asked.int8[left].astype(number).T  # twice as fast as the other way
+    cosines: Floats = products.T.astype(np.float32) * asked.inverse[left][:, None] * held.inverse[right]
+    return cosines

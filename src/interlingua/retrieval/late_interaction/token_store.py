@@ -1,0 +1,212 @@
+"""The token vectors of passages, ragged and without padding: in memory, or in a folder that is memory-mapped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from os import SEEK_END
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.files import atomic_folder, existing
+from interlingua.models.encode import TokenVectors
+
+FORMAT = 1
+ABOUT = "tokens.json"
+DTYPES = ("float32", "float16", "int8")
+
+Floats = NDArray[np.float32]
+Chunk = tuple[Sequence[str], TokenVectors]
+"""the ids of some passages, and their token vectors"""
+
+
+class _Part(NamedTuple):
+    """A chunk as it is stored; `scales` is empty but for int8."""
+
+    ids: list[str]
+    counts: list[int]
+    tokens: NDArray[Any]
+    scales: Floats
+
+
+class TokenStore:
+    """Passages `ids` with their token vectors: those of passage i are `tokens[offsets[i] : offsets[i + 1]]`.
+
+    `tokens` is [tokens, dim] float32, float16 or int8; `offsets` is int64 [passages + 1]. An int8 token is its vector
+    divided by its own scale (`scales`, float32 [tokens]: the largest component / 127) and rounded; else `scales` is
+    empty. A passage may have no token. Make one with `build`, reopen a folder with `open`.
+
+    The folder holds `tokens.npy`, `offsets.npy`, `scales.npy` with int8, and `tokens.json` (format, dtype, dim, numbers
+    of passages and tokens, ids).
+    """
+
+    def __init__(self, ids: list[str], offsets: NDArray[np.int64], tokens: NDArray[Any] | Tensor,
+                 scales: Floats | Tensor) -> None:
+        self.ids, self.offsets, self.tokens, self.scales = ids, offsets, tokens, scales
+
+    @classmethod
+    def build(cls, chunks: Iterable[Chunk], *, dtype: str = "float32", path: str | Path | None = None) -> TokenStore:
+        """A store of all `chunks`, read once: in memory, or at `path`, a chunk in memory at a time. A folder appears
+        whole or not at all; an older store there is replaced.
+
+        Raises InterlinguaError for an unknown dtype, no passage, an id that occurs twice, a chunk whose ids, tokens and
+        size do not fit, vectors that hold NaN or infinity or are too large for float16, and a `path` that holds
+        something else.
+        """
+        if dtype not in DTYPES:
+            raise InterlinguaError(f"dtype '{dtype}': token vectors are held as {', '.join(DTYPES)}."
+                                   f"{suggestion(dtype, DTYPES)}")
+        if path is not None:
+            with atomic_folder(path, ABOUT) as folder:
+                _write(folder, _parts(chunks, dtype), dtype)
+            return cls.open(path)
+        held = list(_parts(chunks, dtype))
+        return cls([name for part in held for name in part.ids], _offsets([n for part in held for n in part.counts]),
+                   np.concatenate([part.tokens for part in held]), np.concatenate([part.scales for part in held]))
+
+    @classmethod
+    def open(cls, path: str | Path) -> TokenStore:
+        """The store in a folder; its vectors are read when they are needed. Raises InterlinguaError for a folder that
+        is no store, or a damaged one."""
+        path = existing(path, "folder of token vectors")
+        try:
+            about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+            if about["format"] != FORMAT:
+                raise InterlinguaError(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
+            ids, dtype, count, dim = (about[key] for key in ("ids", "dtype", "tokens", "dim"))
+            # mapped are the vectors alone: an open file each is the limit of how many parts an index may have
+            offsets = _array(path / "offsets.npy", "int64", (len(ids) + 1,), mapped=False)
+            tokens = _array(path / "tokens.npy", dtype, (count, dim))
+            scales = (_array(path / "scales.npy", "float32", (count,), mapped=False) if dtype == "int8"
+                      else np.empty(0, np.float32))
+            if dtype not in DTYPES or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
+                raise ValueError("its files do not agree")
+        except InterlinguaError:
+            raise
+        except FileNotFoundError as error:
+            raise InterlinguaError(f"{path}: holds no token vectors (no {Path(error.filename).name}).") from error
+        except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+            raise InterlinguaError(f"{path}: is damaged ({error}). Build it again.") from error
+        return cls(ids, offsets, tokens, scales)
+
+    @property
+    def dtype(self) -> str:
+        """"float32", "float16" or "int8"."""
+        return str(self.tokens.dtype).removeprefix("torch.")
+
+    @property
+    def dim(self) -> int:
+        """Size of a token's vector."""
+        return int(self.tokens.shape[1])
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of tokens of each passage."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        """The number of passages."""
+        return len(self.ids)
+
+    def __getitem__(self, row: int) -> Floats:
+        """The token vectors of one passage, [count, dim] float32, as far as its number format kept them."""
+        row = range(len(self))[row]
+        part = slice(int(self.offsets[row]), int(self.offsets[row + 1]))
+        tokens, scales = (np.array(tensor(array).cpu().numpy(), dtype=np.float32)
+                          for array in (self.tokens[part], self.scales[part]))
+        return tokens * scales[:, None] if self.dtype == "int8" else tokens
+
+    def to(self, device: str | torch.device) -> TokenStore:
+        """The same passages with their vectors as tensors on `device`, all of them at once: scores are then computed
+        there, by torch."""
+        return TokenStore(self.ids, self.offsets, tensor(self.tokens).to(device), tensor(self.scales).to(device))
+
+
+def tensor(array: NDArray[Any] | Tensor) -> Tensor:
+    """`array` as a tensor; a copy where torch would otherwise warn of a read-only memory map."""
+    return array if isinstance(array, Tensor) else torch.from_numpy(np.require(array, requirements="W"))
+
+
+def quantised(vectors: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """`vectors` [tokens, dim] as int8, and the scale of each: `int8 · scale` is within scale / 2 of the vector.
+    Symmetric: zero stays zero. A vector of zeros has scale 0."""
+    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
+    parts = vectors / np.where(scales > 0, scales, 1)[:, None]
+    return np.rint(parts).clip(-127, 127).astype(np.int8), scales.astype(np.float32)
+
+
+def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
+    """Chunks checked and converted."""
+    seen: set[str] = set()
+    dim: int | None = None
+    for names, given in chunks:
+        ids, vectors = list(names), given.vectors.detach().float().cpu().numpy()
+        dim = vectors.shape[1] if dim is None else dim
+        if len(ids) != len(given.counts) or vectors.shape[1] != dim:
+            raise InterlinguaError(f"token vectors of {len(given.counts)} passages of size {vectors.shape[1]} came with"
+                                   f" {len(ids)} ids where the size is {dim}: the numbers must agree.")
+        for name in ids:
+            if name in seen:
+                raise InterlinguaError(f"passage id '{name}' occurs twice. Ids must be unique.")
+            seen.add(name)
+        scales: Floats = np.empty(0, dtype=np.float32)
+        finite = np.isfinite(vectors).all(axis=1)
+        tokens: NDArray[Any] = vectors
+        if finite.all() and dtype == "int8":
+            tokens, scales = quantised(vectors)
+        elif finite.all() and dtype == "float16":
+            with np.errstate(over="ignore"):
+                tokens = vectors.astype(np.float16)
+            finite = np.isfinite(tokens).all(axis=1)
+        if not finite.all():
+            row = int(np.searchsorted(np.cumsum(given.counts), int(finite.argmin()), side="right"))
+            raise InterlinguaError(f"passage '{ids[row]}': its token vectors hold NaN or infinity as {dtype}. The "
+                                   "model or its number format is at fault: try float32.")
+        yield _Part(ids, list(given.counts), tokens, scales)
+    if not seen:
+        raise InterlinguaError("there is no passage whose token vectors could be stored.")
+
+
+def _write(folder: Path, parts: Iterable[_Part], dtype: str) -> None:
+    ids: list[str] = []
+    counts: list[int] = []
+    dim = 0
+    with open(folder / "tokens.npy", "wb") as tokens, open(folder / "scales.npy", "wb") as scales:
+        for part in parts:
+            ids += part.ids
+            counts += part.counts
+            dim = part.tokens.shape[1]
+            _append(tokens, part.tokens, sum(counts))
+            _append(scales, part.scales, sum(counts))
+    if dtype != "int8":
+        (folder / "scales.npy").unlink()
+    np.save(folder / "offsets.npy", _offsets(counts))
+    about = {"format": FORMAT, "dtype": dtype, "dim": dim, "passages": len(ids), "tokens": sum(counts), "ids": ids}
+    (folder / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")
+
+
+def _append(stream: BinaryIO, part: NDArray[Any], rows: int) -> None:
+    """Append to an .npy file, which then holds `rows`: numpy leaves room in the header for the first number to grow."""
+    end = stream.seek(0, SEEK_END)
+    stream.seek(0)
+    np.lib.format.write_array_header_1_0(stream, {"descr": np.lib.format.dtype_to_descr(part.dtype),
+                                                  "fortran_order": False, "shape": (rows, *part.shape[1:])})
+    stream.seek(max(end, stream.tell()))
+    stream.write(np.ascontiguousarray(part).data)
+
+
+def _array(file: Path, dtype: str, shape: tuple[int, ...], *, mapped: bool = True) -> NDArray[Any]:
+    array: NDArray[Any] = np.load(file, mmap_mode="r" if mapped and np.prod(shape) else None, allow_pickle=False)
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(f"{file.name}: {dtype} {list(shape)} was expected")
+    return array
+
+
+def _offsets(counts: Sequence[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

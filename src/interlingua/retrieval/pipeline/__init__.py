@@ -1,0 +1,1 @@
+"""Pipelines of retrieval stages in one line."""

@@ -1,0 +1,321 @@
+"""Run a pipeline on a test collection, with translated queries where they are wanted."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlingua.data.irds import PREFIX, queries
+from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.source import filled_lines, head
+from interlingua.data.records import Collection, Passage, Query
+from interlingua.errors import InterlinguaError, suggestion
+from interlingua.progress import say
+from interlingua.retrieval.fusion import rrf, weighted_sum
+from interlingua.retrieval.pipeline.grammar import (
+    NAMED,
+    Cut,
+    Lexical,
+    Model,
+    Pipeline,
+    ReciprocalRank,
+    Rerank,
+    RunFile,
+    WeightedSum,
+    parse_pipeline,
+)
+from interlingua.retrieval.rerank import DEPTH, MaxP, model_retriever, rerank, subword_windows
+from interlingua.retrieval.retriever import Candidates, OnDemand, Retriever, chosen_queries
+from interlingua.retrieval.run import Run
+
+if TYPE_CHECKING:
+    from interlingua.retrieval.bm25.bm25 import BM25
+
+
+Translate = Callable[[list[str]], Sequence[str]]
+"""texts in, as many translations out, in order"""
+
+
+def read_translations(path: str | Path) -> dict[str, Query]:
+    """Query id → its translation, from lines `id <tab> text[ <tab> language]` or objects `{id, text[, lang]}`, gzipped
+    or not; or from translated topics, `ir_datasets:hc4/zh/test#mt_title`. `lang` is '' where a row has none.
+
+    Raises InterlinguaError naming file and line for a bad row, a text that is empty, or an id that occurs twice.
+    """
+    if str(path).startswith(PREFIX):
+        return {query.id: query for query in queries(str(path).removeprefix(PREFIX))}
+    path = Path(path)
+    jsonl = head(path).lstrip().startswith("{")
+    found: dict[str, Query] = {}
+    for number, line in filled_lines(path):
+        try:
+            query = _parse(line, jsonl)
+            if query.id in found:
+                raise BadRow(f"the query id '{query.id}' occurs twice")
+        except BadRow as bad:
+            raise InterlinguaError(f"{path}, line {number}: {bad}. Needed are the columns id, text (and language), or "
+                                   'an object {"id": …, "text": …}.') from bad
+        found[query.id] = query
+    return found
+
+
+def _parse(line: str, jsonl: bool) -> Query:
+    if jsonl:
+        row = json_object(line)
+    else:
+        cells = line.split("\t")
+        if len(cells) not in (2, 3):
+            raise BadRow(f"{len(cells)} column(s), 2 or 3 are needed")
+        row = dict(zip(("id", "text", "lang"), cells, strict=False))
+    return Query(string(row, "id"), string(row, "text"), lang_of(row, None) if row.get("lang") else "")
+
+
+def translated_queries(queries: Sequence[Query], translations: Mapping[str, Query], passages_lang: str,
+                       where: str = "the translations") -> list[Query]:
+    """`queries` with their translated texts. The language is the row's own, else `passages_lang`.
+
+    Raises InterlinguaError for queries without a translation, saying how many, and where the language is unknown.
+    """
+    missing = [query.id for query in queries if query.id not in translations]
+    if missing:
+        raise InterlinguaError(f"{where}: no translation of {len(missing):,} of {len(queries):,} queries, the first is "
+                               f"'{missing[0]}'. Give each query's id and text.")
+    found = [Query(query.id, translations[query.id].text, translations[query.id].lang or passages_lang)
+             for query in queries]
+    nameless = next((query.id for query in found if not query.lang), None)
+    if nameless is not None:
+        raise InterlinguaError(f"{where}: the language of '{nameless}' is unknown, as the passages are of several. "
+                               "Give it as a third column, or as a field lang.")
+    return found
+
+
+def translate_queries(queries: Sequence[Query], translate: Translate, passages_lang: str) -> list[Query]:
+    """`queries` through `translate`, each as one line of text. Raises InterlinguaError for another number of
+    translations than queries, or an empty one."""
+    lines = [" ".join(query.text.split()) for query in queries]
+    texts = list(translate(lines))
+    if len(texts) != len(lines):
+        raise InterlinguaError(f"the translation has {len(texts):,} lines for {len(lines):,} queries. It must give one "
+                               "line for each line.")
+    empty = [query.id for query, text in zip(queries, texts, strict=True) if not text.strip()]
+    if empty:
+        raise InterlinguaError(f"the translation of {len(empty):,} queries is empty, the first is '{empty[0]}'.")
+    translations = {query.id: Query(query.id, text.strip()) for query, text in zip(queries, texts, strict=True)}
+    return translated_queries(queries, translations, passages_lang)
+
+
+def command(argv: Sequence[str]) -> Translate:
+    """A `translate` that runs a program: one text a line on its standard input, one translation a line on its standard
+    output, UTF-8. `argv` is the program and its arguments; no shell reads them.
+
+    Raises InterlinguaError when it is given nothing to run; the `translate` does when the program is not there, fails,
+    or writes what is not UTF-8.
+    """
+    if not argv:
+        raise InterlinguaError("the command that translates is empty. Give a program and its arguments.")
+    program = [*argv]
+
+    def translate(lines: list[str]) -> list[str]:
+        if not lines:
+            return []
+        try:
+            done = subprocess.run(program, input="".join(f"{line}\n" for line in lines).encode("utf-8"),
+                                  capture_output=True, check=False)
+        except OSError as error:
+            raise InterlinguaError(f"{program[0]}: cannot be run ({error.strerror or error}).") from error
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise InterlinguaError(f"{program[0]}: failed with exit code {done.returncode}"
+                                   f"{f' ({said[-1]})' if said else ''}.")
+        try:
+            return done.stdout.decode("utf-8").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise InterlinguaError(f"{program[0]}: its output is not UTF-8 ({error.reason}).") from error
+
+    return translate
+
+
+def language_of(passages: Sequence[Passage]) -> str:
+    """The language of the passages; '' where they have several."""
+    langs = getattr(passages, "langs", None) or {passage.lang for passage in passages}
+    return next(iter(langs)) if len(langs) == 1 else ""
+
+
+Load = Callable[[str], Any]
+"""the name in a pipeline → the encoder it means"""
+
+
+def run_pipeline(pipeline: Pipeline | str, collection: Collection, depth: int, load: Load | None = None, *,
+                 translated: Sequence[Query] | None = None) -> Run:
+    """What `pipeline` finds for the queries of `collection`: at most `depth` passages each, every query in the run.
+
+    A stage inside another, what is fused or reranked, is searched `max(depth, 1000)` deep unless it is cut (`% 100`); a
+    run file is taken whole. `load` gives the encoder of a name (`interlingua.models.late_interaction.load_any`);
+    each is loaded once. `translated`: the queries as `bm25` reads them, where it names no file of its own.
+    Raises InterlinguaError for what cannot be loaded, found or scored, naming the stage.
+    """
+    return Stages(collection.passages, load).run(pipeline, collection.queries, depth, translated=translated)
+
+
+def encoder_loader(load: Load | None = None) -> Load:
+    """`load`, or that of every kind of model folder, which loads each name once."""
+    loaded: dict[str, Any] = {}
+
+    def once(name: str) -> Any:
+        if name not in loaded:
+            if load is None:
+                from interlingua.models.late_interaction import load_any
+
+                try:
+                    loaded[name] = load_any(name)
+                except InterlinguaError as error:
+                    meant = suggestion(name, NAMED)
+                    raise InterlinguaError(f"{error}{meant if '?' in meant else ''}") from error
+            else:
+                loaded[name] = load(name)
+        return loaded[name]
+
+    return once
+
+
+class Stages:
+    """The retrievers of one list of passages, made when they are first needed: pipelines that are run here one after
+    another share them. A model reads each passage once, an analyzer too."""
+
+    def __init__(self, passages: Sequence[Passage], load: Load | None = None) -> None:
+        self.passages, self.load = passages, encoder_loader(load)
+        self._models: dict[Model, Retriever] = {}
+        self._indexed: dict[str | None, BM25] = {}
+
+    @cached_property
+    def lang(self) -> str:
+        """The language of the passages, '' for several."""
+        return language_of(self.passages)
+
+    def run(self, pipeline: Pipeline | str, queries: Sequence[Query], depth: int, *,
+            translated: Sequence[Query] | None = None) -> Run:
+        """The first `depth` results of `pipeline` for each of `queries`, as `run_pipeline` describes it."""
+        return Asked(self, queries, translated).run(pipeline, depth)
+
+    def retriever(self, stage: Lexical | Model) -> Retriever:
+        """What searches for a stage, whatever queries it is asked."""
+        if isinstance(stage, Lexical):
+            return self._lexical(stage)
+        key = replace(stage, queries=None)
+        if key not in self._models:
+            self._models[key] = self._model(key)
+        return self._models[key]
+
+    def _lexical(self, stage: Lexical) -> Retriever:
+        from interlingua.retrieval.bm25.bm25 import BM25
+
+        if stage.analyzer not in self._indexed:
+            self._indexed[stage.analyzer] = BM25.build(self.passages, k1=stage.k1, b=stage.b, analyzer=stage.analyzer)
+        made = self._indexed[stage.analyzer]
+        # weights are quickly made anew, and a grid of k1 and b would fill the memory with them
+        return made if (made.k1, made.b) == (stage.k1, stage.b) else made.weighted(stage.k1, stage.b)
+
+    def _model(self, stage: Model) -> Retriever:
+        encoder = self.load(stage.name)
+
+        if stage.maxp is not None:
+            split, over = subword_windows(encoder, *stage.maxp), partial(model_retriever, encoder)
+            return OnDemand(lambda passages: MaxP(over, passages, split), self.passages)
+        return model_retriever(encoder, self.passages)
+
+
+class Asked:
+    """Queries put to stages, by one pipeline after another. What a model found is kept: a grid over the weights of a
+    sum asks the model once."""
+
+    def __init__(self, stages: Stages, queries: Sequence[Query], translated: Sequence[Query] | None = None) -> None:
+        self.stages, self.queries, self.translated, self.inner = stages, queries, translated, DEPTH
+        self._found: dict[tuple[Model, int], Run] = {}
+
+    def run(self, pipeline: Pipeline | str, depth: int) -> Run:
+        """The first `depth` results of `pipeline` for each of the queries, as `run_pipeline` describes it."""
+        if depth < 1:
+            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+        tree = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+        self.inner = max(depth, DEPTH)  # how deep a stage inside another is searched
+        return self.search(tree, depth).truncate(depth)
+
+    def search(self, pipeline: Pipeline, depth: int) -> Run:
+        """The results of a pipeline, `depth` deep where it retrieves; what is fused or read from a file is whole."""
+        inner = max(depth, self.inner)
+        match pipeline:
+            case RunFile(path):
+                return self.from_file(path)
+            case Cut(stage, kept):
+                return self.search(stage, kept).truncate(kept)
+            case WeightedSum(terms):
+                return weighted_sum([self.search(stage, inner) for _, stage in terms], [w for w, _ in terms])
+            case ReciprocalRank(fused, k):
+                return rrf([self.search(stage, inner) for stage in fused], k)
+            case Rerank(first, second):
+                kept = first.depth if isinstance(first, Cut) else inner
+                return rerank(self.search(first, kept), self.queries, _Second(self, second), kept)
+        if isinstance(pipeline, Lexical):  # quickly asked again, and a grid of k1 and b has many
+            return self.stages.retriever(pipeline).search(self.asked_by(pipeline), depth)
+        if (pipeline, depth) not in self._found:
+            self._found[pipeline, depth] = self.stages.retriever(pipeline).search(self.asked_by(pipeline), depth)
+        return self._found[pipeline, depth]
+
+    def score(self, pipeline: Pipeline, candidates: Candidates) -> Run:
+        """The scores of exactly these candidates."""
+        match pipeline:
+            case RunFile(path):
+                return self.scores_in_file(path, candidates)
+            case Cut():
+                raise InterlinguaError(f"'{pipeline}' is to rerank, and would lose what it cuts. Cut before it, "
+                                       "A % 100 >> B, or after it, (A >> B) % 10.")
+            case WeightedSum(terms):
+                return weighted_sum([self.score(stage, candidates) for _, stage in terms], [w for w, _ in terms])
+            case ReciprocalRank(fused, k):
+                return rrf([self.score(stage, candidates) for stage in fused], k)
+            case Rerank(_, second):  # nothing is cut: the last order is all that is left
+                return self.score(second, candidates)
+        asked = chosen_queries(self.asked_by(pipeline), candidates)
+        return self.stages.retriever(pipeline).score(asked, candidates)
+
+    def asked_by(self, stage: Lexical | Model) -> Sequence[Query]:
+        """The queries as a stage reads them: translated by its own file, or those for all lexical stages."""
+        if stage.queries is not None:
+            return translated_queries(self.queries, read_translations(stage.queries), self.stages.lang, stage.queries)
+        if isinstance(stage, Lexical) and self.translated is not None:
+            return translated_queries(self.queries, {query.id: query for query in self.translated}, self.stages.lang)
+        return self.queries
+
+    def from_file(self, path: str) -> Run:
+        """The results in a run file for these queries; a query that the file lacks has an empty list."""
+        found = Run.read_trec(path)
+        known = {query.id for query in self.queries} & found.keys()
+        if not known:
+            raise InterlinguaError(f"{path}: has results for no query of the collection. Both must be of one test set.")
+        if len(known) < len(found):
+            say(f"{path}: {len(found) - len(known):,} queries are none of the collection's and are left out")
+        return Run.from_scores({query.id: dict(found[query.id]) if query.id in known else {} for query in self.queries})
+
+    def scores_in_file(self, path: str, candidates: Candidates) -> Run:
+        held = self.from_file(path)
+        scores = {query_id: dict(held[query_id]) for query_id in candidates}
+        missing = [name for query_id, ids in candidates.items() for name in ids if name not in scores[query_id]]
+        if missing:
+            raise InterlinguaError(f"{path}: has no score for {len(missing):,} of the results to rerank, the first is "
+                                   f"'{missing[0]}'. Fuse with it (A + B, rrf(A, B)), or use it as the first stage.")
+        return Run.from_scores({query_id: {name: scores[query_id][name] for name in ids}
+                                for query_id, ids in candidates.items()})
+
+
+class _Second:
+    """A pipeline as the scorer that `rerank` asks."""
+
+    def __init__(self, asked: Asked, pipeline: Pipeline) -> None:
+        self._asked, self._pipeline = asked, pipeline
+
+    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+        return self._asked.score(self._pipeline, candidates)

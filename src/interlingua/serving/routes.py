@@ -1,0 +1,290 @@
+"""Endpoints: search, passages, embeddings, status, the page and the API's page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mimetypes
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from html import escape
+from importlib.resources import files
+from time import perf_counter
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, FastAPI, Path, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.index.metadata import Question
+from interlingua.serving.middleware import note
+from interlingua.serving.schemas import (
+    MAX_ID,
+    ApiError,
+    DeleteAnswer,
+    EmbeddingsAnswer,
+    EmbeddingsRequest,
+    ErrorAnswer,
+    HealthAnswer,
+    InfoAnswer,
+    PassagesRequest,
+    RerankAnswer,
+    RerankRequest,
+    SearchAnswer,
+    SearchRequest,
+    WriteAnswer,
+    check_model,
+)
+from interlingua.serving.service import Change, Changed, Delete, Embeddings, Reranks, Searches, Service, Write
+from interlingua.text.languages import detect_language, find_code, normalise_code
+
+STYLE = """\
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h2 { margin-top: 2.5rem; font-family: ui-monospace, monospace; font-size: 1.1rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #8884; }
+code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
+pre { overflow-x: auto; padding: .75rem; background: #8881; }
+"""
+
+
+def docs_page(spec: Mapping[str, Any]) -> str:
+    """The whole page."""
+    schemas = spec["components"]["schemas"]
+    parts = [_operation(path, method, operation, schemas)
+             for path, methods in spec["paths"].items() for method, operation in methods.items()]
+    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f'<title>{escape(spec["info"]["title"])}</title><link rel="stylesheet" href="/docs.css">'
+            f'<h1>{escape(spec["info"]["title"])}</h1><p>{escape(spec["info"]["description"])} '
+            f'The description for programs is <a href="/openapi.json">openapi.json</a>.</p>{"".join(parts)}</html>')
+
+
+def _operation(path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    asked = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    body = _fields(asked, schemas) if asked else ""
+    answers = "".join(f"<tr><td><code>{code}</code></td><td>{escape(answer['description'])}</td></tr>"
+                      for code, answer in operation["responses"].items())
+    return (f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}.</p>{body}"
+            f"<table><tr><th>status</th><th></th></tr>{answers}</table>")
+
+
+def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    model = _resolved(schema, schemas)
+    required = model.get("required", ())
+    rows = [f"<tr><td><code>{escape(name)}</code></td><td><code>{escape(_type(field, schemas))}</code></td>"
+            f"<td>{'' if name in required else '<code>' + escape(json.dumps(field.get('default'))) + '</code>'}</td>"
+            f"<td>{escape(field.get('description', ''))}</td></tr>" for name, field in model["properties"].items()]
+    return f"<table><tr><th>field</th><th>type</th><th>without it</th><th></th></tr>{''.join(rows)}</table>"
+
+
+def _type(field: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """A short name of a type: `list of string`, `"float" | "base64"`, `integer 1–1000`."""
+    if "$ref" in field:
+        inner = _resolved(field, schemas)
+        return "{" + ", ".join(f"{name}: {_type(one, schemas)}" for name, one in inner["properties"].items()) + "}"
+    if "anyOf" in field:
+        return " | ".join(_type(one, schemas) for one in field["anyOf"])
+    if "enum" in field or "const" in field:
+        return " | ".join(json.dumps(value) for value in field.get("enum", [field.get("const")]))
+    if field.get("type") == "array":
+        return f"list of {_type(field['items'], schemas)}"
+    if field.get("type") == "object":
+        return f"{{string: {_type(field.get('additionalProperties', {}), schemas)}}}"
+    least, most = field.get("minimum"), field.get("maximum")
+    span = f" {least}–{most}" if most is not None else f" from {least}" if least is not None else ""
+    return f"{field.get('type', 'anything')}{span}"
+
+
+def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return found
+
+
+class PageFile(NamedTuple):
+    """Its bytes, its media type, and the tag by which a browser knows that it has it already."""
+
+    content: bytes
+    media_type: str
+    tag: str
+
+
+def page_files() -> dict[str, PageFile]:
+    """The files in `serving/page` by name; "" is `index.html`."""
+    found = {}
+    for file in files("interlingua.serving").joinpath("page").iterdir():
+        if file.is_file() and not file.name.startswith((".", "_")):
+            content = file.read_bytes()
+            media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+            found[file.name] = PageFile(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    return found | {"": found["index.html"]}
+
+
+def page_routes() -> list[Route]:
+    """GET / and a route for each file that the page asks for."""
+    return [Route(f"/{name}", _answer(file)) for name, file in page_files().items()]
+
+
+def _answer(file: PageFile) -> Callable[[Request], Awaitable[Response]]:
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache"}
+
+    async def answer(request: Request) -> Response:
+        if request.headers.get("if-none-match") == file.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, headers=headers, media_type=file.media_type)
+
+    return answer
+
+
+USUAL = 500
+"""Characters that count as one text of a batch: a few long questions fill one, and others do not wait for many."""
+
+
+def search_routes(service: Service) -> APIRouter:
+    """The two ways to rank: what is in the index, and what a client brings."""
+    router = APIRouter()
+
+    @router.post("/search", response_model=SearchAnswer, summary="Find passages for a question in any language")
+    async def search(body: SearchRequest, request: Request) -> JSONResponse:
+        start = perf_counter()
+        if service.settings.log_queries:
+            note(request.scope, query=body.query)
+        lang, langs = _languages(body)
+        if body.rerank and service.reranker is None:
+            raise ApiError(400, "no_reranker", "rerank: this server has no reranker. Start it with --rerank MODEL.")
+        searches = Searches(
+            service.index, service.reranker if body.rerank else None, body.k, body.mode, langs,
+            body.lang_of_results == "same", tuple(sorted((body.where or {}).items())), body.highlight,
+            service.settings.budget)
+        question = Question(body.query, lang)
+        found = await service.batcher.submit(searches, question, 1 + len(question.normal) // USUAL)
+        note(request.scope, hits=len(found.hits))
+        took = round((perf_counter() - start) * 1e3, 1)
+        return JSONResponse({"query": body.query, "lang": lang, "mode": body.mode, "took_ms": took, "hits": found.hits,
+                             "notices": found.notices})
+
+    @router.post("/rerank", response_model=RerankAnswer, summary="Order documents by how well they answer")
+    async def rerank(body: RerankRequest, request: Request) -> JSONResponse:
+        if service.settings.log_queries:
+            note(request.scope, query=body.query)
+        texts = [document if isinstance(document, str) else document.text for document in body.documents]
+        name = service.settings.rerank_model if service.reranker is not None else service.model
+        check_model(body.model, name)
+        scorer = service.index.encoder if service.reranker is None else service.reranker
+        scores = await service.batcher.submit(Reranks(scorer), (body.query, texts), len(texts))
+        note(request.scope, texts=len(texts))
+        # a document without a score (no tokens) is the last; equal ones stay in the order sent
+        order = sorted(range(len(texts)), key=lambda place: (scores[place] is None, -(scores[place] or 0.0)))
+        results: list[dict[str, Any]] = [{"index": place, "relevance_score": scores[place]}
+                                         for place in order[: body.top_n]]
+        if body.return_documents:
+            for result in results:
+                result["document"] = {"text": texts[result["index"]]}
+        return JSONResponse({"model": name, "results": results})
+
+    return router
+
+
+def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
+    """The language of the question, "" where it is not sure, and those of the results."""
+    lang = normalise_code(body.lang) if body.lang else detect_language(body.query)
+    if body.lang_of_results == "any":
+        return lang, tuple(sorted({find_code(one) or one for one in body.langs})) if body.langs else None
+    if body.langs is not None:
+        raise ApiError(422, "invalid_request", "lang_of_results: `same` and langs exclude each other. Give one.")
+    if not lang:
+        raise ApiError(400, "language_not_sure", "lang_of_results: the language of this question is not sure. Say it "
+                       "with lang.")
+    return lang, (lang,)
+
+
+def passage_routes(service: Service) -> APIRouter:
+    """Changes of the index. They are there for the next search."""
+    router = APIRouter(responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}})
+
+    @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
+    async def write(body: PassagesRequest, request: Request) -> JSONResponse:
+        passages = [
+            Passage(one.id, one.text, one.title, normalise_code(one.lang) if one.lang else detect_language(one.text),
+                    one.metadata) for one in body.passages]
+        twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
+        if twice:
+            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' is there more than once.")
+        note(request.scope, texts=len(passages))
+        done = await _written(service, Write(passages), len(passages))
+        return JSONResponse({"written": done.changed, "passages": done.passages})
+
+    @router.delete("/passages/{id:path}", response_model=DeleteAnswer,
+                   summary="Delete the passages with an id, or the one called source:id")
+    async def delete(id: Annotated[str, Path(min_length=1, max_length=MAX_ID)]) -> JSONResponse:
+        done = await _written(service, Delete(id))
+        if not done.changed:
+            raise ApiError(404, "not_found", "no passage has this id.")
+        return JSONResponse({"deleted": done.changed, "passages": done.passages})
+
+    return router
+
+
+async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
+    """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
+    done = await service.writer.submit(Change(service.index), write, size)
+    if isinstance(done, InterlinguaError):
+        raise ApiError(409, "not_written", service.told(done), {"Retry-After": "5"}) from done
+    if isinstance(done, Exception):
+        raise done
+    service.metrics.passages.set(done.passages)
+    return done
+
+
+def embedding_routes(service: Service) -> APIRouter:
+    """Vectors of the index's own model."""
+    router = APIRouter()
+
+    @router.post("/v1/embeddings", response_model=EmbeddingsAnswer, summary="Vectors of texts (OpenAI's form)")
+    async def embeddings(body: EmbeddingsRequest, request: Request) -> JSONResponse:
+        check_model(body.model, service.model)
+        role = "query" if body.input_type == "query" else "passage"
+        call = Embeddings(service.index, role, body.dimensions, body.encoding_format == "base64")
+        found = await service.batcher.submit(call, body.input, len(body.input))
+        note(request.scope, texts=len(body.input), tokens=found.tokens)
+        data = [{"object": "embedding", "index": place, "embedding": vector}
+                for place, vector in enumerate(found.vectors)]
+        usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
+        return JSONResponse({"object": "list", "model": service.model, "data": data, "usage": usage})
+
+    return router
+
+
+def status_routes(service: Service, app: FastAPI) -> APIRouter:
+    """What monitoring, the page and a reader of the API ask for."""
+    router = APIRouter()
+
+    @router.get("/health", response_model=HealthAnswer, summary="Whether the server answers questions",
+                responses={503: {"model": HealthAnswer, "description": "Not now"}})
+    async def health() -> JSONResponse:
+        status = service.status
+        return JSONResponse({"status": status}, 200 if status == "ready" else 503)
+
+    @router.get("/info", response_model=InfoAnswer, summary="What the index holds")
+    async def info() -> JSONResponse:
+        facts = await service.facts()
+        return JSONResponse({"passages": facts.passages, "languages": facts.languages,
+                             "modes": ["hybrid", "dense", "lexical"], "rerank": service.reranker is not None,
+                             "model": facts.model})
+
+    @router.get("/metrics", response_class=PlainTextResponse, summary="For Prometheus")
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page(app.openapi()))
+
+    @router.get("/docs.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response(STYLE, media_type="text/css")
+
+    return router

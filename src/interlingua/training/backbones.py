@@ -1,0 +1,248 @@
+"""The backbones of a recipe, and the training of a subword vocabulary.
+
+SentencePiece finds the pieces because its result is the same on every run; the trainer of the tokenizers library
+gives other scores each time and takes three times as long. The tokenizer that is made holds no SentencePiece.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.decoders import Metaspace as MetaspaceDecoder
+from tokenizers.models import Unigram
+from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import Metaspace
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+
+from interlingua.errors import InterlinguaError
+from interlingua.models.encoder import Encoder
+from interlingua.models.folder import Settings
+from interlingua.models.layout import Parts
+from interlingua.models.static import StaticEmbedding
+from interlingua.models.subwords import BYTES, normalizer
+from interlingua.models.transformer import Transformer
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+MASK = "<mask>"
+_THREADS = 4
+"""Fixed, whatever the machine has: sums over threads decide ties, and a vocabulary must not depend on the machine."""
+_LONGEST = 2_000
+"""Characters of a text that are read; SentencePiece would leave out longer lines."""
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int, *, lowercase: bool = False, character_coverage: float = 0.9995,
+    byte_fallback: bool = False, max_length: int = 512,
+) -> PreTrainedTokenizerFast:
+    """A Unigram tokenizer of `vocab_size` tokens learned from `texts` (Kudo 2018), the same for the same texts.
+
+    NFKC normalisation, words begin with "▁", ids 0–3 are <s> <pad> </s> <unk> and the last is <mask>, as in XLM-R;
+    one text becomes `<s> A </s>`, two become `<s> A </s></s> B </s>`. `character_coverage` is the share of characters
+    that get a token; the rarest others become <unk>, or with `byte_fallback` the bytes of their UTF-8, which are 256 of
+    the tokens (after the first four). A corpus too small for `vocab_size` gives fewer tokens.
+    Raises InterlinguaError without the sentencepiece package or without text.
+    """
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise InterlinguaError("learning a vocabulary needs sentencepiece: `pip install sentencepiece`.") from error
+    if vocab_size < 16:
+        raise InterlinguaError(f"vocab_size {vocab_size}: is too small, thousands are usual.")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_sentences(texts, normalizer(lowercase)), model_writer=model, model_type="unigram",
+            vocab_size=vocab_size - 1 - len(BYTES) * byte_fallback, hard_vocab_limit=False,
+            character_coverage=character_coverage,
+            normalization_rule_name="identity", remove_extra_whitespaces=True, num_threads=_THREADS,
+            max_sentence_length=8 * _LONGEST, minloglevel=2, bos_id=0, pad_id=1, eos_id=2, unk_id=3,
+            bos_piece=SPECIAL[0], pad_piece=SPECIAL[1], eos_piece=SPECIAL[2], unk_piece=SPECIAL[3])
+    except RuntimeError as error:
+        raise InterlinguaError(f"no vocabulary of {vocab_size:,} tokens could be learned from these texts ({error}). "
+                               "Give more text, or ask for fewer tokens.") from error
+    learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [(learned.id_to_piece(i), learned.get_score(i)) for i in range(len(SPECIAL), learned.get_piece_size())]
+    return unigram_tokenizer(pieces, lowercase=lowercase, byte_fallback=byte_fallback, max_length=max_length)
+
+
+def unigram_tokenizer(
+    pieces: Sequence[tuple[str, float]], *, lowercase: bool = False, byte_fallback: bool = False, max_length: int = 512
+) -> PreTrainedTokenizerFast:
+    """A tokenizer of these `(piece, log probability)` pairs, with XLM-R's special tokens around them."""
+    bytes_ = [(token, 0.0) for token in BYTES if byte_fallback]
+    vocabulary = [*((token, 0.0) for token in SPECIAL), *bytes_, *pieces, (MASK, 0.0)]
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=SPECIAL.index("<unk>"), byte_fallback=byte_fallback))
+    tokenizer.normalizer = normalizer(lowercase)
+    tokenizer.pre_tokenizer = Metaspace()
+    tokenizer.decoder = MetaspaceDecoder()
+    tokenizer.add_special_tokens([*SPECIAL, AddedToken(MASK, lstrip=True)])
+    tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return with_special_tokens(tokenizer, max_length)
+
+
+def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokenizerFast:
+    """A tokenizer that has XLM-R's special tokens, with their roles. Raises InterlinguaError where it lacks one."""
+    missing = [token for token in (*SPECIAL, MASK) if tokenizer.token_to_id(token) is None]
+    if missing:
+        raise InterlinguaError(f"the tokenizer has no token {', '.join(missing)}: a transformer needs XLM-R's.")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>", sep_token="</s>",
+        cls_token="<s>", pad_token="<pad>", mask_token=AddedToken(MASK, lstrip=True), model_max_length=max_length)
+
+
+def token_counts(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> Counter[int]:
+    """How often each token id occurs in `texts`, without special tokens."""
+    counts: Counter[int] = Counter()
+    batch: list[str] = []
+    for text in texts:
+        batch.append(text)
+        if len(batch) == 10_000:
+            _count(tokenizer, batch, counts)
+            batch = []
+    _count(tokenizer, batch, counts)
+    return counts
+
+
+def _count(tokenizer: PreTrainedTokenizerFast, batch: list[str], counts: Counter[int]) -> None:
+    for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+        counts.update(encoding.ids)
+
+
+def _sentences(texts: Iterable[str], normal: Normalizer) -> Iterator[str]:
+    for text in texts:
+        sentence = normal.normalize_str(text[:_LONGEST])
+        if sentence:
+            yield sentence
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Scratch(_Strict):
+    """A transformer of XLM-R's shape with random weights and a vocabulary of its own; or, with `embeddings`, with the
+    vocabulary and the subword vectors of a static model (a folder or name, of `hidden` dimensions)."""
+
+    vocab_size: int = Field(16_000, ge=16)
+    layers: int = Field(4, ge=1)
+    hidden: int = Field(256, ge=1)
+    heads: int = Field(4, ge=1)
+    intermediate: int = Field(1_024, ge=1)
+    max_length: int = Field(256, ge=8)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    lowercase: bool = False
+    embeddings: str | None = None
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Scratch:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
+        return self
+
+
+class Static(_Strict):
+    """Subword vectors without a transformer.
+
+    `sif` is a of the weights a / (a + p(token)) that the random vectors start with (smooth inverse frequency, Arora
+    et al. 2017), so that frequent subwords weigh little. `byte_fallback`: characters without a token of their own are
+    their bytes. `int8`: how the trained vectors are saved.
+    """
+
+    vocab_size: int = Field(32_000, ge=16)
+    dim: int = Field(256, ge=1)
+    token_dropout: float = Field(0.0, ge=0, lt=1)
+    token_weights: bool = False
+    sif: float = Field(1e-3, gt=0)
+    max_length: int | None = Field(None, ge=1)
+    lowercase: bool = False
+    character_coverage: float = Field(0.9995, gt=0, le=1)
+    byte_fallback: bool = False
+    int8: bool = False
+
+
+class Backbone(_Strict):
+    """Exactly one of a scratch transformer and static vectors."""
+
+    scratch: Scratch | None = None
+    static: Static | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Backbone:
+        if (self.scratch is None) == (self.static is None):
+            raise ValueError("give exactly one of scratch and static")
+        return self
+
+
+def build_encoder(
+    spec: str | Path | Mapping[str, Any] | Backbone, *, texts: Iterable[str] | None = None, seed: int = 0,
+    **options: Any,
+) -> Encoder:
+    """The encoder a recipe's `backbone:` describes: a name or path, `{"scratch": {…}}` or `{"static": {…}}`.
+
+    `texts` are what a new vocabulary is learned from. `options` are those of `Encoder.load`; new backbones have mean
+    pooling unless told otherwise. The same spec, texts and seed give the same weights.
+    Raises InterlinguaError for an unknown field, or a new backbone without texts.
+    """
+    if isinstance(spec, (str, Path)):
+        return Encoder.load(spec, **options)
+    try:
+        backbone = spec if isinstance(spec, Backbone) else Backbone.model_validate(dict(spec))
+    except ValidationError as error:
+        reasons = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'backbone'}: {e['msg']}" for e in error.errors())
+        raise InterlinguaError(f"backbone: {reasons}.") from error
+    if texts is None:
+        raise InterlinguaError("backbone: a new vocabulary is learned from text; give `texts`.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if backbone.scratch is not None:
+            return Encoder.of(_scratch(backbone.scratch, texts), **options)
+        if backbone.static is not None:
+            return Encoder.of(_static(backbone.static, list(texts)), **options)
+    raise AssertionError("validated above")
+
+
+def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
+    rows = None if spec.embeddings is None else _static_rows(spec)
+    tokenizer = (train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, max_length=spec.max_length)
+                 if rows is None else with_special_tokens(rows.subwords.tokenizer, spec.max_length))
+    config = XLMRobertaConfig(
+        vocab_size=len(tokenizer), hidden_size=spec.hidden, num_hidden_layers=spec.layers,
+        num_attention_heads=spec.heads, intermediate_size=spec.intermediate, layer_norm_eps=1e-5, type_vocab_size=1,
+        hidden_dropout_prob=spec.dropout, attention_probs_dropout_prob=spec.dropout,
+        # XLM-R's positions start after the pad id 1.
+        max_position_embeddings=spec.max_length + 2, pad_token_id=1, bos_token_id=0, eos_token_id=2, use_cache=False)
+    model = XLMRobertaModel(config)
+    if rows is not None:
+        with torch.no_grad():  # brought to the scale of random ones, which the layers above expect
+            given = rows.folded()
+            model.embeddings.word_embeddings.weight[: len(given)] = given * (config.initializer_range / given.std())
+    return Parts(Transformer(model, tokenizer), "mean", settings=Settings(max_length=spec.max_length))
+
+
+def _static_rows(spec: Scratch) -> StaticEmbedding:
+    backbone = Encoder.load(str(spec.embeddings), device="cpu").backbone
+    if not isinstance(backbone, StaticEmbedding) or backbone.hidden_size != spec.hidden:
+        raise InterlinguaError(f"backbone.scratch.embeddings: {spec.embeddings} must be a static model of "
+                               f"{spec.hidden} dimensions, as backbone.scratch.hidden says.")
+    return backbone
+
+
+def _static(spec: Static, texts: Sequence[str]) -> Parts:
+    tokenizer = train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, byte_fallback=spec.byte_fallback,
+                                character_coverage=spec.character_coverage)
+    counts = token_counts(tokenizer, texts)
+    frequency = torch.tensor([counts[token] for token in range(len(tokenizer))], dtype=torch.float64)
+    weights = spec.sif / (spec.sif + frequency / frequency.sum())
+    rows = torch.randn(len(tokenizer), spec.dim) / spec.dim**0.5 * weights.float().unsqueeze(1)
+    backbone = StaticEmbedding(tokenizer, rows, token_dropout=spec.token_dropout, token_weights=spec.token_weights,
+                               int8=spec.int8)
+    return Parts(backbone, None, normalize=True, settings=Settings(max_length=spec.max_length))

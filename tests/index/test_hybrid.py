@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from interlingua.data.records import Passage
+from interlingua.index import Index
+from interlingua.index import ranking as hybrid
+from interlingua.index.local.snapshot import Snapshot
+from interlingua.index.ranking import fuse, meaning_weight, share_of_own
+from interlingua.index.search import Lexical
+from interlingua.retrieval.bm25 import postings as sparse_bm25
+from interlingua.retrieval.bm25.postings import term_number
+from interlingua.retrieval.late_interaction.static import StaticMaxSim
+
+
+def test_words_are_two_shares_and_meaning_is_brought_to_0_to_1():
+    lexical, dense = {"a": 6.0, "b": 3.0, "c": 0.0}, {"a": -0.5, "b": 0.5, "c": 1.5}
+    shares = [36 / (6 * 12), 9 / (6 * 12), 0]  # of the best candidate's score · of the most there could be
+    assert dict(fuse(lexical, 12.0, [dense], 1.0)["q"]) == pytest.approx(
+        dict(zip("abc", [(shares[0] + 0) / 2, (shares[1] + 0.5) / 2, (shares[2] + 1) / 2], strict=True)))
+    assert dict(fuse(lexical, 12.0, [dict.fromkeys(lexical, 0.3)], 1.0)["q"]) == pytest.approx(
+        dict(zip("abc", [(share + 0.5) / 2 for share in shares], strict=True)))
+    assert dict(fuse(lexical, 6.0, [dense], 3.0)["q"]) == pytest.approx({"a": 0.25, "b": 0.4375, "c": 0.75})
+
+
+def test_the_fewer_of_the_words_occur_the_less_do_they_count():
+    lexical, dense = {"a": 2.0, "b": 0.0}, {"a": 0.1, "b": 0.9}
+    assert dict(fuse(lexical, 2.0, [dense], 1.0)["q"]) == pytest.approx({"a": 0.5, "b": 0.5})
+    assert fuse(lexical, 4.0, [dense], 1.0).ids("q") == ["b", "a"]  # as many words again that nobody has
+    assert fuse(dict.fromkeys(lexical, 0.0), 0.0, [dense], 1.0).ids("q") == ["b", "a"]  # a question without a term
+
+
+def test_a_candidate_that_was_not_matched_gets_the_lowest_score_of_those_that_were():
+    dense, tokens = {"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.2, "b": 0.6}
+    found = dict(fuse(dict.fromkeys(dense, 0.0), 1.0, [dense, tokens], 1.0)["q"])
+    assert found == pytest.approx({"a": 0.25, "b": 0.25, "c": 0.0})
+
+
+def test_meaning_weighs_more_the_fewer_passages_are_in_the_language_of_the_question():
+    own, foreign = hybrid.OWN, hybrid.FOREIGN
+    assert own < foreign
+    assert meaning_weight(1.0) == pytest.approx(own)
+    assert meaning_weight(0.0) == pytest.approx(foreign)
+    assert meaning_weight(0.5) == pytest.approx((own * foreign) ** 0.5)
+
+
+@pytest.mark.parametrize(("lang", "languages", "share"), [
+    ("fi", {"fi": 10}, 1.0), ("eng", {"en": 10}, 1.0), ("fi", {"en": 10}, 0.0), ("fi", {"fi": 5, "en": 15}, 0.25),
+    ("", {"fi": 10}, 0.5), ("fi", {}, 0.5)])
+def test_the_share_of_passages_in_the_language_of_the_question(lang, languages, share):
+    assert share_of_own(lang, languages) == share
+
+
+class Words:
+    """Scores that are given, in place of a static encoder's."""
+
+    def __init__(self, scores):
+        self.given = scores
+
+    def question(self, text):
+        return text
+
+    def scores(self, question, passages):
+        return np.array([self.given[name] for name in passages], dtype=np.float32)
+
+
+def test_a_match_counts_by_how_much_it_is_better_than_others_in_its_language():
+    langs = {"en1": "en", "en2": "en", "fi1": "fi", "fi2": "fi"}
+    parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
+    scores = {"en1": 0.9, "en2": 0.8, "fi1": 0.7, "fi2": 0.1}  # English asks: all English passages are near
+    run = hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(scores), str)
+    assert run.ids("q") == ["fi1", "en1", "en2", "fi2"]
+    assert parts["tokens"] == pytest.approx(scores)
+    alone = {**scores, "fi1": 0.99}
+    del alone["fi2"]  # the only one in its language is above all the same
+    parts = {"lexical": dict.fromkeys(alone, 0.0), "dense": dict.fromkeys(alone, 0.5)}
+    assert hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(alone), str).ids("q")[0] == "fi1"
+    parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
+    one_language = hybrid.hybrid("q", parts, 1.0, 0.0, dict.fromkeys(langs, "en"), Words(scores), str)
+    assert one_language.ids("q") == ["en1", "en2", "fi1", "fi2"]
+
+
+def test_long_passages_must_match_better_in_the_language_of_the_question():
+    langs = dict.fromkeys(("short", "longer"), "en")
+    subwords = {"short": range(10), "longer": range(40)}
+    scores = {"short": 0.5, "longer": 0.6}
+
+    class Matched(Words):
+        def scores(self, question, passages):
+            return super().scores(question, ["short" if len(held) == 10 else "longer" for held in passages])
+
+    def best(share):
+        parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
+        found = hybrid.hybrid("q", parts, 1.0, share, langs, Matched(scores), subwords.__getitem__)
+        assert parts["tokens"] == pytest.approx(scores)
+        return found.ids("q")[0]
+
+    assert (best(0.0), best(1.0)) == ("longer", "short")
+    turn = 0.1 / (hybrid.SHORTER * math.log(4))
+    assert (best(turn - 0.01), best(turn + 0.01)) == ("longer", "short")
+
+
+def test_the_most_that_terms_could_give_counts_those_that_no_passage_has(tmp_path, tiny_static):
+    passages = [Passage("1", "cat cat dog", lang="en"), Passage("2", "cat", lang="en"), Passage("3", "bird", lang="en")]
+    index = Index.build(tiny_static(), passages, tmp_path / "idx")
+    idf = {found: math.log(1 + (3 - found + 0.5) / (found + 0.5)) for found in range(4)}
+    _, most = Lexical(index.refresh(), 0.9, 0.4).scores(Counter({"cat": 1, "dog": 2, "unseen": 3}))
+    assert most == pytest.approx(idf[2] + 2 * idf[1] + 3 * idf[0])
+    counts = {term_number("cat"): 2, term_number("dog"): 1}
+    assert sparse_bm25.most(["cat", "dog", "dog", *["unseen"] * 3], counts, 3) == pytest.approx(most)
+
+
+def test_the_languages_of_the_passages_are_those_that_count(tmp_path, monkeypatch, tiny_static, sentences):
+    passages = [Passage(f"p{n}", text, lang=("en", "fi", "th")[n % 3]) for n, text in enumerate(sentences)]
+    index = Index.build(tiny_static(), passages, tmp_path / "idx")
+    before = index.search(sentences[0], 9, lang="en")
+    monkeypatch.setattr(Snapshot, "lang", lambda self, place: "en")
+    assert [hit.score for hit in index.search(sentences[0], 9, lang="en")] != [hit.score for hit in before]
+
+
+def test_the_first_candidates_are_matched_subword_by_subword(tmp_path, monkeypatch, tiny_static, sentences):
+    encoder = tiny_static()
+    passages = [Passage(f"p{number}", text) for number, text in enumerate(sentences)]
+    index, words = Index.build(encoder, passages, tmp_path / "idx"), StaticMaxSim.of(encoder)
+    [question] = [words.question(text) for text in sentences[:1]]
+    whole = index.search(sentences[0], len(passages), lang="en")
+    assert [hit.parts["tokens"] for hit in whole] == words.scores(
+        question, words.subwords([hit.passage for hit in whole])).tolist()
+    monkeypatch.setattr(hybrid, "MATCHED", 3)
+    assert [set(hit.parts) for hit in index.search(sentences[0], len(passages), lang="en")].count(
+        {"dense", "lexical", "tokens"}) == 3
+    monkeypatch.setattr(hybrid, "MATCHED", 0)
+    assert all(set(hit.parts) == {"dense", "lexical"} for hit in index.search(sentences[0], lang="en"))

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.index import Index
+from interlingua.index.local import tokens as index_tokens
+from interlingua.index.local.table import synced_version
+from interlingua.index.local.tokens import IndexTokens, complete, folder_of
+from interlingua.models.late_interaction import LateInteractionEncoder
+
+PASSAGES = [Passage(f"p{n}", f"{word} river and {word} hill", lang="en") for n, word in enumerate(
+    "red green blue old new wide small far near high low".split())]
+
+
+class LengthEncoder:
+    """Of no interest here."""
+
+    similarity = "dot"
+
+    def encode_query(self, sentences, **options):
+        return np.array([[len(text), 1.0] for text in sentences])
+
+    def encode_document(self, sentences, **options):
+        return self.encode_query(sentences)
+
+
+@pytest.fixture
+def index(tmp_path):
+    return Index.build(LengthEncoder(), PASSAGES, tmp_path / "idx")
+
+
+@pytest.fixture
+def reranker(tiny_encoder, monkeypatch):
+    """A model that says what it was given to encode."""
+    monkeypatch.setattr(index_tokens, "PART", 4)
+    model = LateInteractionEncoder.start(tiny_encoder(), dim=16, query_length=12, document_length=24)
+    encode, model.given = model.encode_document, []
+    monkeypatch.setattr(model, "encode_document", lambda texts, **options: model.given.extend(texts) or
+                        encode(texts, **options))
+    return model
+
+
+def ranking(index, reranker):
+    return [(hit.passage.id, hit.score) for hit in index.search("old river", 20, reranker=reranker, lang="en")]
+
+
+def test_what_is_kept_is_not_encoded_again_and_ranks_alike(index, reranker):
+    fresh = ranking(index, reranker)
+    assert len(reranker.given) == len(fresh) == 11
+    reranker.given.clear()
+    assert index.keep_tokens(reranker) == 11
+    assert len(reranker.given) == 11
+    assert sorted(map(len, IndexTokens(complete(folder_of(index.path, reranker))).stores)) == [3, 4, 4]
+    reranker.given.clear()
+    for opened in (index, Index.open(index.path, LengthEncoder())):
+        kept = ranking(opened, reranker)
+        assert dict(kept) == pytest.approx(dict(fresh), abs=0.05)  # int8
+        assert kept[0][0] == fresh[0][0]
+    assert reranker.given == []
+    assert index.keep_tokens(reranker) == 0
+
+
+def test_token_vectors_are_of_numbers_that_a_power_cut_does_not_give_again(index, reranker):
+    quick = Index.open(index.path, LengthEncoder(), durability="process")
+    quick.add([Passage("new", "a new lake", lang="en")])
+    version = quick.info().version
+    assert synced_version(index.path) < version
+    assert quick.keep_tokens(reranker) == 12
+    assert synced_version(index.path) == version
+
+
+def test_new_and_changed_passages_are_encoded_when_needed(index, reranker):
+    index.keep_tokens(reranker)
+    before = dict(ranking(index, reranker))
+    reranker.given.clear()
+    index.add([Passage("new", "a new lake", lang="en")])
+    index.replace([dataclasses.replace(PASSAGES[3], text="nothing of that")])
+    index.delete(["p0"])
+    after = dict(ranking(index, reranker))
+    assert sorted(reranker.given) == ["a new lake", "nothing of that"]
+    assert after.keys() == before.keys() - {"p0"} | {"new"}
+    assert after["p3"] != pytest.approx(before["p3"], abs=0.01)
+    assert after["p4"] == before["p4"]
+    assert index.keep_tokens(reranker) == 2
+    reranker.given.clear()
+    index.compact()
+    assert dict(ranking(index, reranker)) == pytest.approx(after, abs=0.05)
+    assert reranker.given == []
+
+
+def test_another_model_finds_nothing(index, reranker, tiny_encoder):
+    index.keep_tokens(reranker)
+    other = LateInteractionEncoder.start(tiny_encoder(), dim=16, query_length=12, document_length=24, seed=5)
+    assert len(IndexTokens(complete(folder_of(index.path, other)))) == 0
+    assert index.keep_tokens(other) == 11
+    other.change(query_length=12, document_length=20, query_expansion=True, skip_punctuation=False)
+    assert len(IndexTokens(complete(folder_of(index.path, other)))) == 0
+
+
+def test_parts_of_which_most_is_gone_are_removed(index, reranker):
+    index.keep_tokens(reranker)
+    index.delete(["p0", "p1", "p2"])  # of p0 to p3
+    (folder_of(index.path, reranker) / ".4.abc.part").mkdir()
+    reranker.given.clear()
+    assert index.keep_tokens(reranker) == 1
+    assert reranker.given == [PASSAGES[3].text]
+    assert len(IndexTokens(complete(folder_of(index.path, reranker)))) == 8
+    assert not list(folder_of(index.path, reranker).glob(".*.part"))
+
+
+def test_an_index_built_anew_with_the_same_numbers_has_no_old_vectors(index, reranker, tmp_path):
+    index.keep_tokens(reranker)
+    ranking(index, reranker)
+    parts = complete(folder_of(index.path, reranker))
+    changed = [dataclasses.replace(passage, text=f"{passage.text} again") for passage in PASSAGES]
+    new = Index.build(LengthEncoder(), changed, tmp_path / "idx", overwrite=True)
+    expected = dict(ranking(new, reranker))
+    new.keep_tokens(reranker)
+    assert [part.path for part in complete(folder_of(index.path, reranker))] == [part.path for part in parts]
+    assert dict(ranking(index, reranker)) == pytest.approx(expected, abs=0.05)
+
+
+def test_errors(index, reranker):
+    with pytest.raises(InterlinguaError, match="one vector a text"):
+        index.keep_tokens(LengthEncoder())
+    folder = folder_of(index.path, reranker)
+    folder.mkdir(parents=True)
+    with FileLock(folder / "writer.lock"), pytest.raises(InterlinguaError, match="another process"):
+        index.keep_tokens(reranker)
+    index.keep_tokens(reranker)
+    (complete(folder)[0].path / "offsets.npy").write_bytes(b"")
+    with pytest.raises(InterlinguaError, match="is damaged"):
+        Index.open(index.path, LengthEncoder()).search("old", reranker=reranker)
+    assert index.keep_tokens(reranker) == 4
+    assert Index.open(index.path, LengthEncoder()).search("old", reranker=reranker)
+
+
+def test_an_index_built_anew_meanwhile_gets_no_vectors_of_the_old_one(index, reranker, tmp_path, monkeypatch):
+    encode, calls = reranker.encode_document, []
+
+    def rebuilding(texts, **options):
+        calls.append(texts)
+        if len(calls) == 2:
+            Index.build(LengthEncoder(), PASSAGES[::-1], tmp_path / "idx", overwrite=True)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(reranker, "encode_document", rebuilding)
+    with pytest.raises(InterlinguaError, match="built anew meanwhile"):
+        index.keep_tokens(reranker)
+    assert complete(folder_of(index.path, reranker)) == ()
+    assert index.keep_tokens(reranker) == 11
+
+
+def test_many_small_parts_become_one(index, reranker, monkeypatch):
+    monkeypatch.setattr(index_tokens, "SMALL", 2)
+    index.keep_tokens(reranker)
+    for number in range(3):
+        index.add([Passage(f"new{number}", "one more", lang="en")])
+        index.keep_tokens(reranker)
+    index.add([Passage("last", "one more", lang="en")])
+    assert index.keep_tokens(reranker) == 4
+    assert sorted(map(len, IndexTokens(complete(folder_of(index.path, reranker))).stores)) == [3, 4, 4, 4]

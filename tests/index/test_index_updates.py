@@ -1,0 +1,209 @@
+"""After any sequence of writes an index gives what a fresh one over the same passages gives, to the last bit."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from interlingua.data.records import Passage, Query
+from interlingua.errors import InterlinguaError
+from interlingua.index import Index
+from interlingua.index import index as index_module
+from interlingua.index.metadata import Question
+from interlingua.index.search import Lexical
+from interlingua.retrieval.bm25.bm25 import BM25
+
+WORDS = {
+    "en": "cat dog house river storm keeper wrote book lighthouse small blue the a".split(),
+    "de": "katze hund haus fluss sturm wärter schrieb buch leuchtturm klein blau der die".split(),
+    "ru": "кот собака дом река буря смотритель писал книга маяк маленький синий".split(),
+    "": "cat кот 42 x1 x2".split(),
+}
+QUESTIONS = [("cat in the house", "en"), ("катце кот и река", "ru"), ("der leuchtturm 42", "de"), ("storm буря", ""),
+             ("nothing of this", "en"), ("katzen und häuser", None)]
+
+
+class HashEncoder:
+    """Words have random vectors of small whole numbers, so that many passages tie."""
+
+    similarity = "dot"
+
+    def __init__(self):
+        self.encoded = 0
+
+    def encode_query(self, sentences, **options):
+        return np.array([sum((self._word(word) for word in text.split()), np.ones(8)) for text in sentences])
+
+    def encode_document(self, sentences, **options):
+        self.encoded += len(sentences)
+        return self.encode_query([text if isinstance(text, str) else " ".join(text) for text in sentences])
+
+    def _word(self, word):
+        return np.random.default_rng(list(word.encode())).integers(-2, 3, 8).astype(float) / 8
+
+
+def some(rng, name):
+    lang = rng.choice(list(WORDS))
+    words = rng.choices(WORDS[lang], k=rng.randint(1, 6))
+    title = rng.choice(["", "", rng.choice(WORDS[lang])])
+    return Passage(name, " ".join(words), title, lang, {"part": str(rng.randint(0, 2)), "quote": "it's \"x\""})
+
+
+def results(index, k=7):
+    """Everything that can be asked: modes, languages, metadata, one by one and together."""
+    found = []
+    for mode in ("dense", "lexical", "hybrid"):
+        for langs in (None, sorted(index.languages)[:2]):
+            for where in (None, {"part": "1"}, {"part": "2", "quote": "it's \"x\""}):
+                found.append(index.search_many([q for q, _ in QUESTIONS], k, lang=[lang for _, lang in QUESTIONS],
+                                               mode=mode, langs=langs, where=where))
+        assert [index.search(q, k, lang=lang, mode=mode) for q, lang in QUESTIONS] == found[-6]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_any_sequence_of_writes_equals_a_fresh_index(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(index_module, "FEW", 12)  # the cache is made anew now and then by itself
+    rng, encoder = random.Random(seed), HashEncoder()
+    names = [f"p{number}" for number in range(60)]
+    held = {name: some(rng, name) for name in names[:40]}
+    index = Index.build(encoder, held.values(), tmp_path / "idx")
+    caches = {index.info().cache}
+    for step in range(8):
+        action = rng.choice(["add", "replace", "replace", "delete", "delete", "compact"])
+        chosen = [some(rng, name) for name in rng.sample(names, 5)]
+        if action == "add":
+            new = [passage for passage in chosen if passage.id not in held]
+            assert index.add(iter(new)) == len(new)
+            held |= {passage.id: passage for passage in new}
+        elif action == "replace":
+            same = rng.sample(sorted(held), 1)
+            changed = [passage for passage in chosen if held.get(passage.id) != passage and passage.id not in same]
+            before = encoder.encoded
+            assert index.replace([*changed, held[same[0]]]) == len(changed)
+            assert encoder.encoded - before == len(changed)
+            held |= {passage.id: passage for passage in changed}
+        elif action == "delete":
+            gone = [passage.id for passage in chosen]
+            assert index.delete([*gone, "nobody"]) == len([held.pop(name) for name in gone if name in held])
+        else:
+            index.compact()
+        caches.add(index.info().cache)
+        if step in (3, 7):
+            fresh = Index.build(encoder, rng.sample(list(held.values()), len(held)), tmp_path / f"fresh{step}")
+            assert (len(index), index.languages) == (len(held), fresh.languages)
+            assert results(index) == results(fresh)
+            assert results(Index.open(tmp_path / "idx", encoder)) == results(fresh)
+            assert all(index.passage(name) == passage for name, passage in held.items())
+    assert len(caches) > 1
+
+
+def test_search_is_a_sort_of_all_scores(tmp_path):
+    rng, encoder = random.Random(9), HashEncoder()
+    passages = [some(rng, f"p{number}") for number in range(150)]
+    index = Index.build(encoder, passages[:100], tmp_path / "idx")
+    index.add(passages[100:])
+    bm25 = BM25.build(passages)
+    for text, lang in QUESTIONS[:3]:
+        vector = encoder.encode_query([text])[0].astype(np.float32)
+        scored = [(float(np.float32(encoder.encode_document([(p.title, p.text) if p.title else p.text])[0] @ vector)),
+                   p.id) for p in passages]
+        for k in (1, 10, 149, 500):
+            hits = index.search(text, k, mode="dense", lang=lang)
+            assert [(hit.score, hit.passage.id) for hit in hits] == sorted(scored, reverse=True)[:k]
+        expected = bm25.search([Query("q", text, lang)], 200)["q"]
+        hits = index.search(text, 200, mode="lexical", lang=lang)
+        assert {hit.passage.id for hit in hits} == {name for name, _ in expected}
+        assert [hit.score for hit in hits] == pytest.approx([score for _, score in expected], rel=1e-5)
+
+
+def test_a_tie_that_is_cut_is_cut_by_id(tmp_path):
+    same = [Passage(f"p{number:03}", "cat dog", lang="en") for number in range(300)]
+    index = Index.build(HashEncoder(), same[:200], tmp_path / "idx")
+    index.add(same[200:])
+    for mode in ("dense", "lexical", "hybrid"):
+        assert [hit.passage.id for hit in index.search("cat", 5, mode=mode)] == [f"p{299 - i}" for i in range(5)], mode
+
+
+def test_metadata_and_ids_are_never_part_of_a_condition(tmp_path):
+    hostile = ["' OR 1=1 --", "x'; DROP TABLE passages", "\\", '"', "number", "it's"]
+    passages = [Passage(name, "cat", lang="en", metadata={name: name}) for name in hostile]
+    index = Index.build(HashEncoder(), passages, tmp_path / "idx")
+    index.replace([replace(passages[0], text="dog")])
+    for name in hostile:
+        assert [hit.passage.id for hit in index.search("cat", where={name: name}, mode="dense")] == [name]
+        assert not index.search("cat", where={name: "' OR 1=1 --x"})
+        assert index.passage(name).id == name
+    assert index.delete([hostile[0], "' OR '1'='1"]) == 1
+    assert len(index) == 5
+
+
+def test_an_id_that_is_there_is_not_added_and_nothing_else_either(tmp_path):
+    index = Index.build(HashEncoder(), [Passage("1", "cat", lang="en")], tmp_path / "idx")
+    version = index.info().version
+    with pytest.raises(InterlinguaError, match="has a passage '1' already"):
+        index.add([Passage("2", "dog", lang="en"), Passage("1", "dog", lang="en")])
+    for write in (index.add, index.replace):
+        with pytest.raises(InterlinguaError, match="'2' occurs twice"):
+            write([Passage("2", "dog", lang="en"), Passage("2", "cat", lang="en")])
+    with pytest.raises(InterlinguaError, match="valid Unicode"):
+        index.add([Passage("2", "half \ud83d", lang="en")])
+    assert (len(index), index.info().version) == (1, version)
+
+
+def test_an_index_may_become_empty_and_grow_again(tmp_path):
+    encoder = HashEncoder()
+    index = Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
+    assert index.delete("1") == 1
+    for _ in range(2):
+        assert (len(index), index.languages) == (0, {})
+        for mode in ("dense", "lexical", "hybrid"):
+            assert index.search("cat", mode=mode) == []
+        index.compact()
+    index = Index.open(tmp_path / "idx", encoder)
+    index.add([Passage("1", "dog", lang="de")])
+    assert [hit.passage.text for hit in index.search("dog")] == ["dog"]
+
+
+def test_a_reader_sees_what_another_process_wrote(tmp_path):
+    encoder = HashEncoder()
+    writer = Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
+    reader = Index.open(tmp_path / "idx", encoder)
+    writer.add([Passage("2", "cat", lang="fi")])
+    assert [hit.passage.id for hit in reader.search("cat", lang="en")] == ["2", "1"]
+    writer.compact()
+    assert (reader.info().newer, reader.languages) == (0, {"en": 1, "fi": 1})
+    Index.build(encoder, [Passage("9", "cat", lang="en")], tmp_path / "idx", overwrite=True)
+    assert [hit.passage.id for hit in reader.search("cat", lang="en")] == ["9"]
+
+
+class Negative(HashEncoder):
+    """Another model with vectors of the same size."""
+
+    def _word(self, word):
+        return -super()._word(word)
+
+
+def test_a_reader_never_searches_vectors_of_another_model(tmp_path):
+    encoder = HashEncoder()
+    Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
+    reader = Index.open(tmp_path / "idx", encoder)
+    Index.build(Negative(), [Passage("1", "cat", lang="en")], tmp_path / "idx", overwrite=True)
+    for _ in range(2):  # not only the first time
+        with pytest.raises(InterlinguaError, match="made with another model"):
+            reader.search("cat", lang="en")
+
+
+def test_a_search_goes_on_while_a_writer_removes_its_cache(tmp_path):
+    encoder = HashEncoder()
+    writer = Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
+    reader = Index.open(tmp_path / "idx", encoder)
+    before = Lexical(reader.refresh(), 0.9, 0.4)
+    writer.add([Passage("2", "cat", lang="en")])
+    writer.compact()
+    (scores,), most = before.scores(Question("cat", "en").terms(["en"]))
+    assert (len(scores), 0 < scores[0] < most) == (1, True)

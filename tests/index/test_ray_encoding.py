@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.index import Index
+from interlingua.index import ray as ray_encoding
+from interlingua.index.export import EncodedParts, read_parquet
+from interlingua.index.ray import PartEncoder, build_index_on_ray, encode_on_ray
+from interlingua.models.dual import DualEncoder
+from interlingua.retrieval.retriever import embed_passages
+
+
+def passages(sentences, count):
+    return [Passage(f"p{i}", sentences[i % len(sentences)][: 5 + i], title="T" * (i % 2), lang="fi",
+                    metadata={"n": str(i)}) for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_encoder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_encoder(pooling="mean").save(folder)
+    return folder
+
+
+@pytest.fixture
+def no_ray(monkeypatch):
+    """Nothing in the place of a connection to Ray."""
+    monkeypatch.setattr(ray_encoding, "_connected", lambda address: None)
+
+
+def here(ray, model, folder, todo, workers, options):
+    """In the place of Ray: one worker, in this process, from the last part to the first."""
+    worker = PartEncoder(model, str(folder), options)
+    for name in reversed(todo):
+        worker({"part": [name]})
+
+
+def contents(parts):
+    chunks = [chunk for part in parts for chunk in read_parquet(part)]
+    return [p for held, _ in chunks for p in held], np.concatenate([vectors for _, vectors in chunks])
+
+
+def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, tmp_path, monkeypatch, no_ray):
+    monkeypatch.setattr(ray_encoding, "_encode", here)
+    given = passages(sentences, 23)
+    parts = encode_on_ray(str(model), iter(given), tmp_path / "parts", size=5)
+    found, vectors = contents(parts)
+    assert found == given
+    assert np.allclose(vectors, embed_passages(DualEncoder.load(model), given), atol=1e-6)
+    assert sorted((tmp_path / "parts").iterdir()) == parts  # nothing else is left
+
+
+def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, tmp_path, monkeypatch, no_ray):
+    done = []
+
+    def stops(ray, model, folder, todo, *rest):
+        here(ray, model, folder, todo[:2], *rest)
+        done.append(list(todo))
+        raise KeyboardInterrupt
+
+    given = passages(sentences, 23)
+    monkeypatch.setattr(ray_encoding, "_encode", stops)
+    with pytest.raises(KeyboardInterrupt):
+        encode_on_ray(str(model), given, tmp_path / "parts", size=5)
+    monkeypatch.setattr(ray_encoding, "_encode", lambda *told: (done.append(list(told[3])), here(*told)))
+    changed = [*given[:-1], Passage("p22", "other", lang="fi")]
+    parts = encode_on_ray(str(model), changed, tmp_path / "parts", size=5)
+    assert [len(names) for names in done] == [5, 3]
+    assert contents(parts)[0] == changed
+    parts = encode_on_ray(str(model), given, tmp_path / "parts", size=5)
+    assert [len(names) for names in done] == [5, 3, 1]
+    assert sorted((tmp_path / "parts").iterdir()) == parts  # the part of the other text is gone
+    DualEncoder.load(model, max_length=8).save(tmp_path / "short")
+    encode_on_ray(str(tmp_path / "short"), given, tmp_path / "parts", size=5)
+    assert len(done[-1]) == 5  # another model: all of them
+
+
+def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, monkeypatch, no_ray):
+    monkeypatch.setattr(ray_encoding, "_encode", lambda *told: None)
+    with pytest.raises(InterlinguaError, match="5 of 5 parts were not written"):
+        encode_on_ray(str(model), passages(sentences, 23), tmp_path / "parts", size=5)
+    with pytest.raises(InterlinguaError, match="'p0' occurs twice"):
+        encode_on_ray(str(model), passages(sentences, 3) * 2, tmp_path / "twice", size=5)
+    with pytest.raises(InterlinguaError, match="no passage"):
+        encode_on_ray(str(model), [], tmp_path / "none")
+    with pytest.raises(InterlinguaError, match="not seen on this machine"):
+        PartEncoder(str(model), str(tmp_path / "elsewhere"), {})({"part": ["part-0.parquet"]})
+
+
+def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monkeypatch, no_ray):
+    monkeypatch.setattr(ray_encoding, "_encode", here)
+    theirs = tmp_path / "part-00000-9d1c.snappy.parquet"
+    theirs.write_bytes(b"of Spark")
+    encode_on_ray(str(model), passages(sentences, 3), tmp_path)
+    assert theirs.read_bytes() == b"of Spark"
+
+
+def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentences, tmp_path, monkeypatch, no_ray):
+    monkeypatch.setattr(ray_encoding, "_encode", here)
+    assert len(build_index_on_ray(str(model), passages(sentences, 3), f"{tmp_path}/idx/")) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["idx"]
+
+
+def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_path, monkeypatch, no_ray):
+    monkeypatch.setattr(ray_encoding, "_encode", here)
+    given, encoder = passages(sentences, 23), DualEncoder.load(model)
+    parts = encode_on_ray(str(model), given, tmp_path / "parts", size=5)
+    known = EncodedParts(encoder, parts)
+    monkeypatch.setattr(encoder.passage, "encode_document", None)  # no passage is encoded any more
+    built = Index.build(known, known.passages(), tmp_path / "idx")
+    monkeypatch.undo()
+    plain = Index.build(encoder, given, tmp_path / "plain")
+    for text in sentences:
+        found, expected = built.search(text, 5), Index.open(tmp_path / "plain", encoder).search(text, 5)
+        assert [hit.passage for hit in found] == [hit.passage for hit in expected]
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
+    assert len(plain) == 23
+    rest = EncodedParts(encoder, parts)
+    assert rest.passage_vectors(given[7:8]).shape == (1, 32)
+    with pytest.raises(InterlinguaError, match="is not among those that were encoded"):
+        rest.passage_vectors(given[:1])
+
+
+@pytest.fixture(scope="module")
+def environment():
+    """Of processes that know no cluster of this machine but those of each other. (Sockets want a short path.)"""
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'interlingua[ray]')")
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    yield {**known, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def place(tiny_static, sentences, tmp_path_factory):
+    """A folder with MODEL and handbook/."""
+    folder = tmp_path_factory.mktemp("place")
+    tiny_static().save(folder / "MODEL")
+    (folder / "handbook").mkdir()
+    for number, text in enumerate(sentences):
+        (folder / "handbook" / f"{number}.md").write_text(f"# Page {number}\n\n{text}\n", encoding="utf-8")
+    return folder
+
+
+def interlingua(place, environment, *words, code=0):
+    """What a command says in a process of its own."""
+    done = subprocess.run([sys.executable, "-m", "interlingua", *words], cwd=place, env=environment, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def assert_vectors_are_of_the_handbook(parts, place):
+    found, vectors = contents(sorted(parts))
+    assert len(found) == len(list((place / "handbook").iterdir()))
+    assert np.allclose(vectors, embed_passages(DualEncoder.load(place / "MODEL"), found), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_without_an_address_a_local_node_is_bound_to_loopback(place, environment, tmp_path):
+    alone = {**environment, "RAY_TMPDIR": tempfile.mkdtemp(prefix="ray")}
+    try:
+        assert "Ray: 1 machines" in interlingua(place, alone, "index", "MODEL", "handbook/", "--out", "alone", "--ray")
+        log = Path(alone["RAY_TMPDIR"], "ray/session_latest/logs/raylet.out").read_text(encoding="utf-8")
+        assert "127.0.0.2" in log or sys.platform != "linux"
+    finally:
+        shutil.rmtree(alone["RAY_TMPDIR"], ignore_errors=True)
+    assert len(Index.open(place / "alone")) == len(list((place / "handbook").iterdir()))
+
+
+class Cluster:
+    """The nodes of docs/scale.md, with a port that is free here."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.2", 0))
+            self.port = str(free.getsockname()[1])
+        text = Path(__file__).parents[2].joinpath("docs/scale.md").read_text(encoding="utf-8")
+        text = text.partition("## Ray\n")[2].partition("## Milvus\n")[0].replace("6379", self.port)
+        self.lines = "".join(re.findall(r"^```\n(.*?)^```", text, re.S | re.M)).splitlines()
+        self.environment = {
+            **environment,
+            # a machine that refuses connections is given up after 2 seconds, and not 15
+            "RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "500",
+            "RAY_health_check_failure_threshold": "4", "RAY_health_check_timeout_ms": "30000"}
+        self.nodes: list[subprocess.Popen[bytes]] = []
+
+    def run(self, beginning: str) -> list[str]:
+        """Words of the lines that begin so, without the first."""
+        return [word for line in self.lines if line.startswith(beginning) for word in shlex.split(line)[1:]]
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.environment |= dict(word.split("=") for word in self.run("export "))
+            ray = Path(sys.executable).with_name("ray")
+            subprocess.run([ray, *self.run("ray get-auth-token")], env=self.environment, check=True,
+                           capture_output=True)
+            for line in ("ray start --head", "ray start --address"):
+                self.start([str(ray), *self.run(line)])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self, command: list[str]) -> None:
+        log = Path(self.environment["RAY_TMPDIR"], f"node{len(self.nodes)}.log")
+        with open(log, "wb") as stream:
+            node = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
+                                    env=self.environment)
+        self.nodes.append(node)
+        deadline = time.monotonic() + 90
+        while b"Ray runtime started" not in log.read_bytes():
+            assert node.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+
+    def kill(self, node: int) -> None:
+        os.killpg(self.nodes[node].pid, signal.SIGKILL)
+        self.nodes[node].wait()
+
+    def __exit__(self, *raised: object) -> None:
+        for number, node in enumerate(self.nodes):
+            if node.poll() is None:
+                self.kill(number)
+
+
+@pytest.fixture(scope="module")
+def cluster(environment):
+    if sys.platform != "linux":
+        pytest.skip("127.0.0.2 and 127.0.0.3 are addresses of this machine on Linux only")
+    with Cluster(environment) as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+def test_the_two_nodes_of_the_docs_encode(cluster, place):
+    told = interlingua(place, cluster.environment, *cluster.run("interlingua index"))
+    assert "Ray: 2 machines, 2 workers, 1 parts" in told
+    assert len(Index.open(place / "idx")) == len(list((place / "handbook").iterdir()))
+    # without an address: the cluster that this machine belongs to
+    told = interlingua(place, cluster.environment, "encode", "MODEL", "handbook/", "--out", "parts", "--ray")
+    assert "Ray: 2 machines, 2 workers, 1 parts" in told
+    assert_vectors_are_of_the_handbook((place / "parts").iterdir(), place)
+    # without the token
+    told = interlingua(place, {**cluster.environment, "RAY_AUTH_MODE": "disabled"}, "encode", "MODEL", "handbook/",
+                       "--out", "refused", f"--ray=127.0.0.2:{cluster.port}", code=2)
+    assert "it wants a token. Set RAY_AUTH_MODE=token" in told.splitlines()[-1]
+
+
+def encoded_while_killing(cluster, model, sentences, tmp_path):
+    """Encode 120 parts on the cluster, of which one machine is killed after 25; what the person was told."""
+    script = f"""
+from interlingua.data.records import Passage
+from interlingua.index.ray import encode_on_ray
+sentences = {sentences!r}
+given = [Passage(f"q{{i}}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(360)]
+encode_on_ray({str(model)!r}, given, {str(tmp_path / 'parts')!r}, address="127.0.0.2:{cluster.port}", size=3)
+"""
+    driver = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True,
+                              env=cluster.environment)
+    try:
+        deadline = time.monotonic() + 180
+        while (written := len(list((tmp_path / "parts").glob("part-*")))) < 25:
+            assert driver.poll() is None, driver.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        cluster.kill(1)
+        assert written < 90  # it was half way
+        told = driver.communicate(timeout=240)[1]
+        assert driver.returncode == 0, told
+        return told
+    finally:
+        driver.kill()
+        driver.wait()
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_killed_half_way_loses_nothing(cluster, model, sentences, tmp_path):
+    given = [Passage(f"q{i}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(360)]
+    told = encoded_while_killing(cluster, model, sentences, tmp_path)
+    assert "Ray: 2 machines, 2 workers, 120 parts" in told
+    parts = sorted((tmp_path / "parts").iterdir())
+    assert len(parts) == 120
+    found, vectors = contents(parts)
+    assert found == given
+    assert np.allclose(vectors, embed_passages(DualEncoder.load(model), given), atol=1e-6)
+
+
+@pytest.fixture
+def listener():
+    """A port that takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.2" if sys.platform == "linux" else "127.0.0.1", 0)) as server:
+        yield server.getsockname()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("address", "patience", "reason"), [
+    ("127.0.0.2:1", 20, "nobody listens there (Connection refused)"), ("{listener}", 3, "no answer in 3 seconds"),
+    ("ray://{listener}", 3, "no answer in 3 seconds"), ("somewhere", 20, "somewhere")])
+def test_a_cluster_that_is_not_there_is_told(environment, model, sentences, tmp_path, monkeypatch, listener, address,
+                                             patience, reason):
+    monkeypatch.setattr(ray_encoding, "PATIENCE", patience)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    address = address.format(listener=":".join(map(str, listener)))
+    with pytest.raises(InterlinguaError, match=f"no cluster is reached at '{address}': .*{re.escape(reason)}") as error:
+        encode_on_ray(str(model), passages(sentences, 23), tmp_path / "parts", address=address)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_this_machine_belonged_to_and_is_gone_is_told(place, environment, tmp_path):
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.2:1")
+    told = interlingua(place, {**environment, "RAY_TMPDIR": str(tmp_path)}, "encode", "MODEL", "handbook/",
+                       "--out", "never", "--ray", code=2)
+    assert "127.0.0.2:1': nobody listens there" in told.splitlines()[-1]
+    assert "--ray=local" in told.splitlines()[-1]
+    assert "Traceback" not in told
