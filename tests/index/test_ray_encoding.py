@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,6 +185,15 @@ def test_without_an_address_a_local_node_is_bound_to_loopback(place, environment
     assert len(Index.open(place / "alone")) == len(list((place / "handbook").iterdir()))
 
 
+def runs_on(process: subprocess.Popen[Any], seconds: float) -> bool:
+    """Whether it has not ended within this time."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
 class Cluster:
     """The nodes of docs/scale.md, with a port that is free here."""
 
@@ -226,9 +236,8 @@ class Cluster:
         self.nodes.append(node)
         deadline = time.monotonic() + 90
         while b"Ray runtime started" not in log.read_bytes():
-            assert node.poll() is None, log.read_text()
+            assert runs_on(node, 0.2), log.read_text()
             assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
 
     def kill(self, node: int) -> None:
         os.killpg(self.nodes[node].pid, signal.SIGKILL)
@@ -277,9 +286,8 @@ encode_on_ray({str(model)!r}, given, {str(tmp_path / 'parts')!r}, address="127.0
     try:
         deadline = time.monotonic() + 180
         while (written := len(list((tmp_path / "parts").glob("part-*")))) < 25:
-            assert driver.poll() is None, driver.stderr.read()
+            assert runs_on(driver, 0.02), driver.stderr.read()
             assert time.monotonic() < deadline
-            time.sleep(0.02)
         cluster.kill(1)
         assert written < 90  # it was half way
         told = driver.communicate(timeout=240)[1]

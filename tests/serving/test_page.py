@@ -7,7 +7,6 @@ import logging
 import re
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -95,8 +94,8 @@ def serving(settings: ServeSettings | None = None) -> Iterator[str]:
     thread.start()
     try:
         while not server.started:
+            thread.join(0.01)
             assert thread.is_alive(), "the application did not start"
-            time.sleep(0.01)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True

@@ -1,6 +1,7 @@
 """A teacher's vectors are computed once, survive a kill, and are cut to the student's size."""
 
 import json
+import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -107,8 +108,9 @@ def test_a_kill_before_the_first_vectors_leaves_none_that_seem_whole(tmp_path, t
     assert torch.allclose(vectors, torch.as_tensor(teacher.encoder.encode_document(TEXTS)), atol=1e-2)
 
 
-def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, capsys):
-    begun, go_on = threading.Event(), threading.Event()
+def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, monkeypatch):
+    begun, go_on, said = threading.Event(), threading.Event(), queue.SimpleQueue()
+    monkeypatch.setattr(teacher_vectors, "say", said.put)
     encode = teacher.encode_document
 
     def slowly(texts, **options):
@@ -124,9 +126,10 @@ def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, capsys):
         one = pool.submit(TeacherVectors.build, tmp_path, first, TEXTS)
         assert begun.wait(60)
         other = pool.submit(TeacherVectors.build, tmp_path, second, TEXTS)
-        while "waiting" not in capsys.readouterr().err and not other.done():
-            pass
-        go_on.set()
+        try:
+            assert "waiting" in said.get(timeout=60)
+        finally:
+            go_on.set()
         one.result()
         other.result()
     assert sorted(teacher.read) == sorted(TEXTS)
