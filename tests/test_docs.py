@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import fnmatch
+import glob
+import gzip
 import importlib
 import io
+import json
+import os
 import re
 import shlex
+import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from interlingua import DualEncoder, Index, load_collection
 from interlingua.cli import build_parser, main
+from interlingua.data.readers import read_parallel, read_questions
 
 pytestmark = pytest.mark.slow
 
@@ -256,3 +264,246 @@ def headings(page: Path) -> set[str]:
             for line in re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
         ),
     }
+
+
+NOT_RUN = {
+    "docs/benchmarks.md *": "measures for minutes",
+    "docs/results/* *": "trains for minutes to hours on data that is not in the repository",
+    "* python benchmarks/*": "measures for minutes",
+    "* make *": "is the whole suite, or a training of a minute",
+    "* pip *": "installs",
+    "* interlingua serve *": "runs until it is stopped; test_the_answers_of_the_server has its answers",
+    "* curl *": "is run by test_the_answers_of_the_server",
+    "docs/serve.md python -c*": "writes the token of the server",
+    "* *--ray=*": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
+    "* ray *": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
+    "* export *": "is a line of a shell",
+    "* *milvus:*": "needs Milvus: tests/retrieval/test_milvus_index.py",
+    "* *index --tokens *": "needs a late-interaction model: tests/retrieval/test_index_tokens.py",
+    "docs/many-processes.md torchrun *": "starts processes: tests/training/test_training_runs.py",
+    "docs/many-processes.md accelerate *": "starts processes: tests/training/test_training_runs.py",
+    "docs/many-processes.md python -c *": "reads what torchrun trains",
+    "* *--xor *": "needs NLTK's data: tests/evaluation/test_xor_retrieve.py",
+    "docs/pretrain.md interlingua evaluate runs/ccp/model *": "needs a model of 14 layers",
+    "*…*": "is a part of a command",
+    "docs/export.md *recipe: *": "tests/retrieval/test_export_recipes.py",
+    "docs/mine.md *bucc*": "needs BUCC's data: tests/evaluation/test_bucc.py",
+}
+"""Commands and snippets that are not run here, and why: a pattern for the page and what stands in it."""
+
+ADDED = {"README.md interlingua train *": ["training.steps=2"]}
+"""What is added to commands so that they end in seconds."""
+
+
+def _jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """`runs/demo` as `interlingua demo` leaves it, but for the training."""
+    folder = tmp_path_factory.mktemp("demo")
+    DualEncoder.load("default").save(folder / "model")
+    assert main(["index", str(folder / "model"), "encyclopedia", "--out", str(folder / "index")]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(models, tmp_path, monkeypatch):
+    """A folder with the files that the pages speak of, the working directory of the test."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/demo/start", "runs/demo/retrieval", "runs/demo/semantic", "elsewhere"):
+        Path(name).mkdir(parents=True)
+        os.symlink(models / "model", f"{name}/model")
+    os.symlink(models / "model", "MODEL")
+    os.symlink(models / "model", "runs/m")
+    os.symlink(models / "index", "runs/demo/index")
+    for name in ("handbook/.git", "handbook/images", "my_collection", "tatoeba", "table", "DATA"):
+        Path(name).mkdir(parents=True)
+    for name in (".git/config", ".hidden", "images/logo.png", "images/page.png"):
+        Path("handbook", name).write_bytes(b"x")
+    texts = {
+        lang: [(one.title, one.text) for one in load_collection(f"encyclopedia:{lang}").passages]
+        for lang in ("en", "sw", "th")
+    }
+    Path("handbook/guide.md").write_text("\n".join(f"# {title}\n\n{text}\n" for title, text in texts["en"][:5]))
+    Path("handbook/sw.txt").write_text("\n\n".join(text for _, text in texts["sw"][:9]))
+    Path("handbook/th.txt").write_text("\n\n".join(text for _, text in texts["th"][:4]))
+    Path("faq.csv").write_text("id,answer,text\n7,Refunds take five days.,Where is my money?\n8,x1,x1\n")
+    rows = [{"id": str(i), "title": title, "text": text} for i, (title, text) in enumerate(texts["en"][:9])]
+    for name in ("passages", "news", "help", "en", "de", "my_collection/passages"):
+        _jsonl(Path(f"{name}.jsonl"), rows)
+    Path("my_collection/queries.tsv").write_text("q1\tWho invented it?\n")
+    Path("my_collection/qrels.txt").write_text("q1 0 1 1\n")
+    shutil.copytree("my_collection", "dev_fi")
+    Path("lines.txt").write_text("Who invented Braille?\nKuka keksi sokeainkirjoituksen?\n")
+    english = load_collection("encyclopedia:en")
+    Path("en.tsv").write_text("".join(f"{query.id}\t{query.text}\n" for query in english.queries))
+    _jsonl(
+        Path("questions.jsonl"),
+        [{"question": one.question, "passage": one.positives[0].text} for one in read_questions("encyclopedia:train")],
+    )
+    for lang in ("fi", "ar"):
+        pairs = [pair for pair in read_parallel("encyclopedia:train", source_lang=lang) if pair.source_lang == lang]
+        text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+        Path(f"{lang}-en.tsv").write_text(text)
+        Path(f"{lang}-en.tsv.gz").write_bytes(gzip.compress(text.encode()))
+        units = "".join(
+            f'<tu><tuv xml:lang="{lang}"><seg>{pair.source}</seg></tuv><tuv xml:lang="en"><seg>{pair.target}'
+            "</seg></tuv></tu>"
+            for pair in pairs[:20]
+        )
+        Path("memory.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
+    Path("mined.tsv").write_text("1.07\tHyvää huomenta kaikille\tGood morning to all\n")
+    for lang, size in {"fin": 40, "swh": 40, "deu": 120, "fra": 120, "jpn": 120, "dan": 23, "nob": 23}.items():
+        text = "".join(f"{lang} {i} {i * i}\tThis is sentence {i}, or {i * i}.\n" for i in range(size))
+        Path(f"tatoeba/{lang}-eng.tsv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def matches(page: str, text: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(f"{page} {text}", pattern) for pattern in patterns)
+
+
+def shape(text: str) -> str:
+    """A text whose numbers are all `N`, but for dimensions and the shapes of arrays; rules and gaps in one width."""
+    text = re.sub(
+        r"(\d+ dimensions|\(\d+,(?: \d+)*\))|[-+−]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", lambda one: one[1] or "N", text
+    )
+    text = text.replace("not significant", "significant")
+    return "\n".join(re.sub(r" +", " ", re.sub(r"-{2,}", "-", line)).strip() for line in text.strip().splitlines())
+
+
+def pattern(shown: list[str]) -> str:
+    """What output has to match: `…` stands for anything in a line, and alone for any lines."""
+    return "".join(r"(.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in shown)
+
+
+def differs(shown: list[str], output: str, errors: str) -> str:
+    """How what a command printed differs from what its page shows; empty where it does not. All of standard output is
+    on the page, of standard error what the page wants to show."""
+    if not shown:
+        return ""
+    said = shape(errors).splitlines()
+    lines = [
+        line
+        for line in shape("\n".join(shown)).splitlines()
+        if line == "…" or not any(re.fullmatch(pattern([line]), f"{one}\n") for one in said)
+    ]
+    if re.fullmatch(pattern(lines), shape(output) + "\n" if output.strip() else ""):
+        return ""
+    return f"prints\n{output}{errors}and the page shows\n" + "\n".join(shown)
+
+
+def run(command: Command) -> str:
+    """Run a command; what is wrong with it."""
+    words = [
+        *command.verb,
+        *(added for one in ADDED if matches(command.page, command.text, [one]) for added in ADDED[one]),
+    ]
+    words = [name for word in words for name in (sorted(glob.glob(word)) if "*.run" in word else [word])]
+    output, errors, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        try:
+            if words:
+                code = main(words)
+            else:
+                assert command.words[0] == "ls"
+                print(*sorted(os.listdir(command.words[1])), sep="\n")
+        except SystemExit as end:
+            code = int(end.code or 0)
+    errs_on_page = any(line.startswith("interlingua: ") for line in command.output)
+    if code != (2 if errs_on_page else 0):
+        return f"exit code {code}: {errors.getvalue()}"
+    return differs(command.output, output.getvalue(), errors.getvalue())
+
+
+def run_snippet(block: Block, names: dict[str, Any]) -> Iterator[str]:
+    """Run a snippet statement by statement: a comment behind `print(…)` is what it prints, or ends so."""
+    for node in ast.parse(block.text).body:
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(compile(ast.Module([node], []), block.place, "exec"), names)
+        comment = re.search(r"\s# (.*)", block.lines[(node.end_lineno or 1) - 1])
+        if comment and block.lines[node.lineno - 1].startswith("print("):
+            shown, printed = shape(comment[1]), shape(output.getvalue())
+            if not shown.startswith(printed) and not re.search(pattern([shown]) + "$", f"{printed}\n"):
+                yield f"line {block.line + node.lineno - 1} prints {output.getvalue()}and the page shows {comment[1]}"
+
+
+def test_the_lists_hold_what_there_is():
+    """No reason for what is on no page, and no page that the package names and that is not there."""
+    shown = [
+        (page, text)
+        for page in PAGES
+        for block in blocks(page)
+        for text in [f"{block.before}\n{block.text}", *(command.text for command in commands(block))]
+    ]
+    assert [one for one in [*NOT_RUN, *ADDED] if not any(matches(*found, [one]) for found in shown)] == []
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = set(re.findall(r"\b(docs/[\w/-]+\.md|README\.md)\b(?:, \"(.+?)\")?", source))
+    assert {page for page, _ in named} <= {*PAGES}
+    assert all(heading in (ROOT / page).read_text("utf-8") for page, heading in named)
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.usefixtures("here")
+def test_what_runs_prints_what_the_page_shows(page):
+    wrong, names = [], {"__name__": "page"}
+    for block in blocks(page):
+        if block.kind == "yaml" and (named := re.findall(r"`([\w/]+\.yaml)`", block.before)):
+            Path(named[-1]).write_text(block.text, encoding="utf-8")
+            if {"model:", "training:"} <= {line.partition(" ")[0] for line in block.lines} and main(
+                ["plan", named[-1]]
+            ):
+                wrong.append(f"{block.place}: no recipe")
+        elif block.kind == "python" and not matches(page, f"{block.before}\n{block.text}", NOT_RUN):
+            try:
+                wrong += [f"{block.place}: {one}" for one in run_snippet(block, names)]
+            except Exception as error:
+                wrong.append(f"{block.place}: {type(error).__name__}: {error}")
+        for command in commands(block):
+            if not matches(page, command.text, NOT_RUN) and (defect := run(command)):
+                wrong.append(f"{command.place}: {command.text}\n{defect}")
+    assert not wrong, "\n".join(
+        [*wrong, "Mend the page, give it what it needs in `here`, or say in NOT_RUN why it is not run."]
+    )
+
+
+def keys(value: Any) -> Any:
+    """A JSON value without its values."""
+    if isinstance(value, dict):
+        return {name: keys(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [keys(one) for one in value[:1]]
+    return "text" if isinstance(value, str) else "value"
+
+
+@pytest.mark.usefixtures("here")
+def test_the_answers_of_the_server():
+    testclient = pytest.importorskip("starlette.testclient")
+    from interlingua.serving import ServeSettings, create_app
+
+    app = create_app(Index.open("runs/demo/index"), ServeSettings(token="a-long-secret-of-the-page"))
+    calls = [command for block in blocks("docs/serve.md") for command in commands(block) if command.words[0] == "curl"]
+    wrong = []
+    with testclient.TestClient(app, base_url="http://localhost:8080") as client:
+        for command in calls:
+            _, _, *words = command.words
+            method, url, data, headers = "", "", "", {}
+            while words:
+                word = words.pop(0)
+                if word == "-X":
+                    method = words.pop(0)
+                elif word == "-H":
+                    name, _, value = words.pop(0).replace("$(cat token)", "a-long-secret-of-the-page").partition(": ")
+                    headers[name] = value
+                elif word == "-d":
+                    data = words.pop(0)
+                else:
+                    url = f"http://{word}"
+            answer = client.request(method or ("POST" if data else "GET"), url, headers=headers, content=data.encode())
+            shown = "".join(command.output).replace("[…]", "[0]").replace(", …]", "]")
+            if keys(answer.json()) != keys(json.loads(shown)):
+                wrong.append(f"{command.place}: {command.text}\nanswers {answer.text}")
+    assert len(calls) > 4
+    assert not wrong, "\n".join(wrong)
