@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import fnmatch
 import glob
 import gzip
 import importlib
@@ -20,6 +19,7 @@ import shlex
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +57,9 @@ class Block(NamedTuple):
 
     @property
     def text(self) -> str:
-        return "\n".join(self.lines) + "\n"
+        """With the comment that names an example, which stands before it."""
+        comment = self.before.rpartition("\n")[2]
+        return "\n".join([*([comment] if comment.startswith("<!--") else []), *self.lines]) + "\n"
 
 
 class Command(NamedTuple):
@@ -163,11 +165,12 @@ def unknown_options(command: Command) -> list[str]:
 
 
 def _defect(command: Command, whole: bool) -> str:
-    """What is wrong with a command as far as it can be told without running it."""
+    """What is wrong with a command as far as it can be told without running it. In prose it need not be whole."""
     program, *words = command.words
     if command.verb:
-        if whole and "…" not in command.text:
-            return refusal(command.verb)
+        refused = refusal(command.verb)
+        if "…" not in command.text and (whole or not re.search("required|expected", refused)):
+            return refused
         return ", ".join(f"unknown option {word}" for word in unknown_options(command))
     if program == "python" and words[0].startswith("benchmarks/"):
         if not (ROOT / words[0]).is_file():
@@ -214,7 +217,7 @@ def test_every_name_is_there(page):
     wrong = []
     for block in blocks(page):
         if block.kind == "python":
-            for node in ast.walk(ast.parse(block.text, block.place)):
+            for node in ast.walk(ast.parse("\n".join(block.lines), block.place)):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("interlingua"):
                     wrong += [
                         f"{block.place}: {node.module}.{name.name}"
@@ -267,29 +270,29 @@ def headings(page: Path) -> set[str]:
 
 
 NOT_RUN = {
-    "docs/benchmarks.md *": "measures for minutes",
-    "docs/results/* *": "trains for minutes to hours on data that is not in the repository",
-    "* python benchmarks/*": "measures for minutes",
     "* make *": "is the whole suite, or a training of a minute",
     "* pip *": "installs",
-    "* interlingua serve *": "runs until it is stopped; test_the_answers_of_the_server has its answers",
-    "* curl *": "is run by test_the_answers_of_the_server",
-    "docs/serve.md python -c*": "writes the token of the server",
-    "* *--ray=*": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
-    "* ray *": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
     "* export *": "is a line of a shell",
-    "* *milvus:*": "needs Milvus: tests/retrieval/test_milvus_index.py",
-    "* *index --tokens *": "needs a late-interaction model: tests/retrieval/test_index_tokens.py",
+    "* ray *": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
+    "* interlingua *--ray=*": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
+    "* interlingua *milvus:*": "needs Milvus: tests/retrieval/test_milvus_index.py",
+    "* interlingua index --tokens *": "needs a late-interaction model: tests/retrieval/test_index_tokens.py",
+    "* interlingua serve *": "runs until it is stopped; test_the_answers_of_the_server has its answers",
+    "docs/serve.md curl *": "is run by test_the_answers_of_the_server",
+    "docs/serve.md python -c *": "writes the token of the server",
+    "* python benchmarks/*": "measures for minutes",
+    "docs/results/* interlingua *": "trains for minutes to hours on data that is not in the repository",
     "docs/many-processes.md torchrun *": "starts processes: tests/training/test_training_runs.py",
     "docs/many-processes.md accelerate *": "starts processes: tests/training/test_training_runs.py",
     "docs/many-processes.md python -c *": "reads what torchrun trains",
-    "* *--xor *": "needs NLTK's data: tests/evaluation/test_xor_retrieve.py",
+    "docs/evaluate.md interlingua evaluate *--xor *": "needs NLTK's data: tests/evaluation/test_xor_retrieve.py",
     "docs/pretrain.md interlingua evaluate runs/ccp/model *": "needs a model of 14 layers",
-    "*…*": "is a part of a command",
-    "docs/export.md *recipe: *": "tests/retrieval/test_export_recipes.py",
-    "docs/mine.md *bucc*": "needs BUCC's data: tests/evaluation/test_bucc.py",
+    "docs/rerank.md interlingua *--translate *": "needs a translator, and is a part of a command",
+    "docs/export.md interlingua encode MODEL --onnx *": "is run by tests/models/test_onnx_export.py",
+    "docs/export.md <!-- recipe: *": "is run by tests/retrieval/test_export_recipes.py",
+    "docs/mine.md from interlingua.evaluation.bucc *": "needs BUCC's data: tests/evaluation/test_bucc.py",
 }
-"""Commands and snippets that are not run here, and why: a pattern for the page and what stands in it."""
+"""The commands and snippets that are not run here, and why: patterns of the page and of how the text begins."""
 
 ADDED = {"README.md interlingua train *": ["training.steps=2"]}
 """What is added to commands so that they end in seconds."""
@@ -360,8 +363,10 @@ def here(models, tmp_path, monkeypatch):
         Path(f"tatoeba/{lang}-eng.tsv.gz").write_bytes(gzip.compress(text.encode()))
 
 
-def matches(page: str, text: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(f"{page} {text}", pattern) for pattern in patterns)
+def matching(page: str, text: str, patterns: Iterable[str]) -> list[str]:
+    """The patterns of a page and a text that fit these."""
+    apart = ((one, *one.split(" ", 1)) for one in patterns)
+    return [one for one, of_page, of_text in apart if fnmatchcase(page, of_page) and fnmatchcase(text, of_text)]
 
 
 def shape(text: str) -> str:
@@ -396,10 +401,7 @@ def differs(shown: list[str], output: str, errors: str) -> str:
 
 def run(command: Command) -> str:
     """Run a command; what is wrong with it."""
-    words = [
-        *command.verb,
-        *(added for one in ADDED if matches(command.page, command.text, [one]) for added in ADDED[one]),
-    ]
+    words = command.verb + [word for one in matching(command.page, command.text, ADDED) for word in ADDED[one]]
     words = [name for word in words for name in (sorted(glob.glob(word)) if "*.run" in word else [word])]
     output, errors, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
@@ -419,7 +421,7 @@ def run(command: Command) -> str:
 
 def run_snippet(block: Block, names: dict[str, Any]) -> Iterator[str]:
     """Run a snippet statement by statement: a comment behind `print(…)` is what it prints, or ends so."""
-    for node in ast.parse(block.text).body:
+    for node in ast.parse("\n".join(block.lines)).body:
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             exec(compile(ast.Module([node], []), block.place, "exec"), names)
@@ -432,13 +434,9 @@ def run_snippet(block: Block, names: dict[str, Any]) -> Iterator[str]:
 
 def test_the_lists_hold_what_there_is():
     """No reason for what is on no page, and no page that the package names and that is not there."""
-    shown = [
-        (page, text)
-        for page in PAGES
-        for block in blocks(page)
-        for text in [f"{block.before}\n{block.text}", *(command.text for command in commands(block))]
-    ]
-    assert [one for one in [*NOT_RUN, *ADDED] if not any(matches(*found, [one]) for found in shown)] == []
+    every = [block for page in PAGES for block in blocks(page)]
+    texts = [(block.page, text) for block in every for text in (block.text, *(one.text for one in commands(block)))]
+    assert {*NOT_RUN, *ADDED} == {one for page, text in texts for one in matching(page, text, [*NOT_RUN, *ADDED])}
     source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     named = set(re.findall(r"\b(docs/[\w/-]+\.md|README\.md)\b(?:, \"(.+?)\")?", source))
     assert {page for page, _ in named} <= {*PAGES}
@@ -452,21 +450,19 @@ def test_what_runs_prints_what_the_page_shows(page):
     for block in blocks(page):
         if block.kind == "yaml" and (named := re.findall(r"`([\w/]+\.yaml)`", block.before)):
             Path(named[-1]).write_text(block.text, encoding="utf-8")
-            if {"model:", "training:"} <= {line.partition(" ")[0] for line in block.lines} and main(
-                ["plan", named[-1]]
-            ):
+            keys_of = {line.partition(" ")[0] for line in block.lines}
+            if {"model:", "training:"} <= keys_of and main(["plan", named[-1]]):
                 wrong.append(f"{block.place}: no recipe")
-        elif block.kind == "python" and not matches(page, f"{block.before}\n{block.text}", NOT_RUN):
+        elif block.kind == "python" and not matching(page, block.text, NOT_RUN):
             try:
                 wrong += [f"{block.place}: {one}" for one in run_snippet(block, names)]
             except Exception as error:
                 wrong.append(f"{block.place}: {type(error).__name__}: {error}")
         for command in commands(block):
-            if not matches(page, command.text, NOT_RUN) and (defect := run(command)):
+            if not matching(page, command.text, NOT_RUN) and (defect := run(command)):
                 wrong.append(f"{command.place}: {command.text}\n{defect}")
-    assert not wrong, "\n".join(
-        [*wrong, "Mend the page, give it what it needs in `here`, or say in NOT_RUN why it is not run."]
-    )
+    wrong += ["Mend the page, give it what it needs in `here`, or say in NOT_RUN why it is not run."] if wrong else []
+    assert not wrong, "\n".join(wrong)
 
 
 def keys(value: Any) -> Any:
