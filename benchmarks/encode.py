@@ -25,8 +25,8 @@ from transformers import XLMRobertaConfig, XLMRobertaModel
 from common import counting, in_turn, options, ratio
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import Settings
-from interlingua.models.layout import Parts
-from interlingua.models.transformer import POOLINGS, Pooling, Transformer
+from interlingua.models.layout import POOLINGS, Parts, Pooling
+from interlingua.models.transformer import Transformer
 from interlingua.training.backbones import unigram_tokenizer
 
 

@@ -19,7 +19,7 @@ from tabulate import tabulate
 from common import in_turn, options, ratio
 from interlingua.data.collections import load_collection
 from interlingua.models.encoder import Encoder
-from interlingua.models.hub import model_folder
+from interlingua.models.folder import model_folder
 
 
 def main() -> None:

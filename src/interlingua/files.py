@@ -1,4 +1,4 @@
-"""Read and write files: inputs opened once, gzipped or not; atomic writes; YAML."""
+"""Read and write files: inputs opened once, gzipped or not; atomic, durable writes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
-
-import yaml
 
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.progress import say
@@ -379,27 +377,3 @@ def _sync(stream: IO[Any]) -> None:
 
 def _text(binary: Any) -> TextIO:
     return io.TextIOWrapper(binary, encoding="utf-8", newline="\n", write_through=True)
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with the booleans and floats of YAML 1.2."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers
-            if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool",
-    re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"),
-    list("tTfF"))
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$"),
-    list("-+0123456789."))
-
-
-def parse_yaml(text: str) -> Any:
-    """The value of a YAML text. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_Loader)

@@ -111,7 +111,7 @@ def test_help_says_which_options_repeat(capsys):
     with pytest.raises(SystemExit):
         main(["search", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "source=guide.md (may be repeated)" in said
+    assert "source=faq.csv (may be repeated)" in said
     assert "takes one value each time" in said
     with pytest.raises(SystemExit):
         main(["demo", "--help"])

@@ -370,7 +370,7 @@ index_tokens.PART = 20
 def test_keeping_token_vectors_goes_on_after_a_kill(built, run):
     keep = f"{LATE}\n{{}}\nprint('encoded', Index.open(place, Encoder()).keep_tokens(Late()))"
     for place in ("at(token_store.TokenStore, 'build', times=2)", "at(token_store, '_write')"):
-        code = keep.format(f"from interlingua.retrieval import token_store\n{place}")
+        code = keep.format(f"from interlingua.retrieval.late_interaction import token_store\n{place}")
         assert run(code, built)[0] == KILLED
     assert "encoded 60\n" in run(keep.format(""), built)[1]
     assert "encoded 0\n" in run(keep.format(""), built)[1]

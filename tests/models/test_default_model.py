@@ -13,7 +13,7 @@ from interlingua import DualEncoder, Encoder
 from interlingua.data.collections import cross, load_collection
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.protocol import evaluate_on
-from interlingua.models.hub import lasting_name, model_folder
+from interlingua.models.folder import lasting_name, model_folder
 
 BOX = Path(model_folder("default"))
 GREETINGS = ["The river flows into the sea.", "Der Fluss mündet ins Meer.", "El río desemboca en el mar.",

@@ -11,7 +11,7 @@ from transformers import AutoModel
 from interlingua.errors import InterlinguaError
 from interlingua.models.encode import token_batches
 from interlingua.models.encoder import Encoder
-from interlingua.models.transformer import Dense
+from interlingua.models.layout import Dense
 
 
 def reference(folder, ids, pooling, layer=-1):

@@ -12,7 +12,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.language_maps import LanguageMap, LanguageMaps
-from interlingua.models.transformer import TANH, Dense
+from interlingua.models.layout import TANH, Dense
 
 
 def maps(dim, seed=0):

@@ -18,7 +18,7 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.late_interaction import LateInteractionEncoder, load_any
-from interlingua.models.transformer import Dense
+from interlingua.models.layout import Dense
 from interlingua.training.backbones import build_encoder
 
 LENGTHS = {"query_length": 24, "document_length": 40}

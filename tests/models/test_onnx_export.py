@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 from interlingua.errors import InterlinguaError
 from interlingua.models.encoder import Encoder
 from interlingua.models.language_maps import LanguageMap, LanguageMaps
+from interlingua.models.layout import Dense
 from interlingua.models.onnx import export_onnx
-from interlingua.models.transformer import Dense
 
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer import modules
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.encoder import Encoder
-from interlingua.models.transformer import TANH, Dense
+from interlingua.models.layout import TANH, Dense
 
 METHODS = ("encode", "encode_query", "encode_document")
 

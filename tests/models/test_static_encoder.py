@@ -14,11 +14,10 @@ from interlingua import DualEncoder, Encoder
 from interlingua.data import encyclopedia
 from interlingua.errors import InterlinguaError
 from interlingua.index.metadata import load_to_encode
-from interlingua.models.folder import fingerprint
-from interlingua.models.hub import model_folder
+from interlingua.models.folder import fingerprint, model_folder
 from interlingua.models.language_maps import ANY, LanguageMap, LanguageMaps
+from interlingua.models.layout import Dense
 from interlingua.models.static_encoder import StaticEncoder
-from interlingua.models.transformer import Dense
 
 
 def same(folder, texts, **options):

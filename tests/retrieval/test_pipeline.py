@@ -84,7 +84,8 @@ class Late(DenseRetriever):
 def stand_ins(monkeypatch):
     """BM25 and late interaction of a few lines, so that what is tested is the pipeline."""
     Overlap.built = Counter()
-    for name, attribute, value in (("bm25", "BM25", Overlap), ("late_interaction", "LateInteractionRetriever", Late)):
+    for name, attribute, value in (
+            ("bm25.bm25", "BM25", Overlap), ("late_interaction.retriever", "LateInteractionRetriever", Late)):
         module = ModuleType(name)
         setattr(module, attribute, value)
         monkeypatch.setitem(sys.modules, f"interlingua.retrieval.{name}", module)

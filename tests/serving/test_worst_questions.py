@@ -97,8 +97,8 @@ class Work:
 @pytest.mark.parametrize("kind", WORST)
 def test_the_work_for_a_question_is_bounded(index: Index, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     normalised: list[str] = []
-    nfkc = index_questions.nfkc
-    monkeypatch.setattr(index_questions, "nfkc", lambda text: normalised.append(text) or nfkc(text))
+    nfkc = index_questions.term_nfkc
+    monkeypatch.setattr(index_questions, "term_nfkc", lambda text: normalised.append(text) or nfkc(text))
     work = Work(monkeypatch)
     question = Question(WORST[kind])
     hits = index.search(question, 10, mode="hybrid")

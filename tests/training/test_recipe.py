@@ -3,7 +3,7 @@ import torch
 import yaml
 
 from interlingua.errors import InterlinguaError
-from interlingua.files import parse_yaml
+from interlingua.plain_yaml import parse_yaml
 from interlingua.training.build import train
 from interlingua.training.recipe import (
     find_recipe,

@@ -62,7 +62,7 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     import yaml
 
     from interlingua.errors import InterlinguaError
-    from interlingua.files import parse_yaml
+    from interlingua.plain_yaml import parse_yaml
 
     named = {"format": arguments.format, "lang": arguments.lang, "side": arguments.side,
              "on_bad_row": arguments.on_bad_row}

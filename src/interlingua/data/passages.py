@@ -6,13 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from interlingua.data import layouts as beir
-from interlingua.data import layouts as folder
-from interlingua.data import layouts as mrtydi
 from interlingua.data.collections import load_collection
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import SourceNames, read_files
-from interlingua.data.layouts import parsed
+from interlingua.data.layouts import beir_complete, folder_complete, mrtydi_complete, parsed
 from interlingua.data.readers.questions import read_tsv_passages
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import expand, filled_lines, kind_of
@@ -67,7 +64,7 @@ def is_collection(source: str | Path) -> bool:
     path = Path(source)
     if is_encyclopedia(source) or str(source).startswith("ir_datasets:") or (path / "qrels.txt").exists():
         return True
-    return path.is_dir() and any(layout.complete(path) for layout in (folder, beir, mrtydi))
+    return path.is_dir() and any(complete(path) for complete in (folder_complete, beir_complete, mrtydi_complete))
 
 
 def _jsonl(file: Path, default: str) -> Iterator[Passage]:

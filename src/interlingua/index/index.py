@@ -86,7 +86,7 @@ class Index:
         From `interlingua.index.search.APPROXIMATE_FROM` passages on dense search is approximate, see
         `compact`.
         """
-        from interlingua.models.hub import lasting_name
+        from interlingua.models.folder import lasting_name
 
         path = Path(path)
         if path.exists() and not overwrite:

@@ -30,8 +30,7 @@ from interlingua.index.export import CHUNK, EncodedParts, encoded, write_parquet
 from interlingua.index.index import build_index
 from interlingua.index.ranking import twice
 from interlingua.models.dual import DualEncoder
-from interlingua.models.folder import fingerprint
-from interlingua.models.hub import lasting_name
+from interlingua.models.folder import fingerprint, lasting_name
 from interlingua.progress import say, track
 
 WAITING = "waiting"

@@ -22,12 +22,12 @@ from interlingua.models.folder import (
     MaxLength,
     Similarity,
     check_similarity,
+    model_folder,
     read_modules,
     read_routes,
     read_settings,
     stored_role,
 )
-from interlingua.models.hub import model_folder
 from interlingua.models.language_maps import LanguageMaps, file_name
 from interlingua.models.layout import Parts, read_parts, write_parts, write_root
 from interlingua.models.static_encoder import StaticSide

@@ -15,14 +15,20 @@ from transformers import PreTrainedTokenizerBase
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder
 from interlingua.models.encode import compute_dtype, default_device, encode_texts
-from interlingua.models.folder import MaxLength, check, read_modules, read_settings
-from interlingua.models.hub import model_folder, read_json
+from interlingua.models.folder import (
+    MaxLength,
+    check,
+    check_pooling,
+    model_folder,
+    read_json,
+    read_modules,
+    read_settings,
+)
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
-from interlingua.models.layout import Parts, read_parts, write_parts, write_root
+from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write_parts, write_root
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.static_encoder import StaticSide
 from interlingua.models.subwords import Text
-from interlingua.models.transformer import Dense, Normalize, check_pooling
 from interlingua.progress import say
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]

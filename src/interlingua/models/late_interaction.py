@@ -26,14 +26,16 @@ from interlingua.models.folder import (
     LATE_INTERACTION,
     Module,
     Settings,
+    model_folder,
+    read_json,
     read_modules,
     read_settings,
     stored_role,
     subfolder,
 )
-from interlingua.models.hub import model_folder, read_json
 from interlingua.models.language_maps import Langs
 from interlingua.models.layout import (
+    Dense,
     read_dense,
     read_transformer,
     write_dense,
@@ -44,7 +46,6 @@ from interlingua.models.layout import (
 )
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import Text
-from interlingua.models.transformer import Dense
 from interlingua.progress import say
 
 if TYPE_CHECKING:

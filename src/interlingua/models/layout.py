@@ -12,16 +12,66 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import load_file, save_file
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
+from torch import Tensor, nn
+from torch.nn.functional import normalize as unit_length
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.folder import OURS, TYPES, Module, Settings, stored_role, subfolder
-from interlingua.models.hub import read_json, require_safetensors
+from interlingua.models.folder import (
+    OURS,
+    TYPES,
+    Module,
+    Pooling,
+    Settings,
+    check_pooling,
+    read_json,
+    require_safetensors,
+    stored_role,
+    subfolder,
+)
 from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.static import StaticEmbedding
-from interlingua.models.transformer import TANH, Dense, Normalize, Pooling, check_pooling
 
 if TYPE_CHECKING:
     from interlingua.models.transformer import Transformer
+
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    TANH: nn.Tanh,
+    "torch.nn.modules.activation.ReLU": nn.ReLU,
+    "torch.nn.modules.activation.GELU": nn.GELU,
+    "torch.nn.modules.activation.Sigmoid": nn.Sigmoid,
+    "torch.nn.modules.activation.SiLU": nn.SiLU,
+    "torch.nn.modules.linear.Identity": nn.Identity,
+}
+"""The names sentence-transformers writes for activations; a model file can name these and no other code."""
+
+
+class Dense(nn.Module):
+    """A linear layer and an activation on pooled vectors `[texts, in]` → `[texts, out]` (LaBSE: 768 → 768, tanh)."""
+
+    def __init__(
+        self, in_features: int, out_features: int, *, bias: bool = True, activation: str | None = None
+    ) -> None:
+        super().__init__()
+        self.activation_name = activation or "torch.nn.modules.linear.Identity"
+        if self.activation_name not in ACTIVATIONS:
+            raise InterlinguaError(f"Dense: activation {activation!r} is not one of the known ones: "
+                                   f"{', '.join(ACTIVATIONS)}.")
+        self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.activation = ACTIVATIONS[self.activation_name]()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        result: Tensor = self.activation(self.linear(vectors))
+        return result
+
+
+class Normalize(nn.Module):
+    """Vectors `[texts, dim]` to unit length. Only where layers follow: the last one is `Parts.normalize`."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return unit_length(vectors, dim=-1)
 
 
 _LEGACY_POOLING = {

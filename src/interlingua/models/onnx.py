@@ -18,10 +18,11 @@ from torch.nn.functional import normalize as unit_length
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder
 from interlingua.models.encoder import Encoder
+from interlingua.models.folder import check_pooling
 from interlingua.models.language_maps import ANY
 from interlingua.models.layout import write_json
 from interlingua.models.static import StaticEmbedding
-from interlingua.models.transformer import check_pooling, pool_padded
+from interlingua.models.transformer import pool_padded
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "sentence_embedding"

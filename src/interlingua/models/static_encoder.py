@@ -18,8 +18,18 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from interlingua.errors import InterlinguaError
-from interlingua.models.folder import Module, Settings, check, read_routes, read_settings, stored_role, subfolder
-from interlingua.models.hub import model_folder, read_json, require_safetensors
+from interlingua.models.folder import (
+    Module,
+    Settings,
+    check,
+    model_folder,
+    read_json,
+    read_routes,
+    read_settings,
+    require_safetensors,
+    stored_role,
+    subfolder,
+)
 from interlingua.models.subwords import Subwords, Text
 
 Floats = NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""The transformer backbone: padded or packed, whole or cut to k layers; pooling and Dense layers.
+"""The transformer backbone: padded or packed, whole or cut to k layers; pooling.
 
 A padded batch computes every token up to the longest text. Here a batch is one row `[1, tokens]` with positions
 that restart at every text; the linear layers never see a pad token and attention runs once per group of equally
@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from torch.nn.functional import normalize as unit_length
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 from transformers import (
@@ -31,8 +30,8 @@ from transformers import (
 )
 from transformers.masking_utils import sdpa_mask
 
-from interlingua.errors import InterlinguaError, suggestion
-from interlingua.models.hub import quiet, require_safetensors
+from interlingua.errors import InterlinguaError
+from interlingua.models.folder import Pooling, quiet, require_safetensors
 from interlingua.models.subwords import Subwords
 
 ATTENTION = "interlingua_packed"
@@ -157,30 +156,6 @@ AttentionInterface.register(ATTENTION, packed_attention)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
-Pooling = Literal["cls", "mean"]
-POOLINGS: tuple[str, ...] = get_args(Pooling)
-
-TANH = "torch.nn.modules.activation.Tanh"
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    TANH: nn.Tanh,
-    "torch.nn.modules.activation.ReLU": nn.ReLU,
-    "torch.nn.modules.activation.GELU": nn.GELU,
-    "torch.nn.modules.activation.Sigmoid": nn.Sigmoid,
-    "torch.nn.modules.activation.SiLU": nn.SiLU,
-    "torch.nn.modules.linear.Identity": nn.Identity,
-}
-"""The names sentence-transformers writes for activations; a model file can name these and no other code."""
-
-
-def check_pooling(pooling: str, where: str = "pooling") -> Pooling:
-    """`pooling` if it is known, else InterlinguaError."""
-    if pooling == "cls":
-        return "cls"
-    if pooling == "mean":
-        return "mean"
-    raise InterlinguaError(f"{where}: pooling {pooling!r} is not supported.{suggestion(pooling, POOLINGS)}")
-
-
 def pool_padded(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     """`[texts, longest, hidden]` and a 0/1 mask `[texts, longest]` → float32 `[texts, hidden]`. Padding is right."""
     if pooling == "cls":
@@ -196,32 +171,6 @@ def pool_packed(states: Tensor, runs: list[Run], pooling: Pooling) -> Tensor:
         texts = states[start : start + count * length].view(count, length, -1)
         parts.append(texts[:, 0].float() if pooling == "cls" else texts.float().mean(1))
     return torch.cat(parts)
-
-
-class Dense(nn.Module):
-    """A linear layer and an activation on pooled vectors `[texts, in]` → `[texts, out]` (LaBSE: 768 → 768, tanh)."""
-
-    def __init__(
-        self, in_features: int, out_features: int, *, bias: bool = True, activation: str | None = None
-    ) -> None:
-        super().__init__()
-        self.activation_name = activation or "torch.nn.modules.linear.Identity"
-        if self.activation_name not in ACTIVATIONS:
-            raise InterlinguaError(f"Dense: activation {activation!r} is not one of the known ones: "
-                                   f"{', '.join(ACTIVATIONS)}.")
-        self.linear = nn.Linear(in_features, out_features, bias=bias)
-        self.activation = ACTIVATIONS[self.activation_name]()
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        result: Tensor = self.activation(self.linear(vectors))
-        return result
-
-
-class Normalize(nn.Module):
-    """Vectors `[texts, dim]` to unit length. Only where layers follow: the last one is `Parts.normalize`."""
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        return unit_length(vectors, dim=-1)
 
 
 class Transformer(nn.Module):

@@ -16,7 +16,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
 from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import InterlinguaError
-from interlingua.models.hub import model_folder, quiet, require_safetensors
+from interlingua.models.folder import model_folder, quiet, require_safetensors
 from interlingua.objectives.objective import Batch, MaskedRow, TokenObjective, require
 
 

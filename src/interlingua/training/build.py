@@ -17,7 +17,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
-from interlingua.models.hub import model_folder
+from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static import StaticEmbedding
 from interlingua.objectives import LateInteraction, Retrieval

@@ -20,7 +20,8 @@ from pydantic import (
 
 from interlingua.data.datasets import DataSpec
 from interlingua.errors import InterlinguaError, suggestion
-from interlingua.files import existing, parse_yaml, read_lines
+from interlingua.files import existing, read_lines
+from interlingua.plain_yaml import parse_yaml
 from interlingua.training.optimizer import OptimizerSpec
 
 

@@ -229,7 +229,7 @@ class MilvusIndex:
         `Index.build`. Raises InterlinguaError when there is an index and `overwrite` is not set, for two
         passages with one source and id, for a passage that Milvus has no room for, and when there is no passage.
         """
-        from interlingua.models.hub import lasting_name
+        from interlingua.models.folder import lasting_name
 
         place = Address.parse(address)
         if place.local:

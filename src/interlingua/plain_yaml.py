@@ -1,0 +1,32 @@
+"""YAML as people mean it: `on`, `off`, `yes` and `no` are words (a parameter, Norwegian), 1e-5 is a number."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the booleans and floats of YAML 1.2."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers
+            if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool",
+    re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"),
+    list("tTfF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$"),
+    list("-+0123456789."))
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text. Raises yaml.YAMLError."""
+    return yaml.load(text, Loader=_Loader)
