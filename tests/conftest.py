@@ -18,20 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
-from interlingua.models.encoder import Encoder
-from interlingua.models.folder import Settings
-from interlingua.models.layout import Parts
-from interlingua.models.static import StaticEmbedding
-from interlingua.models.transformer import Transformer
-from interlingua.training.backbones import unigram_tokenizer
+if TYPE_CHECKING:  # imported where a test asks: the process that only hands out tests needs none of it
+    from transformers import PreTrainedTokenizerFast
 
-torch.set_num_threads(1)
+    from interlingua.models.encoder import Encoder
 
 SENTENCES = (
     "The lighthouse keeper wrote every storm into a small blue book.",
@@ -61,6 +55,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    import torch
+
+    torch.set_num_threads(1)
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
@@ -183,6 +180,8 @@ def python() -> Callable[..., Python]:
 
 def _tokenizer(max_length: int = 64) -> PreTrainedTokenizerFast:
     """A Unigram vocabulary without training: every character, and every word and half word of the sentences."""
+    from interlingua.training.backbones import unigram_tokenizer
+
     counts: Counter[str] = Counter({chr(code): 2 for code in range(32, 127)})
     counts["▁"] = 5
     for sentence in SENTENCES:
@@ -197,6 +196,14 @@ def _tokenizer(max_length: int = 64) -> PreTrainedTokenizerFast:
 def _encoder(
     *, pooling: str = "cls", layers: int = 2, hidden: int = 32, max_length: int = 64, seed: int = 0, **options: Any
 ) -> Encoder:
+    import torch
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+
+    from interlingua.models.encoder import Encoder
+    from interlingua.models.layout import Parts
+    from interlingua.models.folder import Settings
+    from interlingua.models.transformer import Transformer
+
     tokenizer = _tokenizer(max_length)
     torch.manual_seed(seed)
     model = XLMRobertaModel(XLMRobertaConfig(
@@ -210,6 +217,12 @@ def _encoder(
 def _static(
     *, dim: int = 24, seed: int = 0, token_dropout: float = 0.0, token_weights: bool = False, **options: Any
 ) -> Encoder:
+    import torch
+
+    from interlingua.models.encoder import Encoder
+    from interlingua.models.layout import Parts
+    from interlingua.models.static import StaticEmbedding
+
     tokenizer = _tokenizer()
     rows = torch.randn(len(tokenizer), dim, generator=torch.Generator().manual_seed(seed))
     backbone = StaticEmbedding(tokenizer, rows, token_dropout=token_dropout, token_weights=token_weights)
@@ -261,8 +274,6 @@ def tiny_static() -> Callable[..., Encoder]:
 def tiny_hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plain Hugging Face folder (config.json, safetensors, tokenizer) of a tiny XLM-R of 3 layers."""
     folder = tmp_path_factory.mktemp("hf") / "tiny-xlm-r"
-    backbone = _encoder(layers=3).backbone
-    assert isinstance(backbone, Transformer)
     folder.mkdir()
-    backbone.save(folder)
+    _encoder(layers=3).backbone.save(folder)
     return folder

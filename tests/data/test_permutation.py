@@ -19,6 +19,7 @@ def test_keys_give_different_orders_and_the_same_key_the_same() -> None:
     assert [Permutation(50, 7)[i] for i in range(50)] == [Permutation(50, 7)[i] for i in range(50)]
 
 
+@pytest.mark.slow
 def test_every_place_is_reached_about_equally_often() -> None:
     n, draws = 10, 20_000
     counts = [[0] * n for _ in range(n)]

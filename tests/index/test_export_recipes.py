@@ -44,6 +44,7 @@ def test_each_is_short_python():
         ast.parse(code)
 
 
+@pytest.mark.slow
 def test_onnx(tiny_static, sentences, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

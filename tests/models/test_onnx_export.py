@@ -55,6 +55,7 @@ def exported(tiny_encoder, tmp_path_factory):
     return encoder, folder
 
 
+@pytest.mark.slow
 def test_a_transformer_gives_the_same_vectors_with_its_prompt_and_length(exported, sentences):
     encoder, folder = exported
     assert_same(folder, encoder, sentences, role="query")
@@ -62,6 +63,7 @@ def test_a_transformer_gives_the_same_vectors_with_its_prompt_and_length(exporte
     assert np.abs(outside(folder, sentences) - passages).max() > 1e-2  # another prompt and length: not these
 
 
+@pytest.mark.slow
 def test_the_folder_says_what_is_in_it(exported):
     _, folder = exported
     assert {path.name for path in folder.iterdir()} == {"model.onnx", "tokenizer.json", "onnx.json"}
@@ -71,6 +73,7 @@ def test_the_folder_says_what_is_in_it(exported):
     assert all(isinstance(size, str) for put in session.get_inputs() for size in put.shape)  # no size is fixed
 
 
+@pytest.mark.slow
 def test_the_graph_does_not_read_what_is_padded(exported):
     _, folder = exported
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
@@ -97,6 +100,7 @@ def test_a_static_encoder_with_learned_weights(tiny_static, tmp_path, sentences)
     assert not np.any(outside(tmp_path / "onnx", ["", "a"])[0])  # a text without subwords is the zero vector, not NaN
 
 
+@pytest.mark.slow
 def test_a_calibrated_encoder_carries_the_map_of_the_language(tiny_static, tmp_path, sentences):
     encoder = tiny_static()
     shift = torch.linspace(-1, 1, encoder.dim)

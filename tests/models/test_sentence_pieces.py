@@ -128,6 +128,7 @@ def test_other_models_are_left_alone() -> None:
     assert SentencePieces.of(other) is None
 
 
+@pytest.mark.slow
 def test_long_texts_are_cut_as_exactly_as_short_ones() -> None:
     tokenizer = Encoder.load("default").backbone.subwords.tokenizer
     draw = random.Random(3)
@@ -218,6 +219,7 @@ def test_an_added_token_that_begins_a_word_leaves_all_to_the_tokenizer(
     assert left == ["a a", "aa"]
 
 
+@pytest.mark.slow
 def test_repeated_words_have_the_same_subwords_in_any_order() -> None:
     tokenizer = Encoder.load("default").backbone.subwords.tokenizer
     units = ("ha", "an", "la", "たび", "しゃん", "นิต", "jari", "alas")

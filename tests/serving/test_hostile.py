@@ -11,14 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
@@ -178,6 +170,15 @@ def test_the_openapi_page_tells_the_truth(served: TestClient, path: str) -> None
 
 def conform(client: TestClient, path: str, count: int) -> None:
     """Requests that schemathesis makes of the OpenAPI page, good and bad; answers are as the page says."""
+    import schemathesis  # here, since the import takes seconds
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
+
     operation = next(iter(schemathesis.openapi.from_dict(client.get("/openapi.json").json())[path].values()))
     wanted = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
     statuses: dict[Any, Counter[int]] = {mode: Counter() for mode in schemathesis.GenerationMode}

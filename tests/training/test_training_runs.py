@@ -70,7 +70,8 @@ def test_the_disk_holds_the_log_of_a_run_before_the_checkpoint_that_goes_on_from
     assert {tmp_path / "run", tmp_path / "run/checkpoints"} <= set(synced)
 
 
-@pytest.mark.parametrize("tree", [STATIC, SCRATCH, CONTEXT], ids=["static", "scratch", "context"])
+@pytest.mark.parametrize("tree", [STATIC, pytest.param(SCRATCH, marks=pytest.mark.slow),
+                                  pytest.param(CONTEXT, marks=pytest.mark.slow)], ids=["static", "scratch", "context"])
 def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree):
     train(resolve(tree), tmp_path / "a")
     train(resolve(tree), tmp_path / "b")
@@ -153,6 +154,7 @@ def test_two_processes_that_torchrun_starts(learned, tmp_path):
     assert losses(done.two) == losses(tmp_path / "torchrun")
 
 
+@pytest.mark.slow
 def test_a_mix_takes_one_objective_a_step_and_both_come(tmp_path):
     train(resolve(CONTEXT, ["training.log_every=1", "training.steps=20"]), tmp_path)
     taken = [{key for key in line if key.endswith("/loss")} for line in losses(tmp_path)]
