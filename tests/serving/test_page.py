@@ -27,7 +27,8 @@ from interlingua.serving.app import create_app
 from interlingua.serving.service import ServeSettings
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the page needs a browser: apt-get install chromium")
+pytestmark = [pytest.mark.slow,
+              pytest.mark.skipif(CHROMIUM is None, reason="the page needs a browser: apt-get install chromium")]
 expect.set_options(timeout=15_000)
 
 PASSAGES = (
