@@ -96,8 +96,14 @@ def main() -> None:
             rows[lang].append(cells(lang, "all questions", values[lang]))
         rows[lang][-1][-1] = f"{analyzer(lang).name} ({analyzer(lang).version})"
         table += rows[lang]
-    print(tabulate(table, ["", "collection", "questions", *KINDS, "segmenter", "default (version)"], "github",
-                   disable_numparse=True))
+    print(
+        tabulate(
+            table,
+            ["", "collection", "questions", *KINDS, "segmenter", "default (version)"],
+            "github",
+            disable_numparse=True,
+        )
+    )
     if wrong:
         print(f"\nanother default than the rule chooses: {', '.join(wrong)}")
 

@@ -37,6 +37,7 @@ def timed(near: Any, snapshot: Any, queries: Any) -> tuple[list[dict[Any, float]
 
 def share(found: Sequence[dict[Any, float]], exact: Sequence[dict[Any, float]], depth: int) -> float:
     """How many of the exact `depth` best were found."""
+
     def best(scores: dict[Any, float]) -> set[Any]:
         return set(sorted(scores, key=lambda place: -scores[place])[:depth])
 
@@ -67,9 +68,16 @@ def one(encoder: Any, texts: list[str], vectors: Any, queries: Any) -> dict[str,
             timed(near, snapshot, queries[:10])
         exact, slow = timed(exactly, snapshot, queries)
         found, quick = timed(approximately(store), snapshot, queries)
-    return {"passages": f"{len(texts):,}", "exact p50": np.median(slow), "p95": np.quantile(slow, 0.95),
-            "approximate p50": np.median(quick), "its p95": np.quantile(quick, 0.95), "of the best 10": share(
-                found, exact, 10), "of the best 100": share(found, exact, DEPTH), "made in s": made}
+    return {
+        "passages": f"{len(texts):,}",
+        "exact p50": np.median(slow),
+        "p95": np.quantile(slow, 0.95),
+        "approximate p50": np.median(quick),
+        "its p95": np.quantile(quick, 0.95),
+        "of the best 10": share(found, exact, 10),
+        "of the best 100": share(found, exact, DEPTH),
+        "made in s": made,
+    }
 
 
 def main() -> None:

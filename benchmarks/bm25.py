@@ -64,8 +64,10 @@ def main() -> None:
     warm = {name: rounds[1:] for name, rounds in searching.items()}
     for what, taken in (("indexing", indexing), ("searching", warm)):
         best = {name: min(seconds.elapsed for seconds in rounds) for name, rounds in taken.items()}
-        print(f"{what:10} {', '.join(f'{name} {seconds:.2f} s' for name, seconds in best.items())}; "
-              f"ours / bare: {ratio(taken['interlingua'], taken['bm25s'])}")
+        print(
+            f"{what:10} {', '.join(f'{name} {seconds:.2f} s' for name, seconds in best.items())}; "
+            f"ours / bare: {ratio(taken['interlingua'], taken['bm25s'])}"
+        )
     for query, scores in zip(queries, made["found"].scores, strict=True):
         mine = [score for _, score in made["run"][query.id]]
         assert np.allclose(mine, scores[scores > 0], rtol=1e-5), "the scores are not the same"

@@ -34,18 +34,29 @@ def encyclopedia_encoder(layers: int, hidden: int) -> Encoder:
     from interlingua.training.backbones import build_encoder
 
     texts = (sentence.text for sentence in encyclopedia.sentences())
-    return build_encoder({"scratch": {"vocab_size": 8_000, "layers": layers, "hidden": hidden, "heads": hidden // 32,
-                                      "intermediate": 4 * hidden}}, texts=texts, device="cpu")
+    return build_encoder(
+        {
+            "scratch": {
+                "vocab_size": 8_000,
+                "layers": layers,
+                "hidden": hidden,
+                "heads": hidden // 32,
+                "intermediate": 4 * hidden,
+            }
+        },
+        texts=texts,
+        device="cpu",
+    )
 
 
 def counting(model: Any, computed: Counter[str]) -> None:
     """Count the tokens that go through `model`, pad tokens too."""
-    model.get_input_embeddings().register_forward_pre_hook(
-        lambda _, inputs: computed.update(tokens=inputs[0].numel()))
+    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: computed.update(tokens=inputs[0].numel()))
 
 
-def in_turn(ways: Mapping[str, Callable[[], object]], repeat: int,
-            after: Callable[[str], object] = lambda name: None) -> dict[str, list[Seconds]]:
+def in_turn(
+    ways: Mapping[str, Callable[[], object]], repeat: int, after: Callable[[str], object] = lambda name: None
+) -> dict[str, list[Seconds]]:
     """The time of each way in every round; `after(name)` is not timed. Rounds interleave the ways, so that other load
     on the machine hits all alike."""
     found: dict[str, list[Seconds]] = {name: [] for name in ways}
@@ -61,5 +72,7 @@ def in_turn(ways: Mapping[str, Callable[[], object]], repeat: int,
 def ratio(one: Iterable[Seconds], other: Iterable[Seconds]) -> str:
     """The median of the rounds' ratios one / other, and the smallest and largest: elapsed, then processor time."""
     rounds = [(a.elapsed / b.elapsed, a.processor / b.processor) for a, b in zip(one, other, strict=True)]
-    return ", ".join(f"{kind} {median(found):.3f} ({min(found):.3f} to {max(found):.3f})"
-                     for kind, found in zip(Seconds._fields, zip(*rounds, strict=True), strict=True))
+    return ", ".join(
+        f"{kind} {median(found):.3f} ({min(found):.3f} to {max(found):.3f})"
+        for kind, found in zip(Seconds._fields, zip(*rounds, strict=True), strict=True)
+    )

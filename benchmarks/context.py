@@ -48,8 +48,10 @@ def draw(windows: int) -> list[ContextPair]:
     if windows > len(documents):
         raise SystemExit(f"--windows {windows}: the encyclopedia has {len(documents)} documents in '{LANG}'.")
     random = np.random.default_rng(0)
-    return [context_pair(documents[number], int(number), WINDOW, random)
-            for number in random.permutation(len(documents))[:windows]]
+    return [
+        context_pair(documents[number], int(number), WINDOW, random)
+        for number in random.permutation(len(documents))[:windows]
+    ]
 
 
 class Step:
@@ -62,17 +64,19 @@ class Step:
         self.objective = ContextPrediction(dim=model.dim, bank=bank)
         if bank:
             # numbers of documents that none of the windows has: nothing is masked, and nothing need be
-            self.objective.bank.add(LANG, F.normalize(torch.randn(bank, model.dim), dim=-1),
-                                    torch.arange(bank) + 1_000_000)
+            self.objective.bank.add(
+                LANG, F.normalize(torch.randn(bank, model.dim), dim=-1), torch.arange(bank) + 1_000_000
+            )
         self.term = Term("context_prediction", self.objective)
         self.optimizer = Optimizer([model, self.objective], OptimizerSpec(schedule="constant"), 1)
         texts = [pair.center for pair in pairs] + [pair.target for pair in pairs]
         ids = model.passage.tokenize(list(dict.fromkeys(texts)), "passage")
-        self.passes = [([ids[i] for i in chunk], torch.randn(len(chunk), model.dim))
-                       for chunk in token_batches([len(text) for text in ids], self.chunking.tokens)]
+        self.passes = [
+            ([ids[i] for i in chunk], torch.randn(len(chunk), model.dim))
+            for chunk in token_batches([len(text) for text in ids], self.chunking.tokens)
+        ]
         self.tokens = sum(map(len, ids))
-        self.vectors = {name: torch.randn(len(pairs), model.dim, requires_grad=True)
-                        for name in ("centers", "targets")}
+        self.vectors = {name: torch.randn(len(pairs), model.dim, requires_grad=True) for name in ("centers", "targets")}
 
     def gradients(self) -> None:
         """The step without the update."""
@@ -115,20 +119,38 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     encoder = encyclopedia_encoder(given.layers, given.hidden)
     step = Step(DualEncoder.tied(encoder).train(), draw(given.windows), given.bank)
-    print(f"{given.windows} windows in '{LANG}', {step.tokens:,} tokens, bank of {given.bank:,}; "
-          f"{given.layers} layers x {given.hidden}, tied, float32, {given.threads} threads", flush=True)
+    print(
+        f"{given.windows} windows in '{LANG}', {step.tokens:,} tokens, bank of {given.bank:,}; "
+        f"{given.layers} layers x {given.hidden}, tied, float32, {given.threads} threads",
+        flush=True,
+    )
     step.gradients()
     step.update()  # the first update allocates its moments
-    rounds = in_turn({"bare encoder passes": step.bare, "objective alone": step.alone, "gradients": step.gradients,
-                      "update": step.update}, given.repeat, step.clear)
+    rounds = in_turn(
+        {
+            "bare encoder passes": step.bare,
+            "objective alone": step.alone,
+            "gradients": step.gradients,
+            "update": step.update,
+        },
+        given.repeat,
+        step.clear,
+    )
     for name, taken in rounds.items():
-        print(f"{name:20} {median(s.elapsed for s in taken):7.3f} s elapsed, "
-              f"{median(s.processor for s in taken):7.3f} s processor")
+        print(
+            f"{name:20} {median(s.elapsed for s in taken):7.3f} s elapsed, "
+            f"{median(s.processor for s in taken):7.3f} s processor"
+        )
     print(f"gradients / bare encoder passes: {ratio(rounds['gradients'], rounds['bare encoder passes'])}")
     share("outside the encoder, gradients less bare", rounds["bare encoder passes"], rounds["gradients"], rest=True)
-    share("outside the encoder, objective alone", rounds["objective alone"], [
-        Seconds(a.elapsed + b.elapsed, a.processor + b.processor)
-        for a, b in zip(rounds["bare encoder passes"], rounds["objective alone"], strict=True)])
+    share(
+        "outside the encoder, objective alone",
+        rounds["objective alone"],
+        [
+            Seconds(a.elapsed + b.elapsed, a.processor + b.processor)
+            for a, b in zip(rounds["bare encoder passes"], rounds["objective alone"], strict=True)
+        ],
+    )
 
 
 if __name__ == "__main__":

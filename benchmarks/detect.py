@@ -100,13 +100,18 @@ def main() -> None:
     print(f"{peak() - before:,.0f} MiB of memory, {size / 2**20:.0f} MiB installed")
     both = known_to_both()
     for kind in ("sentences", "passages"):
-        right = {lang: [(merged(code) == merged(lang), bool(code) and sure >= SURE) for code, sure in found]
-                 for (one, lang), found in guesses.items() if one == kind and merged(lang) in both}
+        right = {
+            lang: [(merged(code) == merged(lang), bool(code) and sure >= SURE) for code, sure in found]
+            for (one, lang), found in guesses.items()
+            if one == kind and merged(lang) in both
+        }
         macro = sum(sum(hit for hit, _ in rows) / len(rows) for rows in right.values()) / len(right)
         named = [hit for rows in right.values() for hit, sure in rows if sure]
         total = sum(map(len, right.values()))
-        print(f"  {kind}: {100 * macro:.1f}% right in {len(right)} languages; with a probability of {SURE} or more: "
-              f"{100 * len(named) / total:.1f}% named, {100 * sum(named) / len(named):.1f}% of them right")
+        print(
+            f"  {kind}: {100 * macro:.1f}% right in {len(right)} languages; with a probability of {SURE} or more: "
+            f"{100 * len(named) / total:.1f}% named, {100 * sum(named) / len(named):.1f}% of them right"
+        )
 
 
 if __name__ == "__main__":

@@ -54,8 +54,10 @@ class Noise:
 def passages(first: int, count: int) -> list[Passage]:
     """Some passages of thirty words."""
     words = [f"word{number}" for number in range(5_000)]
-    return [Passage(f"p{number}", " ".join(np.random.default_rng(number).choice(words, 30)), "", "en")
-            for number in range(first, first + count)]
+    return [
+        Passage(f"p{number}", " ".join(np.random.default_rng(number).choice(words, 30)), "", "en")
+        for number in range(first, first + count)
+    ]
 
 
 def adds(folder: Path, sizes: list[int], held: int, repeat: int, dim: int) -> None:
@@ -78,14 +80,16 @@ def adds(folder: Path, sizes: list[int], held: int, repeat: int, dim: int) -> No
 
 def written(server: Server, first: int, count: int, clients: int) -> Seconds:
     """The time in which `clients` have each had their writes of one passage acknowledged, `count` in all."""
-    bodies = [json.dumps({"passages": [{"id": one.id, "text": one.text, "lang": "en"}]})
-              for one in passages(first, count)]
+    bodies = [
+        json.dumps({"passages": [{"id": one.id, "text": one.text, "lang": "en"}]}) for one in passages(first, count)
+    ]
 
     def client(number: int) -> None:
         connection = HTTPConnection("127.0.0.1", server.port)
         for body in bodies[number::clients]:
-            connection.request("POST", "/passages", body, {"Content-Type": "application/json",
-                                                           "Authorization": f"Bearer {TOKEN}"})
+            connection.request(
+                "POST", "/passages", body, {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+            )
             answer = connection.getresponse()
             if (said := answer.read()) and answer.status != 200:
                 raise SystemExit(said.decode())
@@ -114,8 +118,9 @@ def requests(folder: Path, held: int, count: int, repeat: int, threads: int) -> 
                     taken = written(server, first, count, clients)
                     found[way] += [taken] if number else []
                 first += count
-            rates = ", ".join(f"{way} {count / median(one.elapsed for one in taken):.0f}/s"
-                              for way, taken in found.items())
+            rates = ", ".join(
+                f"{way} {count / median(one.elapsed for one in taken):.0f}/s" for way, taken in found.items()
+            )
             cost = ratio(found["full"], found["process"])
             print(f"{clients:>2} clients  {rates}; full takes {cost} times", flush=True)
 

@@ -34,8 +34,9 @@ def passages(count: int, seed: int = 0) -> list[str]:
     """Random words in texts of lognormal length: median 60 words, a tenth over 160, as Wikipedia passages have."""
     choose = random.Random(seed)
     words = ["".join(choose.choices("abcdefghijklmnoprstuvwyz", k=choose.randint(2, 9))) for _ in range(4_000)]
-    return [" ".join(choose.choices(words, k=max(3, int(choose.lognormvariate(math.log(60), 0.75)))))
-            for _ in range(count)]
+    return [
+        " ".join(choose.choices(words, k=max(3, int(choose.lognormvariate(math.log(60), 0.75))))) for _ in range(count)
+    ]
 
 
 def build(texts: list[str], layers: int, hidden: int, max_length: int, pooling: Pooling) -> Encoder:
@@ -44,14 +45,25 @@ def build(texts: list[str], layers: int, hidden: int, max_length: int, pooling: 
     pieces = {"▁" + word: float(count) for word, count in counts}
     pieces |= {character: 1.0 for text in texts for character in text if character not in pieces}
     total = sum(pieces.values())
-    tokenizer = unigram_tokenizer([(piece, math.log(n / total)) for piece, n in pieces.items() if piece != " "],
-                                  max_length=max_length)
+    tokenizer = unigram_tokenizer(
+        [(piece, math.log(n / total)) for piece, n in pieces.items() if piece != " "], max_length=max_length
+    )
     torch.manual_seed(0)
-    model = XLMRobertaModel(XLMRobertaConfig(
-        vocab_size=len(tokenizer), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 32,
-        intermediate_size=4 * hidden, max_position_embeddings=max_length + 2, type_vocab_size=1))
-    return Encoder.of(Parts(Transformer(model, tokenizer), pooling, normalize=True, settings=Settings(
-        max_length=max_length)), device="cpu")
+    model = XLMRobertaModel(
+        XLMRobertaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=hidden // 32,
+            intermediate_size=4 * hidden,
+            max_position_embeddings=max_length + 2,
+            type_vocab_size=1,
+        )
+    )
+    return Encoder.of(
+        Parts(Transformer(model, tokenizer), pooling, normalize=True, settings=Settings(max_length=max_length)),
+        device="cpu",
+    )
 
 
 def main() -> None:
@@ -69,9 +81,11 @@ def main() -> None:
         ours.save(Path(folder) / "model")
         theirs = SentenceTransformer(str(Path(folder) / "model"), device="cpu")
     real = sum(len(ids) for ids in ours.tokenize(texts))
-    print(f"{len(texts):,} texts, {real:,} tokens ({real / len(texts):.0f} a text), {given.layers} layers x "
-          f"{given.hidden}, {given.pooling} pooling, float32, {given.threads} threads, torch {torch.__version__}",
-          flush=True)
+    print(
+        f"{len(texts):,} texts, {real:,} tokens ({real / len(texts):.0f} a text), {given.layers} layers x "
+        f"{given.hidden}, {given.pooling} pooling, float32, {given.threads} threads, torch {torch.__version__}",
+        flush=True,
+    )
     computed: Counter[str] = Counter()
     counting(ours.backbone.model, computed)
     counting(theirs[0].auto_model, computed)
@@ -93,12 +107,16 @@ def main() -> None:
     rounds = in_turn(ways, given.repeat, count)
     fastest = {name: min(rounds[name]).elapsed for name in ways}
     for name, taken in fastest.items():
-        print(f"{name:32} {taken:7.2f} s {real / taken:8,.0f} tokens/s {padding[name]:6.2f} computed/real; "
-              f"to ours: {ratio(rounds[name], rounds['interlingua'])}")
+        print(
+            f"{name:32} {taken:7.2f} s {real / taken:8,.0f} tokens/s {padding[name]:6.2f} computed/real; "
+            f"to ours: {ratio(rounds[name], rounds['interlingua'])}"
+        )
     best = min((name for name in ways if name != "interlingua"), key=fastest.__getitem__)
     difference = float(np.abs(vectors["interlingua"] - vectors[best]).max())
-    print(f"fastest of each: {fastest[best] / fastest['interlingua']:.2f} x {best}; "
-          f"largest difference of the vectors {difference:.1e}")
+    print(
+        f"fastest of each: {fastest[best] / fastest['interlingua']:.2f} x {best}; "
+        f"largest difference of the vectors {difference:.1e}"
+    )
 
 
 if __name__ == "__main__":

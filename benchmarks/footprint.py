@@ -59,10 +59,14 @@ def recall(queries: Vectors, vectors: Vectors) -> dict[str, tuple[float, float]]
         index.train(vectors)
         index.add(vectors)
         _, rows = index.search(queries, 100)
-        again = [row[np.argsort(-(vectors[row] @ query), kind="stable")[:10]]
-                 for row, query in zip(rows, queries, strict=True)]
-        found[name] = tuple(float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(near, those, strict=True)]))
-                            for those in (rows[:, :10], again))
+        again = [
+            row[np.argsort(-(vectors[row] @ query), kind="stable")[:10]]
+            for row, query in zip(rows, queries, strict=True)
+        ]
+        found[name] = tuple(
+            float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(near, those, strict=True)]))
+            for those in (rows[:, :10], again)
+        )
     return found  # type: ignore[return-value]
 
 
@@ -85,16 +89,23 @@ def main() -> None:
         write_parquet(f"{folder}/t.parquet", [(passages, vectors[:, :1] * 0)])
         with_vectors, alone = (Path(f"{folder}/{name}.parquet").stat().st_size for name in "vt")
     terms = [Counter(terms_of(one)) for one in passages]
-    print(f"{size:,} passages: {text / size:.0f} bytes of text each, {alone / size:.0f} in Parquet (zstd), "
-          f"{with_vectors / size:.0f} with vectors of {vectors.shape[1]} (float32)")
-    print(f"{sum(map(len, terms)) / size:.0f} different terms a passage, {sum(c.total() for c in terms) / size:.0f} in "
-          f"all; {len(set().union(*terms)):,} different ones in all passages")
+    print(
+        f"{size:,} passages: {text / size:.0f} bytes of text each, {alone / size:.0f} in Parquet (zstd), "
+        f"{with_vectors / size:.0f} with vectors of {vectors.shape[1]} (float32)"
+    )
+    print(
+        f"{sum(map(len, terms)) / size:.0f} different terms a passage, {sum(c.total() for c in terms) / size:.0f} in "
+        f"all; {len(set().union(*terms)):,} different ones in all passages"
+    )
     timed = passages[: arguments.timed]
     for name, encoder in ((arguments.model, model), ("random, 6 × 384", DualEncoder(encyclopedia_encoder(6, 384)))):
         found = rate(encoder, timed)
         print(f"encode, {name}: {found[0]:,.0f} passages and {found[1]:,.0f} tokens a second of one processor")
-    lines = [line for _, line in read_lines(arguments.questions)] if arguments.questions else [
-        one.text.split(".")[0] for one in passages[:: max(1, size // 500)]]
+    lines = (
+        [line for _, line in read_lines(arguments.questions)]
+        if arguments.questions
+        else [one.text.split(".")[0] for one in passages[:: max(1, size // 500)]]
+    )
     queries = model.encode_query(lines[:500])
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     for name, (plain, again) in recall(queries, vectors).items():

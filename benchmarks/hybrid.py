@@ -32,8 +32,13 @@ from interlingua.models.late_interaction import load_any
 
 LANGS = "ar de el en es hi ro ru th tr vi zh".split()
 BUNDLED = "ar bn en fi id ja ko ru sw te th".split()
-NATIVE = {"ar": "arcd_ar", "ko": "tydiqa_train_ko", "sw": "tydiqa_train_sw", "th": "iapp_valid_th",
-          "zh-tw": "drcd_dev_zhtw"}
+NATIVE = {
+    "ar": "arcd_ar",
+    "ko": "tydiqa_train_ko",
+    "sw": "tydiqa_train_sw",
+    "th": "iapp_valid_th",
+    "zh-tw": "drcd_dev_zhtw",
+}
 WEIGHTS = (0.1, 0.2, 0.4, 0.7)
 
 
@@ -41,10 +46,12 @@ def tests(data: Path) -> dict[str, list[Collection]]:
     """Group → collections, each with its passages and questions."""
     xquad = {lang: load_collection(data / f"xquad_{lang}") for lang in LANGS}
     others = [lang for lang in LANGS if lang != "en"]
-    return {"same language": list(xquad.values()),
-            "native": [load_collection(data / name) for name in NATIVE.values()],
-            "to English": [cross(xquad[lang], xquad["en"]) for lang in others],
-            "from English": [cross(xquad["en"], xquad[lang]) for lang in others]}
+    return {
+        "same language": list(xquad.values()),
+        "native": [load_collection(data / name) for name in NATIVE.values()],
+        "to English": [cross(xquad[lang], xquad["en"]) for lang in others],
+        "from English": [cross(xquad["en"], xquad[lang]) for lang in others],
+    }
 
 
 def reciprocal(ids: list[str], relevant: dict[str, int]) -> float:
@@ -67,15 +74,20 @@ def pool(model: Any) -> list[dict[str, Any]]:
     """A row for each system on the encyclopedia in one index."""
     held = {lang: load_collection(f"encyclopedia:{lang}") for lang in BUNDLED}
     passages = [Passage(f"{lang}:{p.id}", p.text, p.title, lang) for lang, one in held.items() for p in one.passages]
-    asked = [(lang, query, {name for name, grade in one.qrels[query.id].items() if grade > 0})
-             for lang, one in held.items() for query in one.queries if any(one.qrels[query.id].values())]
+    asked = [
+        (lang, query, {name for name, grade in one.qrels[query.id].items() if grade > 0})
+        for lang, one in held.items()
+        for query in one.queries
+        if any(one.qrels[query.id].values())
+    ]
     with TemporaryDirectory() as folder:
         index = Index.build(model, passages, Path(folder) / "index")
         rows = []
         for system, mode in systems():
             precision, first = [], []
-            for (lang, _, golds), hits in zip(asked, index.search_many([q.text for _, q, _ in asked], 100, mode=mode),
-                                              strict=True):
+            for (lang, _, golds), hits in zip(
+                asked, index.search_many([q.text for _, q, _ in asked], 100, mode=mode), strict=True
+            ):
                 ids = [hit.passage.id for hit in hits]
                 ranks = [rank for rank, name in enumerate(ids, 1) if name.partition(":")[2] in golds]
                 precision.append(sum(n / rank for n, rank in enumerate(ranks, 1)) / (len(golds) * len(BUNDLED)))

@@ -107,8 +107,16 @@ def main() -> None:
 
     rows = []
     for count in arguments.passages:
-        call = [sys.executable, __file__, "--model", arguments.model, "--parallel", arguments.parallel, "--child",
-                str(count)]
+        call = [
+            sys.executable,
+            __file__,
+            "--model",
+            arguments.model,
+            "--parallel",
+            arguments.parallel,
+            "--child",
+            str(count),
+        ]
         printed = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout
         rows.append({"passages": f"{count:,}", **json.loads(printed.splitlines()[-1])})
     print(tabulate(rows, headers="keys", floatfmt=",.1f"))

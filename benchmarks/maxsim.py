@@ -48,20 +48,29 @@ def speed(passages: int, tokens: int, query_tokens: int, dim: int, repeat: int) 
 
     ours = "interlingua, float32"
     scores: dict[str, Callable[[], object]] = {
-        f"interlingua, {dtype}": lambda store=store: maxsim_scores(query, store) for dtype, store in stores.items()}
+        f"interlingua, {dtype}": lambda store=store: maxsim_scores(query, store) for dtype, store in stores.items()
+    }
     on_tensors = stores["float32"].to("cpu")
-    scores |= {"interlingua, float32, torch": lambda: maxsim_scores(query, on_tensors),
-               "sentence-transformers": lambda: maxsim(query, ragged),
-               "sentence-transformers, padded": lambda: maxsim(query, padded, b_mask=mask)}
-    print(f"1 query of {query_tokens} tokens x {passages:,} passages of {sum(counts) / passages:.0f} x {dim}, "
-          f"{torch.get_num_threads()} thread(s), {'numba' if kernels() else 'no numba'}; median of {repeat}; scores "
-          "compared with sentence-transformers'", flush=True)
+    scores |= {
+        "interlingua, float32, torch": lambda: maxsim_scores(query, on_tensors),
+        "sentence-transformers": lambda: maxsim(query, ragged),
+        "sentence-transformers, padded": lambda: maxsim(query, padded, b_mask=mask),
+    }
+    print(
+        f"1 query of {query_tokens} tokens x {passages:,} passages of {sum(counts) / passages:.0f} x {dim}, "
+        f"{torch.get_num_threads()} thread(s), {'numba' if kernels() else 'no numba'}; median of {repeat}; scores "
+        "compared with sentence-transformers'",
+        flush=True,
+    )
     rounds = in_turn({name: way(name, score) for name, score in scores.items()}, repeat)
     for name, times in rounds.items():
         off = float(np.abs(found[name] - found["sentence-transformers"]).max())
-        print(f"{name:30} {median(t.elapsed for t in times) * 1e3:7.1f} ms, processor "
-              f"{median(t.processor for t in times) * 1e3:7.1f} ms; to ours: {ratio(times, rounds[ours])}; "
-              f"scores within {off:.1g}", flush=True)
+        print(
+            f"{name:30} {median(t.elapsed for t in times) * 1e3:7.1f} ms, processor "
+            f"{median(t.processor for t in times) * 1e3:7.1f} ms; to ours: {ratio(times, rounds[ours])}; "
+            f"scores within {off:.1g}",
+            flush=True,
+        )
         assert off < 1e-4 or "16" in name or "int8" in name, "the scores are not the same"
 
 

@@ -59,8 +59,14 @@ def measure(folder: str, size: int, cache: int | None, threads: int) -> tuple[fl
     model = DualEncoder.load(folder, device="cpu", for_training=True)
     tokens = sum(len(ids) for q in questions for ids in model.query.tokenize([q.question, q.positives[0].text]))
     before, start = peak(), time.perf_counter()
-    backward([Term("retrieval", Retrieval(temperature=0.05))], model, {"questions": questions}, 0,
-             Chunking(cache=cache), Processes(0, 1, torch.device("cpu")))
+    backward(
+        [Term("retrieval", Retrieval(temperature=0.05))],
+        model,
+        {"questions": questions},
+        0,
+        Chunking(cache=cache),
+        Processes(0, 1, torch.device("cpu")),
+    )
     return before, peak(), time.perf_counter() - start, tokens
 
 
@@ -68,16 +74,21 @@ def main() -> None:
     given = options(__doc__, small=64, large=4_096, cache=32, layers=2, hidden=128).parse_args()
     print(f"{given.layers} layers x {given.hidden}, tied, float32, {given.threads} threads", flush=True)
     found = []
-    with tempfile.TemporaryDirectory() as place, ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool,
+    ):
         folder = str(Path(place) / "model")
         pool.submit(save_model, folder, given.layers, given.hidden).result()
         for size, cache in ((given.small, None), (given.large, given.cache)):
             before, after, seconds, tokens = pool.submit(measure, folder, size, cache, given.threads).result()
             found.append((after, after - before))
-            print(f"batch {size:6,}, {f'cache of {cache}' if cache else 'no cache':12} {after:7,.0f} MB in all, "
-                  f"{after - before:6,.0f} MB above the {before:,.0f} MB before the step; {tokens:9,} tokens, "
-                  f"{seconds:.1f} s; scores {4 * size * size / MB:.1f} MB", flush=True)
+            print(
+                f"batch {size:6,}, {f'cache of {cache}' if cache else 'no cache':12} {after:7,.0f} MB in all, "
+                f"{after - before:6,.0f} MB above the {before:,.0f} MB before the step; {tokens:9,} tokens, "
+                f"{seconds:.1f} s; scores {4 * size * size / MB:.1f} MB",
+                flush=True,
+            )
     (small, small_step), (large, large_step) = found
     print(f"ratio: {large / small:.2f} in all, {large_step / small_step:.2f} above the memory before the step")
 

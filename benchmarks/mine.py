@@ -34,11 +34,15 @@ def make(folder: Path, sentences: int, dim: int) -> None:
     """Save two sides of as many vectors around shared centres, of which 2% are near-copies of one another."""
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((max(1, sentences // 50), dim), dtype=np.float32)
-    x, y = (centres[rng.integers(0, len(centres), sentences)]
-            + np.float32(1.2) * rng.standard_normal((sentences, dim), dtype=np.float32) for _ in range(2))
+    x, y = (
+        centres[rng.integers(0, len(centres), sentences)]
+        + np.float32(1.2) * rng.standard_normal((sentences, dim), dtype=np.float32)
+        for _ in range(2)
+    )
     gold = rng.permutation(sentences)[: sentences // 50]
     y[rng.permutation(sentences)[: len(gold)]] = x[gold] + np.float32(0.5) * rng.standard_normal(
-        (len(gold), dim), dtype=np.float32)
+        (len(gold), dim), dtype=np.float32
+    )
     np.save(folder / "x.npy", x)
     np.save(folder / "y.npy", y)
 
@@ -135,11 +139,13 @@ def main() -> None:
             one(way, place, given.threads)
         return
     with tempfile.TemporaryDirectory() as folder:
+
         def child(way: str) -> bytes:
             """Not here, since a new process starts with its parent's peak of memory (Linux)."""
             numbers = [f"--{name}={getattr(given, name)}" for name in ("sentences", "dim", "threads")]
-            return subprocess.run([sys.executable, __file__, *numbers, "--one", way, folder], check=True,
-                                  stdout=subprocess.PIPE).stdout
+            return subprocess.run(
+                [sys.executable, __file__, *numbers, "--one", way, folder], check=True, stdout=subprocess.PIPE
+            ).stdout
 
         child("make")
         runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
@@ -147,13 +153,17 @@ def main() -> None:
             for way in WAYS:
                 runs[way].append(json.loads(child(way)))
         pairs, only_one, difference = compare(Path(folder))
-    print(f"{given.sentences:,} x {given.sentences:,} sentences x {given.dim}, k = {K}, ratio, max, "
-          f"{given.threads} thread(s); median of {given.repeat}")
+    print(
+        f"{given.sentences:,} x {given.sentences:,} sentences x {given.dim}, k = {K}, ratio, max, "
+        f"{given.threads} thread(s); median of {given.repeat}"
+    )
     middle = {way: {key: median(run[key] for run in found) for key in found[0]} for way, found in runs.items()}
     for way, values in middle.items():
         ratios = [values[key] / middle["interlingua"][key] for key in ("seconds", "processor")]
-        print(f"{way:12} {values['seconds']:8.2f} s (x{ratios[0]:.2f})   processor {values['processor']:8.2f} s "
-              f"(x{ratios[1]:.2f})   memory {values['MiB']:,.0f} MiB")
+        print(
+            f"{way:12} {values['seconds']:8.2f} s (x{ratios[0]:.2f})   processor {values['processor']:8.2f} s "
+            f"(x{ratios[1]:.2f})   memory {values['MiB']:,.0f} MiB"
+        )
     print(f"{pairs:,} pairs, of which {only_one} in one way only; scores differ by {difference:.1g} at most")
     # two margins may lie closer than float32 rounds: then either is right
     assert only_one <= 2 + pairs // 5_000, "the pairs are not the same"

@@ -84,19 +84,24 @@ def main() -> None:
     if given.model:
         asked, passages = encoded(given.model, given.file, given.passages, max(given.queries))
     else:
-        asked, passages = (rng.standard_normal((n, given.dim), dtype=np.float32)
-                           for n in (max(given.queries), given.passages))
+        asked, passages = (
+            rng.standard_normal((n, given.dim), dtype=np.float32) for n in (max(given.queries), given.passages)
+        )
     start = time.process_time()
     matrix = Int8Matrix.build(passages)
-    print(f"{len(passages):,} passages x {passages.shape[1]}, top {given.k}, {torch.get_num_threads()} threads, "
-          f"{given.repeat} rounds; as int8 in {time.process_time() - start:.1f} s of processor time")
+    print(
+        f"{len(passages):,} passages x {passages.shape[1]}, top {given.k}, {torch.get_num_threads()} threads, "
+        f"{given.repeat} rounds; as int8 in {time.process_time() - start:.1f} s of processor time"
+    )
     there = torch.from_numpy(passages).to(given.device)
     for count in given.queries:
         queries = asked[:count]
         on_device = torch.from_numpy(queries).to(given.device)
-        ways: dict[str, Way] = {"int8": lambda q=queries: matrix.search(q, passages, given.k),
-                                "float32": lambda q=on_device: search_exact(q, there, given.k),
-                                "plain": plain(on_device, there, given.k)}
+        ways: dict[str, Way] = {
+            "int8": lambda q=queries: matrix.search(q, passages, given.k),
+            "float32": lambda q=on_device: search_exact(q, there, given.k),
+            "plain": plain(on_device, there, given.k),
+        }
         print(f"{count:5} queries")
         if faiss := faiss_flat(queries, passages, given.k):
             ways["FAISS"] = faiss
@@ -104,16 +109,22 @@ def main() -> None:
         matrix.counts.clear()
         times = in_turn(ways, given.repeat)
         for name, taken in times.items():
-            print(f"      {name:8} {median(s.elapsed for s in taken) * 1e3:8.1f} ms, processor "
-                  f"{median(s.processor for s in taken) * 1e3:8.1f} ms; / int8: {ratio(taken, times['int8'])}")
+            print(
+                f"      {name:8} {median(s.elapsed for s in taken) * 1e3:8.1f} ms, processor "
+                f"{median(s.processor for s in taken) * 1e3:8.1f} ms; / int8: {ratio(taken, times['int8'])}"
+            )
         same = all((a == b).all() for a, b in zip(found["int8"], found["float32"], strict=True))
-        print(f"      int8 = float32, indices and bits of scores: {same}; rescored "
-              f"{matrix.counts['rescored'] // given.repeat:,} rows, {matrix.counts['float32']} queries left to float32")
+        print(
+            f"      int8 = float32, indices and bits of scores: {same}; rescored "
+            f"{matrix.counts['rescored'] // given.repeat:,} rows, {matrix.counts['float32']} queries left to float32"
+        )
         if faiss:
             pairs = zip(found["int8"][0].tolist(), found["FAISS"][0].tolist(), strict=True)
             alike = [len({*ours} & {*theirs}) / len(ours) for ours, theirs in pairs]
-            print(f"      top {given.k} in common with FAISS: {sum(alike) / len(alike):.4f}, scores within "
-                  f"{np.abs(found['int8'][1] - found['FAISS'][1]).max():.1e}")
+            print(
+                f"      top {given.k} in common with FAISS: {sum(alike) / len(alike):.4f}, scores within "
+                f"{np.abs(found['int8'][1] - found['FAISS'][1]).max():.1e}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Boundary F1 of sentence splitting on documents whose sentences are known: joined by spaces and split again.
 
-    python benchmarks/sentences.py --data DIR [FILE.jsonl.gz …]
+python benchmarks/sentences.py --data DIR [FILE.jsonl.gz …]
 """
 
 from __future__ import annotations

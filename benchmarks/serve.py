@@ -90,9 +90,21 @@ def load(server: Server, path: str, bodies: list[dict[str, Any]], clients: int) 
 
 def random_model(given: Any, texts: list[str]) -> DualEncoder:
     """A random transformer with a vocabulary of these texts."""
-    return DualEncoder(build_encoder({"scratch": {
-        "vocab_size": 16_000, "layers": given.layers, "hidden": given.hidden, "heads": given.hidden // 32,
-        "intermediate": 4 * given.hidden}}, texts=iter(texts), device="cpu"))
+    return DualEncoder(
+        build_encoder(
+            {
+                "scratch": {
+                    "vocab_size": 16_000,
+                    "layers": given.layers,
+                    "hidden": given.hidden,
+                    "heads": given.hidden // 32,
+                    "intermediate": 4 * given.hidden,
+                }
+            },
+            texts=iter(texts),
+            device="cpu",
+        )
+    )
 
 
 def main() -> None:
@@ -103,36 +115,46 @@ def main() -> None:
     given = parser.parse_args()
     collections = [load_collection(one) for one in given.on]
     each = -(-given.passages // len(collections))
-    passages = [replace(passage, id=f"{one.name}/{passage.id}")
-                for one in collections for passage in islice(one.passages, each)]
+    passages = [
+        replace(passage, id=f"{one.name}/{passage.id}") for one in collections for passage in islice(one.passages, each)
+    ]
     questions = [query.text for one in collections for query in one.queries][:: len(collections)]
     asked = (questions * -(-given.requests // len(questions)))[: given.requests]
     kinds = {"/v1/embeddings": [{"input": text, "input_type": "query"} for text in asked]} | {
         f"/search {mode}": [{"query": text, "mode": mode, "highlight": False} for text in asked]
-        for mode in ("dense", "hybrid", "lexical")}
+        for mode in ("dense", "hybrid", "lexical")
+    }
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         model = given.model or str(Path(folder, "model"))
         encoder = DualEncoder.load(model) if given.model else random_model(given, [one.text for one in passages])
         if not given.model:
             encoder.save(model)
         Index.build(encoder, passages, Path(folder, "index"), model_path=model)
-        batched, single = (stack.enter_context(running(Path(folder, "index"), given.threads, "--max-batch", size))
-                           for size in ("64", "1"))
+        batched, single = (
+            stack.enter_context(running(Path(folder, "index"), given.threads, "--max-batch", size))
+            for size in ("64", "1")
+        )
         tokens = sum(map(len, encoder.query.tokenize(asked, "query"))) / len(asked)
-        print(f"{len(passages):,} passages, {tokens:.1f} tokens a question, {len(asked):,} requests of "
-              f"{given.clients} clients, {given.threads} threads, {given.repeat} rounds")
+        print(
+            f"{len(passages):,} passages, {tokens:.1f} tokens a question, {len(asked):,} requests of "
+            f"{given.clients} clients, {given.threads} threads, {given.repeat} rounds"
+        )
         for kind, bodies in kinds.items():
             path = kind.split()[0]
-            ways = {"together": (batched, given.clients), "one at a time": (single, given.clients),
-                    "one client": (batched, 1)}
+            ways = {
+                "together": (batched, given.clients),
+                "one at a time": (single, given.clients),
+                "one client": (batched, 1),
+            }
             found: dict[str, list[Seconds]] = {name: [] for name in ways}
             for number in range(given.repeat + 1):
                 for name, (server, clients) in ways.items():
                     taken = load(server, path, bodies, clients)
                     if number:  # the first round warms up
                         found[name].append(taken)
-            rates = ", ".join(f"{name} {len(asked) / median(one.elapsed for one in taken):.0f}/s"
-                              for name, taken in found.items())
+            rates = ", ".join(
+                f"{name} {len(asked) / median(one.elapsed for one in taken):.0f}/s" for name, taken in found.items()
+            )
             print(f"{kind:16} {rates}")
             for name in ("one at a time", "one client"):
                 print(f"{'':16} {name} takes {ratio(found[name], found['together'])} times")

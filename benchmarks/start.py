@@ -46,8 +46,13 @@ def main() -> None:
         for _ in range(arguments.repeat):
             for name, words in commands.items():
                 found[name].append(seconds(["interlingua", *words]))
-    print(tabulate([(f"interlingua {name}", min(times), median(times)) for name, times in found.items()],
-                   headers=["", "least", "median"], floatfmt=".2f"))
+    print(
+        tabulate(
+            [(f"interlingua {name}", min(times), median(times)) for name, times in found.items()],
+            headers=["", "least", "median"],
+            floatfmt=".2f",
+        )
+    )
 
 
 if __name__ == "__main__":

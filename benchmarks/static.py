@@ -29,8 +29,12 @@ def main() -> None:
     parser.add_argument("--collections", nargs="+", required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    texts = [f"{passage.title} {passage.text}".strip() for path in arguments.collections
-             if (Path(path) / "passages.jsonl.gz").is_file() for passage in load_collection(path).passages]
+    texts = [
+        f"{passage.title} {passage.text}".strip()
+        for path in arguments.collections
+        if (Path(path) / "passages.jsonl.gz").is_file()
+        for passage in load_collection(path).passages
+    ]
     folder = model_folder(arguments.model)
     theirs, ours = SentenceTransformer(str(folder), device="cpu"), Encoder.load(folder, device="cpu")
     ours.encode(texts)
@@ -39,15 +43,28 @@ def main() -> None:
     def first() -> None:
         fresh.pop().encode(texts)
 
-    ways = {"sentence-transformers": lambda: theirs.encode(texts, batch_size=1024),
-            "interlingua, first": first, "interlingua, again": lambda: ours.encode(texts)}
+    ways = {
+        "sentence-transformers": lambda: theirs.encode(texts, batch_size=1024),
+        "interlingua, first": first,
+        "interlingua, again": lambda: ours.encode(texts),
+    }
     fresh.append(Encoder.load(folder, device="cpu"))
     times = in_turn(ways, arguments.repeat, lambda name: fresh or fresh.append(Encoder.load(folder, device="cpu")))
     difference = float(np.abs(theirs.encode(texts) - ours.encode(texts)).max())
     print(f"{len(texts):,} passages, {arguments.threads} threads; largest difference of a number {difference:.1e}")
-    print(tabulate([(name, f"{len(texts) / min(one.elapsed for one in found):,.0f}",
-                     ratio(found, times["interlingua, again"])) for name, found in times.items()],
-                   headers=["", "passages/s", "time / interlingua, again"]))
+    print(
+        tabulate(
+            [
+                (
+                    name,
+                    f"{len(texts) / min(one.elapsed for one in found):,.0f}",
+                    ratio(found, times["interlingua, again"]),
+                )
+                for name, found in times.items()
+            ],
+            headers=["", "passages/s", "time / interlingua, again"],
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -52,16 +52,21 @@ def draw(size: int) -> Batch:
     """Questions with a passage and a hard negative, and as many sentence pairs, of all languages, no text twice: what
     is saved by encoding a repeated text once is not measured here."""
     choose = random.Random(0)
-    asked = [next(q for q in encyclopedia.questions(None, lang) if q.id == f"{topic.id}#0")
-             for lang in encyclopedia.languages() for topic in encyclopedia.topics()]
+    asked = [
+        next(q for q in encyclopedia.questions(None, lang) if q.id == f"{topic.id}#0")
+        for lang in encyclopedia.languages()
+        for topic in encyclopedia.topics()
+    ]
     pairs = list(encyclopedia.parallel(None))
     choose.shuffle(asked)
     choose.shuffle(pairs)
     pairs = list({pair.group: pair for pair in pairs}.values())
     if size > min(len(asked) // 2, len(pairs)):
         raise SystemExit(f"--batch {size}: the encyclopedia has texts for {min(len(asked) // 2, len(pairs))}.")
-    questions = [QuestionPassage(own.question, own.positives, other.positives, own.lang)
-                 for own, other in zip(asked[:size], asked[size : 2 * size], strict=True)]
+    questions = [
+        QuestionPassage(own.question, own.positives, other.positives, own.lang)
+        for own, other in zip(asked[:size], asked[size : 2 * size], strict=True)
+    ]
     return {"questions": questions, "parallel": pairs[:size]}
 
 
@@ -70,8 +75,11 @@ class Ours:
 
     def __init__(self, model: DualEncoder, batch: Batch) -> None:
         self.model, self.batch, self.chunking = model, batch, Chunking()
-        terms = [Term("retrieval", Retrieval(temperature=TEMPERATURE)), Term("semantic", Semantic(), SEMANTIC),
-                 Term("language", Language(), LANGUAGE)]
+        terms = [
+            Term("retrieval", Retrieval(temperature=TEMPERATURE)),
+            Term("semantic", Semantic(), SEMANTIC),
+            Term("language", Language(), LANGUAGE),
+        ]
         self.groups = groups(terms, batch)
         self.optimizer = Optimizer([model], OptimizerSpec(lr=RATE, clip=CLIP, schedule="constant"), 1)
         self.passes: list[tuple[list[list[int]], Tensor]] = []
@@ -108,11 +116,20 @@ class Theirs:
         self.model = model
         questions, pairs = batch["questions"], batch["parallel"]
         self.rows = [
-            [{"question": q.question, "positive": plain_text(as_text(q.positives[0])),
-              "negative": plain_text(as_text(q.negatives[0]))} for q in questions],
-            [{"source": pair.source, "target": pair.target} for pair in pairs]]
-        self.losses = [MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE),
-                       SentenceTransformersLoss(model, self.alignment)]
+            [
+                {
+                    "question": q.question,
+                    "positive": plain_text(as_text(q.positives[0])),
+                    "negative": plain_text(as_text(q.negatives[0])),
+                }
+                for q in questions
+            ],
+            [{"source": pair.source, "target": pair.target} for pair in pairs],
+        ]
+        self.losses = [
+            MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE),
+            SentenceTransformersLoss(model, self.alignment),
+        ]
         self.collate = SentenceTransformerDataCollator(preprocess_fn=model.preprocess)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=RATE, weight_decay=0.0, fused=True)
@@ -127,8 +144,10 @@ class Theirs:
         for rows, loss in zip(self.rows, self.losses, strict=True):
             features = self.collate(rows)
             names = [name.removesuffix("_input_ids") for name in features if name.endswith("_input_ids")]
-            columns = [{key.removeprefix(f"{name}_"): value for key, value in features.items()
-                        if key.startswith(f"{name}_")} for name in names]
+            columns = [
+                {key.removeprefix(f"{name}_"): value for key, value in features.items() if key.startswith(f"{name}_")}
+                for name in names
+            ]
             loss(columns, None).backward()
 
     def step(self) -> None:
@@ -158,9 +177,12 @@ def main() -> None:
         encoder.save(Path(folder) / "model")
         theirs = Theirs(SentenceTransformer(str(Path(folder) / "model"), device="cpu"), batch)
     ours = Ours(DualEncoder.tied(encoder), batch)
-    print(f"{given.batch} questions with a passage and a hard negative, {given.batch} pairs, "
-          f"{ours.tokens:,} tokens; {given.layers} layers x {given.hidden}, tied, float32, "
-          f"{given.threads} threads", flush=True)
+    print(
+        f"{given.batch} questions with a passage and a hard negative, {given.batch} pairs, "
+        f"{ours.tokens:,} tokens; {given.layers} layers x {given.hidden}, tied, float32, "
+        f"{given.threads} threads",
+        flush=True,
+    )
     computed: Counter[str] = Counter()
     counting(encoder.backbone.model, computed)
     counting(theirs.model[0].auto_model, computed)
@@ -170,13 +192,19 @@ def main() -> None:
         print(f"{name:30} gradient norm without dropout {norm(side):.5f}", flush=True)
         padding[name] = computed["tokens"] / ours.tokens
     ways: dict[str, Callable[[], None]] = {
-        "bare encoder passes": ours.bare, "joint gradients": ours.joint, "interlingua": ours.step,
-        "sentence-transformers": theirs.step}
+        "bare encoder passes": ours.bare,
+        "joint gradients": ours.joint,
+        "interlingua": ours.step,
+        "sentence-transformers": theirs.step,
+    }
     rounds = in_turn(ways, given.repeat, lambda _: encoder.zero_grad())
     for name, taken in rounds.items():
         middle = median(seconds.elapsed for seconds in taken)
-        more = f"  {given.batch / middle:6.2f} examples/s, {padding[name]:.2f} computed/real tokens" \
-            if name in padding else ""
+        more = (
+            f"  {given.batch / middle:6.2f} examples/s, {padding[name]:.2f} computed/real tokens"
+            if name in padding
+            else ""
+        )
         print(f"{name:30} {middle:7.2f} s (fastest {min(taken).elapsed:.2f}){more}")
     for one, other in (("joint gradients", "bare encoder passes"), ("sentence-transformers", "interlingua")):
         print(f"{one} / {other}: {ratio(rounds[one], rounds[other])}")

@@ -41,6 +41,7 @@ def of(first: int, last: int) -> Callable[[random.Random], str]:
 
 def drawn(pieces: Callable[[random.Random], str]) -> Callable[[random.Random], str]:
     """A question of random pieces, as many as there is room for."""
+
     def question(dice: random.Random) -> str:
         text = ""
         while len(text) < LONGEST:
@@ -83,8 +84,13 @@ def main() -> None:
     langs = encyclopedia.languages()
     collections = {lang: load_collection(f"encyclopedia:{lang}") for lang in langs}
     passages = [replace(one, id=f"{lang}/{one.id}") for lang in langs for one in collections[lang].passages]
-    normal = iter([query.text for queries in zip(*(collections[lang].queries for lang in langs), strict=False)
-                   for query in queries])
+    normal = iter(
+        [
+            query.text
+            for queries in zip(*(collections[lang].queries for lang in langs), strict=False)
+            for query in queries
+        ]
+    )
     dice = random.Random(0)
     ratios: dict[str, list[float]] = {name: [] for name in KINDS}
     base: list[float] = []
@@ -105,8 +111,10 @@ def main() -> None:
             base.append(median(held))
             for name, kind in KINDS.items():
                 ratios[name].append(seconds(kind(dice)) / base[-1])
-    print(f"{len(passages):,} passages in {len(langs)} languages, {given.threads} threads, {given.repeat} rounds; "
-          f"an ordinary question takes {1e3 * median(base):.0f} ms")
+    print(
+        f"{len(passages):,} passages in {len(langs)} languages, {given.threads} threads, {given.repeat} rounds; "
+        f"an ordinary question takes {1e3 * median(base):.0f} ms"
+    )
     for name, found in ratios.items():
         print(f"{name:31} {median(found):5.1f} times, at most {max(found):.1f}")
 

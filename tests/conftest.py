@@ -75,8 +75,15 @@ def not_tested(reasons: Iterable[str]) -> list[str]:
     """A line for each reason for which tests were skipped, the most common first. The reason of a test says which
     command adds it; for a package that `importorskip` did not find it is said here."""
     plain = (reason.removeprefix("Skipped: ") for reason in reasons)
-    named = (re.sub(r"could not import '([^'.]+).*", lambda found: "needs a package: .venv/bin/pip install "
-                    + found[1].replace("_", "-"), reason, flags=re.DOTALL) for reason in plain)
+    named = (
+        re.sub(
+            r"could not import '([^'.]+).*",
+            lambda found: "needs a package: .venv/bin/pip install " + found[1].replace("_", "-"),
+            reason,
+            flags=re.DOTALL,
+        )
+        for reason in plain
+    )
     return [f"{count} {'tests' if count > 1 else 'test'}: {reason}" for reason, count in Counter(named).most_common()]
 
 
@@ -112,14 +119,20 @@ class Python:
         pipes = [context.Pipe(duplex=False) for _ in range(3)]
         ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
-        self.process = context.Process(target=exec, args=(_FORKED, {
-            "ends": theirs, "arguments": list(map(str, arguments)), "environment": {**os.environ, **environment}}))
+        self.process = context.Process(
+            target=exec,
+            args=(
+                _FORKED,
+                {"ends": theirs, "arguments": list(map(str, arguments)), "environment": {**os.environ, **environment}},
+            ),
+        )
         self.process.start()
         for end in theirs:
             end.close()
         self.stdin, self.stdout, self.stderr = (
             open(os.dup(end.fileno()), mode, encoding="utf-8")  # noqa: SIM115 (open as long as the process)
-            for end, mode in zip(ours, "wrr", strict=True))
+            for end, mode in zip(ours, "wrr", strict=True)
+        )
         for end in ours:
             end.close()
 
@@ -172,9 +185,17 @@ class Python:
 @pytest.fixture(scope="session")
 def python() -> Callable[..., Python]:
     """`python("-m", "interlingua", …, NAME="value of the environment")`: a `Python` that has been started."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload([
-        "interlingua.cli", "interlingua.training.build", "interlingua.index.index", "interlingua.serving.app",
-        "interlingua.serving.app", "interlingua.models.late_interaction", "torch.distributed", "yaml"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(
+        [
+            "interlingua.cli",
+            "interlingua.training.build",
+            "interlingua.index.index",
+            "interlingua.serving.app",
+            "interlingua.models.late_interaction",
+            "torch.distributed",
+            "yaml",
+        ]
+    )
     return Python
 
 
@@ -200,16 +221,28 @@ def _encoder(
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
     from interlingua.models.encoder import Encoder
-    from interlingua.models.layout import Parts
     from interlingua.models.folder import Settings
+    from interlingua.models.layout import Parts
     from interlingua.models.transformer import Transformer
 
     tokenizer = _tokenizer(max_length)
     torch.manual_seed(seed)
-    model = XLMRobertaModel(XLMRobertaConfig(
-        vocab_size=len(tokenizer), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=4,
-        intermediate_size=2 * hidden, max_position_embeddings=max_length + 2, type_vocab_size=1, initializer_range=0.2,
-        pad_token_id=1, bos_token_id=0, eos_token_id=2, use_cache=False))
+    model = XLMRobertaModel(
+        XLMRobertaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            intermediate_size=2 * hidden,
+            max_position_embeddings=max_length + 2,
+            type_vocab_size=1,
+            initializer_range=0.2,
+            pad_token_id=1,
+            bos_token_id=0,
+            eos_token_id=2,
+            use_cache=False,
+        )
+    )
     parts = Parts(Transformer(model, tokenizer), "mean", settings=Settings(max_length=max_length))
     return Encoder.of(parts, pooling=pooling, **{"device": "cpu", **options})
 

@@ -37,5 +37,6 @@ def test_every_reason_is_one_line_with_its_command(python: Callable[..., Any], t
     assert said[start + 1 : start + 4] == [
         "3 tests: the page needs a browser: apt-get install one",
         "1 test: needs a CUDA device; on such a machine: make test TORCH=cuda",
-        "1 test: needs a package: .venv/bin/pip install no-such"]
+        "1 test: needs a package: .venv/bin/pip install no-such",
+    ]
     assert "1 passed, 5 skipped" in said[-1]

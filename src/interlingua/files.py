@@ -113,8 +113,10 @@ class _Copy:
             if self.file is not None:
                 return
             if self.begun:
-                raise InterlinguaError(f"{path}: reading it was stopped half way, and a pipe gives its text only once. "
-                                       "Start the command again.")
+                raise InterlinguaError(
+                    f"{path}: reading it was stopped half way, and a pipe gives its text only once. "
+                    "Start the command again."
+                )
             source = os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             file = tempfile.TemporaryFile()  # noqa: SIM115
             try:
@@ -140,8 +142,10 @@ class _Copy:
             if not part:
                 file.flush()
         except OSError as error:
-            raise InterlinguaError(f"{path}: cannot be copied to {tempfile.gettempdir()} ({error.strerror}). Save what "
-                                   "it gives to a file, or let TMPDIR name a folder on a disk with room.") from error
+            raise InterlinguaError(
+                f"{path}: cannot be copied to {tempfile.gettempdir()} ({error.strerror}). Save what "
+                "it gives to a file, or let TMPDIR name a folder on a disk with room."
+            ) from error
 
     def __del__(self) -> None:
         if self.file is not None:
@@ -216,8 +220,10 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise InterlinguaError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start} of the line). "
-                               "Convert the file with `iconv -t UTF-8`.") from error
+        raise InterlinguaError(
+            f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start} of the line). "
+            "Convert the file with `iconv -t UTF-8`."
+        ) from error
     except UNREADABLE as error:
         raise InterlinguaError(f"{path}: cannot be read after line {number} ({error}).") from error
 
@@ -366,8 +372,10 @@ def durability_of(name: str) -> Durability:
     for known in get_args(Durability):
         if name == known:
             return known  # type: ignore[no-any-return]
-    raise InterlinguaError(f"durability '{name}': is 'full' (a write survives a power cut) or 'process' (it survives "
-                           f"the end of the process).{suggestion(name, get_args(Durability))}")
+    raise InterlinguaError(
+        f"durability '{name}': is 'full' (a write survives a power cut) or 'process' (it survives "
+        f"the end of the process).{suggestion(name, get_args(Durability))}"
+    )
 
 
 def _sync(stream: IO[Any]) -> None:

@@ -50,8 +50,13 @@ def test_each_language_has_mean_0_and_variance_1(clouds, rotate):
 
 def test_each_step_is_what_it_says(clouds):
     x, mean, std = clouds["fr"], clouds["fr"].mean(axis=0), clouds["fr"].std(axis=0)
-    for shift, scale, expected in ((True, None, x - mean), (False, "std", x / std), (False, None, x),
-                                   (True, "none", x - mean), (True, "variance", (x - mean) / std**2)):
+    for shift, scale, expected in (
+        (True, None, x - mean),
+        (False, "std", x / std),
+        (False, None, x),
+        (True, "none", x - mean),
+        (True, "variance", (x - mean) / std**2),
+    ):
         calibration = Calibration.fit(clouds, shift=shift, scale=scale, rotate=None)
         np.testing.assert_allclose(calibration.transform(x, "fr"), expected, rtol=1e-3, atol=1e-5)
         steps = ["raw", *["shift"] * shift, *["scale"] * (scale not in (None, "none"))]
@@ -145,8 +150,11 @@ def test_one_seed_one_calibration(clouds, fitted):
 def test_few_texts_get_their_mean_and_the_pivots_scale(clouds, capsys):
     calibration = Calibration.fit(clouds)
     assert "sw: 20 texts, fewer than 50" in capsys.readouterr().err
-    np.testing.assert_allclose(calibration.transform(clouds["sw"], "sw"),
-                               (clouds["sw"] - clouds["sw"].mean(axis=0)) / clouds["en"].std(axis=0), atol=1e-4)
+    np.testing.assert_allclose(
+        calibration.transform(clouds["sw"], "sw"),
+        (clouds["sw"] - clouds["sw"].mean(axis=0)) / clouds["en"].std(axis=0),
+        atol=1e-4,
+    )
     assert "fewer than 50" in calibration.report["sw"].note
 
 
@@ -202,9 +210,11 @@ def test_files_that_hold_no_calibration_are_named(fitted, tmp_path):
     save_file(tensors, path)
     with pytest.raises(InterlinguaError, match="description cannot be read"):
         Calibration.load(path)
-    for damage, message in (({"fr.shift": torch.ones(3)}, "the map of 'fr' is damaged .shift of shape"),
-                            ({"fr.rotation": torch.full((DIM, DIM), torch.nan)}, "rotation holds NaN"),
-                            ({"fr.scale": torch.zeros(DIM)}, "scale is not positive")):
+    for damage, message in (
+        ({"fr.shift": torch.ones(3)}, "the map of 'fr' is damaged .shift of shape"),
+        ({"fr.rotation": torch.full((DIM, DIM), torch.nan)}, "rotation holds NaN"),
+        ({"fr.scale": torch.zeros(DIM)}, "scale is not positive"),
+    ):
         save_file(tensors | damage, path)
         with pytest.raises(InterlinguaError, match=message):
             Calibration.load(path)
@@ -216,18 +226,21 @@ def with_row(vectors, value):
     return changed
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda c: {"fr": c["fr"]}, "no vectors of the pivot 'en'"),
-    (lambda c: c | {"en": c["en"][:49]}, "the pivot 'en' has 49 texts; 50 at least"),
-    (lambda c: c | {"fr": c["fr"][:, :5]}, "fr: vectors of size 5, those of the pivot 'en' have 12"),
-    (lambda c: c | {"fr": c["fr"][0]}, r"fr: vectors of shape \(12,\); \[texts, dim\] is needed"),
-    (lambda c: c | {"fr": c["fr"][:0]}, r"fr: vectors of shape \(0, 12\)"),
-    (lambda c: c | {"fr": with_row(c["fr"], np.nan)}, "fr, row 7 .* holds NaN or infinity"),
-    (lambda c: c | {"fr": with_row(c["fr"], 0)}, "fr, row 7 .* is zero"),
-    (lambda c: c | {"fr": np.ones((60, DIM))}, "fr: all its 60 vectors are the same"),
-    (lambda c: c | {"fra": c["fr"]}, "'fra': the language 'fr' is given twice"),
-    (lambda c: c | {"*": c["fr"]}, "stands for all languages"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: {"fr": c["fr"]}, "no vectors of the pivot 'en'"),
+        (lambda c: c | {"en": c["en"][:49]}, "the pivot 'en' has 49 texts; 50 at least"),
+        (lambda c: c | {"fr": c["fr"][:, :5]}, "fr: vectors of size 5, those of the pivot 'en' have 12"),
+        (lambda c: c | {"fr": c["fr"][0]}, r"fr: vectors of shape \(12,\); \[texts, dim\] is needed"),
+        (lambda c: c | {"fr": c["fr"][:0]}, r"fr: vectors of shape \(0, 12\)"),
+        (lambda c: c | {"fr": with_row(c["fr"], np.nan)}, "fr, row 7 .* holds NaN or infinity"),
+        (lambda c: c | {"fr": with_row(c["fr"], 0)}, "fr, row 7 .* is zero"),
+        (lambda c: c | {"fr": np.ones((60, DIM))}, "fr: all its 60 vectors are the same"),
+        (lambda c: c | {"fra": c["fr"]}, "'fra': the language 'fr' is given twice"),
+        (lambda c: c | {"*": c["fr"]}, "stands for all languages"),
+    ],
+)
 def test_vectors_that_cannot_be_calibrated_are_named(clouds, change, message):
     with pytest.raises(InterlinguaError, match=message):
         Calibration.fit(change(clouds), rotate=None)
@@ -238,7 +251,10 @@ def test_steps_that_do_not_exist_are_named(clouds, fitted):
         Calibration.fit(clouds, scale="varianz")
     with pytest.raises(InterlinguaError, match=r"rotate='refined' is unknown\. Did you mean 'refine'"):
         Calibration.fit(clouds, rotate="refined")
-    for bad, message in ((np.ones((2, 5)), "for vectors of size 12, these have 5"), (np.ones(12), "shape"),
-                         (np.full((2, 12), np.inf), "row 0")):
+    for bad, message in (
+        (np.ones((2, 5)), "for vectors of size 12, these have 5"),
+        (np.ones(12), "shape"),
+        (np.full((2, 12), np.inf), "row 0"),
+    ):
         with pytest.raises(InterlinguaError, match=message):
             fitted.transform(bad, "fr")

@@ -10,12 +10,18 @@ from interlingua.alignment.mining import CorpusSide, mine_sentences
 from interlingua.errors import InterlinguaError
 
 
-@pytest.mark.parametrize(("name", "content", "ids"), [
-    ("plain.txt", "the cat\n\na dog\nthe cat \n \n", ["1", "3"]),
-    ("bucc.fr", "fr-1\tthe cat\nfr-2\t\nfr-3\ta dog\nfr-4\tthe cat\nfr-5\t \n", ["fr-1", "fr-3"]),
-    ("rows.jsonl", '{"text": "the cat"}\n\n{"text": "a dog", "id": "d"}\n{"text": "the cat"}\n{"text": ""}\n',
-     ["1", "d"]),
-])
+@pytest.mark.parametrize(
+    ("name", "content", "ids"),
+    [
+        ("plain.txt", "the cat\n\na dog\nthe cat \n \n", ["1", "3"]),
+        ("bucc.fr", "fr-1\tthe cat\nfr-2\t\nfr-3\ta dog\nfr-4\tthe cat\nfr-5\t \n", ["fr-1", "fr-3"]),
+        (
+            "rows.jsonl",
+            '{"text": "the cat"}\n\n{"text": "a dog", "id": "d"}\n{"text": "the cat"}\n{"text": ""}\n',
+            ["1", "d"],
+        ),
+    ],
+)
 def test_three_formats_give_distinct_sentences_and_counts(tmp_path, name, content, ids):
     (tmp_path / name).write_text(content, encoding="utf-8")
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content.encode()))
@@ -27,8 +33,11 @@ def test_three_formats_give_distinct_sentences_and_counts(tmp_path, name, conten
 
 def test_documents_in_several_languages_are_read_one_language_at_a_time(tmp_path):
     path = tmp_path / "docs.jsonl"
-    path.write_text('{"lang": "fi", "sentences": ["kissa", "koira"]}\n{"lang": "eng", "sentences": ["a cat"]}\n'
-                    '{"lang": "fi", "sentences": ["kissa"], "id": "d"}\n', encoding="utf-8")
+    path.write_text(
+        '{"lang": "fi", "sentences": ["kissa", "koira"]}\n{"lang": "eng", "sentences": ["a cat"]}\n'
+        '{"lang": "fi", "sentences": ["kissa"], "id": "d"}\n',
+        encoding="utf-8",
+    )
     finnish = CorpusSide.read(path, "fi")
     assert (finnish.texts, finnish.ids, finnish.repeated) == (["kissa", "koira"], ["1.1", "1.2"], [True, False])
     assert CorpusSide.read(path, "en").texts == ["a cat"]
@@ -37,14 +46,20 @@ def test_documents_in_several_languages_are_read_one_language_at_a_time(tmp_path
         CorpusSide.read(path, "sw")
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ('{"lang": "fi", "sentences": "kissa"}\n', "must be a list of texts"),
-    ("", "is empty"), ("\n \n", "is empty"), ("one\n" * 30 + "two\tcells\n", "line 31: a tab"),
-    ("a cat\tun chat\n", "line 1: the id holds a space"),
-    ("1\tone\n2\ttwo\n1\tthree\n", "line 3: the id '1' comes twice"),
-    ('{"text": "a"}\n{"txt": "b"}\n', "line 2: no 'text'"), ('{"text": "a"}\nb\n', "line 2: not JSON"),
-    ("a\tb\tc\n", "line 1: a tab"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"lang": "fi", "sentences": "kissa"}\n', "must be a list of texts"),
+        ("", "is empty"),
+        ("\n \n", "is empty"),
+        ("one\n" * 30 + "two\tcells\n", "line 31: a tab"),
+        ("a cat\tun chat\n", "line 1: the id holds a space"),
+        ("1\tone\n2\ttwo\n1\tthree\n", "line 3: the id '1' comes twice"),
+        ('{"text": "a"}\n{"txt": "b"}\n', "line 2: no 'text'"),
+        ('{"text": "a"}\nb\n', "line 2: not JSON"),
+        ("a\tb\tc\n", "line 1: a tab"),
+    ],
+)
 def test_files_that_are_not_sentences(tmp_path, content, message):
     (tmp_path / "x").write_text(content, encoding="utf-8")
     with pytest.raises(InterlinguaError, match=message):
@@ -61,8 +76,12 @@ def test_vectors_are_streamed_to_disk_and_zero_ones_left_out_and_counted(tmp_pat
     monkeypatch.setattr(corpus_side, "WINDOW", 2)
     side = CorpusSide.of(zip("12345", ["ab", "xyz", "cc", "ab", "bbd"], strict=True), "side")
     asked = []
-    vectors = side.encode(lambda texts, **options: asked.append((list(texts), options)) or letters(texts),
-                          tmp_path / "v.npy", lang="fi", half=half)
+    vectors = side.encode(
+        lambda texts, **options: asked.append((list(texts), options)) or letters(texts),
+        tmp_path / "v.npy",
+        lang="fi",
+        half=half,
+    )
     assert [len(texts) for texts, _ in asked] == [2, 2]
     assert all(options == {"lang": "fi"} for _, options in asked)
     assert isinstance(vectors, np.memmap)

@@ -9,14 +9,17 @@ from interlingua.alignment.rotation import Matches
 TEXTS = 400
 
 
-@pytest.mark.parametrize(("cosines", "csls", "helps"), [
-    (0.05, 0.02, True),
-    (0.05, 0.0, True),
-    (0.05, -0.02, False),  # topics brought together, translations lost
-    (0.0, 0.05, False),
-    (0.01, 0.01, False),  # two standard errors or so
-    (-0.05, 0.05, False),
-])
+@pytest.mark.parametrize(
+    ("cosines", "csls", "helps"),
+    [
+        (0.05, 0.02, True),
+        (0.05, 0.0, True),
+        (0.05, -0.02, False),  # topics brought together, translations lost
+        (0.0, 0.05, False),
+        (0.01, 0.01, False),  # two standard errors or so
+        (-0.05, 0.05, False),
+    ],
+)
 def test_a_rotation_must_bring_matches_nearer_and_leave_them_distinct(cosines, csls, helps):
     rng = np.random.default_rng(0)
     rows = np.arange(TEXTS)

@@ -22,8 +22,11 @@ def by_hand(x, y, k, kind):
     for i in range(len(x)):
         for j in range(len(y)):
             between = mean_x[i] / 2 + mean_y[j] / 2
-            found[i, j] = {"ratio": cosines[i][j] / between, "distance": cosines[i][j] - between,
-                           "absolute": cosines[i][j]}[kind]
+            found[i, j] = {
+                "ratio": cosines[i][j] / between,
+                "distance": cosines[i][j] - between,
+                "absolute": cosines[i][j],
+            }[kind]
     return found
 
 
@@ -56,8 +59,11 @@ def test_a_sentence_near_everything_is_told_from_a_translation():
 
 def test_what_has_no_margin_is_refused(monkeypatch):
     good = np.ones((3, 2))
-    for bad, message in ((np.zeros((1, 2)), "is zero"), (np.full((1, 2), np.nan), "holds NaN"),
-                         (np.full((1, 2), np.inf), "holds NaN or infinity")):
+    for bad, message in (
+        (np.zeros((1, 2)), "is zero"),
+        (np.full((1, 2), np.nan), "holds NaN"),
+        (np.full((1, 2), np.inf), "holds NaN or infinity"),
+    ):
         with pytest.raises(InterlinguaError, match=rf"x, row 3 \(counted from 0\): its vector {message}"):
             margin_scores(np.concatenate([good, bad]), good)
         with pytest.raises(InterlinguaError, match=rf"y, row 3 \(counted from 0\): its vector {message}"):

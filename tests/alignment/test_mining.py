@@ -20,8 +20,9 @@ def by_hand(x, y, k, kind, retrieval, threshold=-np.inf):
     """Mining from the full matrix of margins, with Python's own sort."""
     margins = margin_scores(x, y, k, kind)
     away = -margin_scores(x, y, k, "absolute")
-    among_x, among_y = ([sorted(range(len(row)), key=row.__getitem__)[:k] for row in rows.tolist()]
-                        for rows in (away, away.T))
+    among_x, among_y = (
+        [sorted(range(len(row)), key=row.__getitem__)[:k] for row in rows.tolist()] for rows in (away, away.T)
+    )
     forward = {(i, max(near, key=lambda j: margins[i, j])) for i, near in enumerate(among_x)}
     backward = {(max(near, key=lambda i: margins[i, j]), j) for j, near in enumerate(among_y)}
     chosen = {"max": forward | backward, "intersection": forward & backward, "forward": forward}[retrieval]

@@ -103,8 +103,9 @@ def test_many_equal_vectors_do_not_fill_the_memory(monkeypatch):
     monkeypatch.setattr(neighbours, "ROWS", 64)
     monkeypatch.setattr(neighbours, "COLUMNS", 64)
     best = candidates.Candidates._best
-    monkeypatch.setattr(candidates.Candidates, "_best",
-                        lambda self: held.append(len(self.parts[0][0]) / self.rows) or best(self))
+    monkeypatch.setattr(
+        candidates.Candidates, "_best", lambda self: held.append(len(self.parts[0][0]) / self.rows) or best(self)
+    )
     monkeypatch.setattr(neighbours, "cpu_has_bfloat16", lambda: False)
     same = np.tile(np.random.default_rng(3).standard_normal(16), (640, 1))
     forward, backward = nearest_both(same, same, 4, device="cpu")

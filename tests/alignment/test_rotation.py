@@ -106,8 +106,10 @@ def test_refinement_of_unrelated_texts_leaves_them_unrotated():
     everything = np.ones(200, bool)
     rows = csls_matches(source, target).mutual()
     fitted = procrustes(source[rows], target[csls_matches(source, target).forward[rows]])
-    assert csls_matches(rotated(source, fitted), target).cosines[everything].mean() > csls_matches(
-        source, target).cosines.mean()
+    assert (
+        csls_matches(rotated(source, fitted), target).cosines[everything].mean()
+        > csls_matches(source, target).cosines.mean()
+    )
 
 
 def test_no_row_held_out_is_fitted_on(monkeypatch):

@@ -15,21 +15,36 @@ def files(tmp_path):
     with gzip.open(tmp_path / "plain.txt.gz", "wt", encoding="utf-8") as stream:
         stream.write("un\ndeux\n\ntrois\ndeux\n")
     (tmp_path / "news.fr").write_text("quatre\n", encoding="utf-8")
-    (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (
-        {"text": "cinq", "lang": "fr"}, {"sentences": ["one", "two"], "lang": "en", "group": "g"})), encoding="utf-8")
+    (tmp_path / "mixed.jsonl").write_text(
+        "".join(
+            json.dumps(row) + "\n"
+            for row in ({"text": "cinq", "lang": "fr"}, {"sentences": ["one", "two"], "lang": "en", "group": "g"})
+        ),
+        encoding="utf-8",
+    )
     (tmp_path / "fr-en.tsv").write_text("six\tsix things\nsept\tseven\n", encoding="utf-8")
     (tmp_path / "de-fr.tsv").write_text("acht\thuit\n", encoding="utf-8")
-    (tmp_path / "pairs.jsonl").write_text(json.dumps({
-        "source": "neuf", "target": "nine", "source_lang": "fr", "target_lang": "en"}), encoding="utf-8")
+    (tmp_path / "pairs.jsonl").write_text(
+        json.dumps({"source": "neuf", "target": "nine", "source_lang": "fr", "target_lang": "en"}), encoding="utf-8"
+    )
     return {path.name: str(path) for path in tmp_path.iterdir()}
 
 
 def test_every_kind_of_file_gives_its_texts(files):
-    found = sample_texts([f"fra={files['plain.txt.gz']}", files["news.fr"], files["mixed.jsonl"], files["fr-en.tsv"],
-                          files["pairs.jsonl"]], 100)
+    found = sample_texts(
+        [
+            f"fra={files['plain.txt.gz']}",
+            files["news.fr"],
+            files["mixed.jsonl"],
+            files["fr-en.tsv"],
+            files["pairs.jsonl"],
+        ],
+        100,
+    )
     assert {lang: sorted(texts) for lang, texts in found.items()} == {
         "en": ["nine", "one", "seven", "six things", "two"],
-        "fr": ["cinq", "deux", "neuf", "quatre", "sept", "six", "trois", "un"]}
+        "fr": ["cinq", "deux", "neuf", "quatre", "sept", "six", "trois", "un"],
+    }
 
 
 def test_a_named_language_takes_its_texts_and_says_what_it_leaves(files, capsys):
@@ -54,8 +69,10 @@ def test_the_sample_is_seeded_nested_and_without_repetition(tmp_path):
     texts = [f"text {i % 60}" for i in range(100)]
     (tmp_path / "a.en").write_text("\n".join(texts), encoding="utf-8")
     (tmp_path / "b.en").write_text("\n".join(reversed(texts)), encoding="utf-8")
-    whole, part, again, other = (sample_texts([str(tmp_path / name)], limit, seed)["en"] for name, limit, seed in (
-        ("a.en", 99, 0), ("a.en", 20, 0), ("b.en", 20, 0), ("a.en", 20, 1)))
+    whole, part, again, other = (
+        sample_texts([str(tmp_path / name)], limit, seed)["en"]
+        for name, limit, seed in (("a.en", 99, 0), ("a.en", 20, 0), ("b.en", 20, 0), ("a.en", 20, 1))
+    )
     assert sorted(whole) == sorted(set(texts))
     assert part == again == whole[:20]
     assert part != other
@@ -67,4 +84,6 @@ def test_translations_are_brought_into_the_order_of_the_pivot(files, capsys):
     assert found == {"fr": (["six", "sept", "neuf"], ["six things", "seven", "nine"])}
     assert "1 pairs left out" in capsys.readouterr().err
     assert translations([files["fr-en.tsv"], files["de-fr.tsv"]], "fr", 1) == {
-        "en": (["six things"], ["six"]), "de": (["acht"], ["huit"])}
+        "en": (["six things"], ["six"]),
+        "de": (["acht"], ["huit"]),
+    }

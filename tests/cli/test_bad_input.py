@@ -20,8 +20,10 @@ from interlingua.models.dual import DualEncoder
 
 RECIPE = {
     "model": {"backbone": "model", "encoders": "tied"},
-    "data": {"questions": {"path": "encyclopedia:train", "batch": 6},
-             "parallel": {"path": "encyclopedia:train", "batch": 8}},
+    "data": {
+        "questions": {"path": "encyclopedia:train", "batch": 6},
+        "parallel": {"path": "encyclopedia:train", "batch": 8},
+    },
     "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}, "semantic": {"weight": 0.5}},
     "optimizer": {"lr": 0.01},
     "training": {"steps": 3, "checkpoint_every": 2, "log_every": 3, "tensorboard": False},
@@ -50,8 +52,11 @@ FILES = {
     "twice.run": b"q1 Q0 1 1 1.0 t\nq1 Q0 1 2 0.5 t\n",
     "other.run": b"elsewhere Q0 1 1 1.0 t\n",
 }
-COLLECTION = {"passages.jsonl": '{"id": "1", "text": "a book"}\n{"id": "2", "text": "a star"}\n',
-              "queries.tsv": "q1\twhat is read?\n", "qrels.txt": "q1 0 1 1\n"}
+COLLECTION = {
+    "passages.jsonl": '{"id": "1", "text": "a book"}\n{"id": "2", "text": "a star"}\n',
+    "queries.tsv": "q1\twhat is read?\n",
+    "qrels.txt": "q1 0 1 1\n",
+}
 COLLECTIONS = {
     "good_en": {},
     "nolanguage": {},
@@ -76,8 +81,12 @@ def place(tmp_path_factory, tiny_static):
         (root / name).mkdir()
         for file, content in (COLLECTION | changed).items():
             (root / name / file).write_text(content, encoding="utf-8")
-    Index.build(DualEncoder.load(root / "model"), load_collection("encyclopedia:en").passages, root / "index",
-                model_path=root / "model")
+    Index.build(
+        DualEncoder.load(root / "model"),
+        load_collection("encyclopedia:en").passages,
+        root / "index",
+        model_path=root / "model",
+    )
     shutil.copytree(root / "index", root / "damaged")
     for manifest in (root / "damaged/passages.lance/_versions").glob("*.manifest"):
         manifest.write_bytes(manifest.read_bytes()[:-100])
@@ -96,8 +105,11 @@ def place(tmp_path_factory, tiny_static):
 
 def state(root: Path) -> dict[str, str]:
     """The content of every file that must survive."""
-    return {str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in sorted(root.rglob("*")) if file.is_file()}
+    return {
+        str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(root.rglob("*"))
+        if file.is_file()
+    }
 
 
 def fails(capsys, command, *says, progress=False):
@@ -142,8 +154,10 @@ RECIPES = [
     ("train recipe.yaml --out new optimizer.lr=-1", ["'optimizer.lr'", "(got -1)"]),
     ("train recipe.yaml --out new model.backbone={static:{dimm:3}}", ["backbone"]),
     ("train recipe.yaml --out new 'model.backbone={static: {dimm: 3}}'", ["'static.dimm'", "Did you mean 'dim'?"]),
-    ("train recipe.yaml --out new objectives.retrieval.temprature=1",
-     ["objectives.retrieval", "'temprature'", "Did you mean 'temperature'?"]),
+    (
+        "train recipe.yaml --out new objectives.retrieval.temprature=1",
+        ["objectives.retrieval", "'temprature'", "Did you mean 'temperature'?"],
+    ),
     ("train recipe.yaml --out new objectives.semntic={}", ["objectives.semntic", "Did you mean 'semantic'?"]),
     ("train recipe.yaml --out new objectives.semantic.weight=much", ["objectives.semantic: 'weight'", "'much'"]),
     ("train recipe.yaml --out new objectives.semantic.weight=.nan", ["objectives.semantic: 'weight'", "nan"]),
@@ -257,8 +271,11 @@ INDEXES = [
 ]
 
 
-@pytest.mark.parametrize(("command", "says"), [*RECIPES, *MODELS, *COLLECTIONS_AND_RUNS, *INDEXES],
-                         ids=lambda value: re.sub(r"\W+", "-", value) if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [*RECIPES, *MODELS, *COLLECTIONS_AND_RUNS, *INDEXES],
+    ids=lambda value: re.sub(r"\W+", "-", value) if isinstance(value, str) else "",
+)
 def test_one_line_names_the_mistake(place, monkeypatch, capsys, command, says):
     monkeypatch.chdir(place)
     fails(capsys, command, *says)
@@ -267,18 +284,21 @@ def test_one_line_names_the_mistake(place, monkeypatch, capsys, command, says):
     shutil.rmtree(place / "new", ignore_errors=True)
 
 
-@pytest.mark.parametrize(("change", "says"), [
-    ("data.questions.path=empty.jsonl", ["empty.jsonl: is empty"]),
-    ("data.questions.path=latin1.jsonl", ["latin1.jsonl, line 2: not UTF-8"]),
-    ("data.parallel.path=fi-en.tsv", ["fi-en.tsv, line 2: 4 column(s)"]),
-    ("data.questions.path=encyclopedia:klingon", ["'klingon'"]),
-    ("data.parallel.langs=[xx]", ["data.parallel", "no records in xx"]),
-    ("model.backbone=nothing", ["nothing: is not a model folder"]),
-    ("model.backbone=pickle", ["pickle: holds pytorch_model.bin only"]),
-    ("model.backbone=poisoned", ["the loss of 'retrieval' is nan", "Lower optimizer.lr"]),
-    ("optimizer.lr=1e39", ["the loss of 'retrieval' is nan"]),
-    ("optimizer.lr=1e39 training.checkpoint_every=1", ["not finite", "Lower optimizer.lr"]),
-])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("data.questions.path=empty.jsonl", ["empty.jsonl: is empty"]),
+        ("data.questions.path=latin1.jsonl", ["latin1.jsonl, line 2: not UTF-8"]),
+        ("data.parallel.path=fi-en.tsv", ["fi-en.tsv, line 2: 4 column(s)"]),
+        ("data.questions.path=encyclopedia:klingon", ["'klingon'"]),
+        ("data.parallel.langs=[xx]", ["data.parallel", "no records in xx"]),
+        ("model.backbone=nothing", ["nothing: is not a model folder"]),
+        ("model.backbone=pickle", ["pickle: holds pytorch_model.bin only"]),
+        ("model.backbone=poisoned", ["the loss of 'retrieval' is nan", "Lower optimizer.lr"]),
+        ("optimizer.lr=1e39", ["the loss of 'retrieval' is nan"]),
+        ("optimizer.lr=1e39 training.checkpoint_every=1", ["not finite", "Lower optimizer.lr"]),
+    ],
+)
 def test_a_failed_run_leaves_its_folder_to_the_mended_recipe(place, monkeypatch, capsys, change, says):
     monkeypatch.chdir(place)
     fails(capsys, f"train recipe.yaml {change} --out failed", *says, progress=True)
@@ -310,19 +330,30 @@ def test_an_unwritable_out_is_named(place, monkeypatch, capsys):
     assert ".part" not in fails(capsys, "encode model good.run --out /proc/new.npy", "/proc/new.npy")
 
 
-@pytest.mark.parametrize(("name", "says"), [("latin1.txt", "/dev/stdin, line 2: not UTF-8"),
-                                            ("empty.txt", "/dev/stdin: is empty")])
+@pytest.mark.parametrize(
+    ("name", "says"), [("latin1.txt", "/dev/stdin, line 2: not UTF-8"), ("empty.txt", "/dev/stdin: is empty")]
+)
 def test_standard_input_that_cannot_be_read(place, monkeypatch, capsys, standard_input, name, says):
     monkeypatch.chdir(place)
     with open(name, "rb") as stream, standard_input(stream.fileno()):
         fails(capsys, "encode model --out new.npy", says)
 
 
-@pytest.mark.parametrize("command", [
-    "inspect pipe", "inspect pipe --kind sentences --lang en", "encode model pipe --out new.npy",
-    "encode model pipe --out new.parquet", "compare pipe good.run --qrels good.qrels",
-    "compare good.run good.run --qrels pipe", "mine pipe latin1.txt --model model --out new.tsv",
-    "calibrate model --on en=pipe --out new", "index model pipe --out new", "evaluate model --on pipe"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "inspect pipe",
+        "inspect pipe --kind sentences --lang en",
+        "encode model pipe --out new.npy",
+        "encode model pipe --out new.parquet",
+        "compare pipe good.run --qrels good.qrels",
+        "compare good.run good.run --qrels pipe",
+        "mine pipe latin1.txt --model model --out new.tsv",
+        "calibrate model --on en=pipe --out new",
+        "index model pipe --out new",
+        "evaluate model --on pipe",
+    ],
+)
 def test_a_pipe_to_which_nobody_writes_is_named(place, monkeypatch, capsys, command):
     monkeypatch.chdir(place)
     monkeypatch.setattr(files, "PATIENCE", 0.0)

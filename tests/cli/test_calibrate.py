@@ -33,8 +33,20 @@ def ok(*argv):
 
 
 def test_a_calibrated_model_is_written_and_used(made, sentences, capsys):
-    ok("calibrate", made / "model", "--on", f"fi={made / 'fi.txt'}", made / "sw.txt", made / "en.txt",
-       "--out", made / "out", "--limit", 60, "--rotate", "refine")
+    ok(
+        "calibrate",
+        made / "model",
+        "--on",
+        f"fi={made / 'fi.txt'}",
+        made / "sw.txt",
+        made / "en.txt",
+        "--out",
+        made / "out",
+        "--limit",
+        60,
+        "--rotate",
+        "refine",
+    )
     captured = capsys.readouterr()
     rows = {cells[0]: cells for cells in map(str.split, captured.out.splitlines()) if cells and cells[0] in LANGS}
     assert rows.keys() == set(LANGS)
@@ -42,12 +54,19 @@ def test_a_calibrated_model_is_written_and_used(made, sentences, capsys):
     assert calibration.maps.languages == list(LANGS)
     for lang in ("fi", "sw"):
         steps = calibration.report[lang]
-        assert rows[lang][1:10] == ["60", *(cell for step in ("raw", "shift", "scale", "rotate") for cell in (
-            f"{steps.criterion[step]:.4f}", f"({steps.csls[step]:.3f})"))]
+        assert rows[lang][1:10] == [
+            "60",
+            *(
+                cell
+                for step in ("raw", "shift", "scale", "rotate")
+                for cell in (f"{steps.criterion[step]:.4f}", f"({steps.csls[step]:.3f})")
+            ),
+        ]
     plain, out = DualEncoder.load(made / "model"), DualEncoder.load(made / "out")
     vectors = calibration.transform(plain.encode_document(sentences), "fi")
-    np.testing.assert_allclose(out.encode_document(sentences, lang="fi"),
-                               vectors / np.linalg.norm(vectors, axis=1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(
+        out.encode_document(sentences, lang="fi"), vectors / np.linalg.norm(vectors, axis=1, keepdims=True), atol=1e-5
+    )
     assert "encode(texts, lang=…)" in captured.err
     # the fitted texts themselves are centred
     texts = (made / "fi.txt").read_text(encoding="utf-8").splitlines()
@@ -58,12 +77,33 @@ def test_a_calibrated_model_is_written_and_used(made, sentences, capsys):
 
 
 def test_steps_role_and_pivot_are_chosen(made, capsys):
-    ok("calibrate", made / "model", "--on", *(made / f"{lang}.txt" for lang in LANGS), "--out", made / "out",
-       "--no-shift", "--scale", "none", "--rotate", "none", "--pivot", "fin", "--as", "query", "--seed", 3)
+    ok(
+        "calibrate",
+        made / "model",
+        "--on",
+        *(made / f"{lang}.txt" for lang in LANGS),
+        "--out",
+        made / "out",
+        "--no-shift",
+        "--scale",
+        "none",
+        "--rotate",
+        "none",
+        "--pivot",
+        "fin",
+        "--as",
+        "query",
+        "--seed",
+        3,
+    )
     calibration = Calibration.load(made / "out")
     assert calibration.pivot == "fi"
     assert json.loads(calibration.maps.about["settings"]) == {
-        "shift": False, "scale": "none", "rotate": "none", "seed": 3}
+        "shift": False,
+        "scale": "none",
+        "rotate": "none",
+        "seed": 3,
+    }
     assert list(calibration.report["sw"].criterion) == ["raw"]
     ok("calibrate", made / "model", "--on", made / "en.txt", made / "fi.txt", "--out", made / "asked", "--as", "query")
     texts = sorted(set((made / "fi.txt").read_text(encoding="utf-8").splitlines()))
@@ -80,8 +120,20 @@ def test_steps_role_and_pivot_are_chosen(made, capsys):
 def test_pairs_rotate(made, capsys):
     rows = [f"{pair.source}\t{pair.target}\n" for pair in encyclopedia.parallel("train", ["fi"])]
     (made / "fi-en.tsv").write_text("".join(rows), encoding="utf-8")
-    ok("calibrate", made / "model", "--on", made / "fi-en.tsv", "--rotate", "supervised", "--pairs",
-       made / "fi-en.tsv", "--out", made / "out", "--limit", 90)
+    ok(
+        "calibrate",
+        made / "model",
+        "--on",
+        made / "fi-en.tsv",
+        "--rotate",
+        "supervised",
+        "--pairs",
+        made / "fi-en.tsv",
+        "--out",
+        made / "out",
+        "--limit",
+        90,
+    )
     calibration = Calibration.load(made / "out")
     assert calibration.report["fi"].pairs == 90
     rotation = calibration.of("fi").rotation.double().numpy()
@@ -101,22 +153,25 @@ def test_fold_writes_a_plain_model(made, sentences, capsys):
         np.testing.assert_allclose(theirs.encode(sentences), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("argv", "message"), [
-    ("{model} --out {out}", "say what to fit on"),
-    ("{model} --on {fi} --out {out}", r"--on has no text in 'en' \(it has: fi\)"),
-    ("{model} --on {fi} {en} --out {out} --pivot klingon", "not a language code"),
-    ("{model} --on {fi} {en} --out {out} --rotate supervised", "--pairs FILE … belong together"),
-    ("{model} --on {fi} {en} --out {out} --pairs {fi}", "--pairs FILE … belong together"),
-    ("{model} --on {fi} {nowhere} --out {out}", "no such file"),
-    ("{model} --on {fi} {en} --out {here}", "exists and is not an earlier save"),
-    ("{model} --on {fi} {en} --out {out} --fold de", "--on has no text in 'de'"),
-    ("{model} --on {fi} {en} --out {out} --fold klingon", "not a language code"),
-    ("{model} --out {out} --fold de", "no calibration to fold in"),
-    ("{two} --on {fi} {en} --out {out}", "holds two encoders"),
-    ("{nowhere} --on {fi} {en} --out {out}", "no such folder|not a model folder"),
-    ("{model} --on {fi} {en} --out {out} --limit 0", "at least 1 is needed"),
-    ("{model} --on {fi} {en} --out {out} --limit 20", "the pivot 'en' has 20 texts; 50 at least"),
-])
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("{model} --out {out}", "say what to fit on"),
+        ("{model} --on {fi} --out {out}", r"--on has no text in 'en' \(it has: fi\)"),
+        ("{model} --on {fi} {en} --out {out} --pivot klingon", "not a language code"),
+        ("{model} --on {fi} {en} --out {out} --rotate supervised", "--pairs FILE … belong together"),
+        ("{model} --on {fi} {en} --out {out} --pairs {fi}", "--pairs FILE … belong together"),
+        ("{model} --on {fi} {nowhere} --out {out}", "no such file"),
+        ("{model} --on {fi} {en} --out {here}", "exists and is not an earlier save"),
+        ("{model} --on {fi} {en} --out {out} --fold de", "--on has no text in 'de'"),
+        ("{model} --on {fi} {en} --out {out} --fold klingon", "not a language code"),
+        ("{model} --out {out} --fold de", "no calibration to fold in"),
+        ("{two} --on {fi} {en} --out {out}", "holds two encoders"),
+        ("{nowhere} --on {fi} {en} --out {out}", "no such folder|not a model folder"),
+        ("{model} --on {fi} {en} --out {out} --limit 0", "at least 1 is needed"),
+        ("{model} --on {fi} {en} --out {out} --limit 20", "the pivot 'en' has 20 texts; 50 at least"),
+    ],
+)
 def test_what_cannot_be_done_is_said_in_one_line(made, tiny_static, capsys, argv, message):
     if "{two}" in argv:
         DualEncoder.untied(tiny_static()).save(made / "two")

@@ -29,8 +29,10 @@ from interlingua.text.languages import normalise_code
 RECIPE = {
     "tokenizer_sentences": 400,
     "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 16}}, "encoders": "tied"},
-    "data": {"questions": {"path": "encyclopedia:train", "batch": 6},
-             "parallel": {"path": "encyclopedia:train", "batch": 8}},
+    "data": {
+        "questions": {"path": "encyclopedia:train", "batch": 6},
+        "parallel": {"path": "encyclopedia:train", "batch": 8},
+    },
     "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}, "semantic": {"weight": 0.5}},
     "optimizer": {"lr": 0.01, "warmup": 2},
     "training": {"steps": 6, "checkpoint_every": 3, "log_every": 3, "tensorboard": False},
@@ -52,11 +54,15 @@ class Street:
 @pytest.fixture(scope="module")
 def street(tmp_path_factory):
     root = tmp_path_factory.mktemp("street")
-    made = Street(root, str(root / "recipe.yaml"), str(root / "run/model"), str(root / "passages.jsonl"),
-                  str(root / "index"), "")
+    made = Street(
+        root, str(root / "recipe.yaml"), str(root / "run/model"), str(root / "passages.jsonl"), str(root / "index"), ""
+    )
     (root / "recipe.yaml").write_text(yaml.safe_dump(RECIPE, sort_keys=False), encoding="utf-8")
-    rows = [{"id": f"{p.id}.{p.lang}", "title": p.title, "text": p.text, "lang": p.lang}
-            for lang in ("en", "fi") for p in load_collection(f"encyclopedia:{lang}").passages]
+    rows = [
+        {"id": f"{p.id}.{p.lang}", "title": p.title, "text": p.text, "lang": p.lang}
+        for lang in ("en", "fi")
+        for p in load_collection(f"encyclopedia:{lang}").passages
+    ]
     (root / "passages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
@@ -109,8 +115,21 @@ def test_evaluate_prints_what_evaluate_on_measures(street, capsys):
 
 def test_two_models_are_two_rows(street, capsys):
     start = street.root / "run/start"
-    rows = json.loads(printed(capsys, "evaluate", street.model, start, "--on", "encyclopedia:fi", "--measures", "RR@10",
-                              "--format", "json", "--no-intervals"))
+    rows = json.loads(
+        printed(
+            capsys,
+            "evaluate",
+            street.model,
+            start,
+            "--on",
+            "encyclopedia:fi",
+            "--measures",
+            "RR@10",
+            "--format",
+            "json",
+            "--no-intervals",
+        )
+    )
     assert list(dict.fromkeys(row["system"] for row in rows)) == [street.model, str(start)]
 
 
@@ -121,16 +140,25 @@ def test_evaluate_matrix_over_three_languages(street, capsys):
     assert text.startswith(f"{street.model}\nRR@10: q \\ p")
     assert [line.split()[0] for line in text.splitlines()[3:6]] == langs
     out = printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "--format", "json")
-    cells = {(row["questions"], row["passages"], row["measure"]): row["value"]
-             for row in json.loads(out.removeprefix(f"{street.model}\n"))}
-    expected = evaluate_on(DualEncoder.load(street.model),
-                           [cross(load_collection("encyclopedia:sw"), load_collection("encyclopedia:en"))], ["RR@100"])
+    cells = {
+        (row["questions"], row["passages"], row["measure"]): row["value"]
+        for row in json.loads(out.removeprefix(f"{street.model}\n"))
+    }
+    expected = evaluate_on(
+        DualEncoder.load(street.model),
+        [cross(load_collection("encyclopedia:sw"), load_collection("encyclopedia:en"))],
+        ["RR@100"],
+    )
     assert cells["sw", "en", "RR@100"] == pytest.approx(expected[0].scores["RR@100"])
     assert len(cells) == 9 + 3 + 3
-    shallow = json.loads(printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "AP", "--depth", 1,
-                                 "--format", "json").partition("\n")[2])
-    deep = json.loads(printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "AP",
-                              "--format", "json").partition("\n")[2])
+    shallow = json.loads(
+        printed(
+            capsys, "evaluate", street.model, "--on", *on, "--matrix", "AP", "--depth", 1, "--format", "json"
+        ).partition("\n")[2]
+    )
+    deep = json.loads(
+        printed(capsys, "evaluate", street.model, "--on", *on, "--matrix", "AP", "--format", "json").partition("\n")[2]
+    )
     assert shallow[0]["value"] < deep[0]["value"]
 
 
@@ -146,7 +174,8 @@ def test_evaluate_on_translations(street, tmp_path, capsys):
     start = str(street.root / "run/start")
     rows = json.loads(printed(capsys, "evaluate", street.model, start, "--tatoeba", *files, "--format", "json"))
     assert [(row["system"], row["language"]) for row in rows] == [
-        (model, lang) for model in (street.model, start) for lang in ("fi", "sw", "avg")]
+        (model, lang) for model in (street.model, start) for lang in ("fi", "sw", "avg")
+    ]
     expected = [tatoeba_file(DualEncoder.load(street.model), file) for file in files]
     for key in ("forward", "backward", "mean"):
         values = [getattr(result, key) for result in expected]
@@ -162,8 +191,22 @@ def test_the_average_of_a_mixed_pool_is_not_said_to_be_without_english(street, c
 
 
 def test_evaluate_against_other_passages(street, capsys):
-    rows = json.loads(printed(capsys, "evaluate", street.model, "--on", "encyclopedia:fi", "encyclopedia:sw",
-                              "--passages", "encyclopedia:en", "--measures", "RR@10", "--format", "json"))
+    rows = json.loads(
+        printed(
+            capsys,
+            "evaluate",
+            street.model,
+            "--on",
+            "encyclopedia:fi",
+            "encyclopedia:sw",
+            "--passages",
+            "encyclopedia:en",
+            "--measures",
+            "RR@10",
+            "--format",
+            "json",
+        )
+    )
     english = load_collection("encyclopedia:en")
     pairs = [cross(load_collection(f"encyclopedia:{lang}"), english) for lang in ("fi", "sw")]
     expected = evaluate_on(DualEncoder.load(street.model), pairs, ["RR@10"])
@@ -179,8 +222,9 @@ def test_runs_are_trec_files_that_read_back_and_compare(street, tmp_path, capsys
     assert Run.read_trec(run) == expected.run
     worse = Run.from_scores({q: {p: -s for p, s in found} for q, found in expected.run.items()})
     worse.write_trec(tmp_path / "worse.run")
-    out = printed(capsys, "compare", run, tmp_path / "worse.run", "--qrels", qrels, "--measure", "RR@10",
-                  "--test", "permutation")
+    out = printed(
+        capsys, "compare", run, tmp_path / "worse.run", "--qrels", qrels, "--measure", "RR@10", "--test", "permutation"
+    )
     assert f"{run}: RR@10 {expected.scores['RR@10']:.4f}" in out
     assert "permutation" in out
     same = printed(capsys, "compare", run, run, "--qrels", qrels)
@@ -206,13 +250,16 @@ def test_encode_writes_the_vectors_of_each_line(street, tmp_path, capsys, standa
 def test_search_prints_the_hits_of_the_index(street, capsys):
     question = "What do bees make?"
     expected = Index.open(street.index).search(question, k=3)
-    hits = [json.loads(line) for line in printed(capsys, "search", street.index, "-k", 3, *question.split(),
-                                                 "--json").splitlines()]
+    hits = [
+        json.loads(line)
+        for line in printed(capsys, "search", street.index, "-k", 3, *question.split(), "--json").splitlines()
+    ]
     assert [(h["id"], h["rank"]) for h in hits] == [(h.passage.id, r) for r, h in enumerate(expected, 1)]
     assert [h["score"] for h in hits] == pytest.approx([h.score for h in expected])
     text = printed(capsys, "search", street.index, question, "-k", 1)
-    assert text.startswith(f" 1. {expected[0].score:.3f} [{expected[0].passage.lang}] {expected[0].passage.title}  "
-                           "(passages.jsonl)\n")
+    assert text.startswith(
+        f" 1. {expected[0].score:.3f} [{expected[0].passage.lang}] {expected[0].passage.title}  (passages.jsonl)\n"
+    )
 
 
 @pytest.mark.parametrize(("asked", "kept"), [("fi", {"fi"}), ("en,fi", {"en", "fi"}), ("EN-GB", {"en"})])
@@ -249,13 +296,20 @@ def test_inspect_the_encyclopedia(capsys):
         assert any(line.startswith(lang) for line in out.splitlines())
 
 
-@pytest.mark.parametrize(("kind", "name", "content", "langs"), [
-    ("questions", "q.jsonl", '{"question": "who?", "passage": "she"}\n{"question": "kuka?", "passage": "hän", '
-                             '"lang": "fi"}\n', ["en", "fi"]),
-    ("parallel", "fi-en.tsv", "talo\thouse\nkissa\tcat\n", ["fi"]),
-    ("sentences", "s.jsonl", '{"text": "talo", "lang": "fi"}\n', ["fi"]),
-    ("documents", "d.jsonl", '{"sentences": ["One.", "Two."], "lang": "en"}\n', ["en"]),
-])
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "langs"),
+    [
+        (
+            "questions",
+            "q.jsonl",
+            '{"question": "who?", "passage": "she"}\n{"question": "kuka?", "passage": "hän", "lang": "fi"}\n',
+            ["en", "fi"],
+        ),
+        ("parallel", "fi-en.tsv", "talo\thouse\nkissa\tcat\n", ["fi"]),
+        ("sentences", "s.jsonl", '{"text": "talo", "lang": "fi"}\n', ["fi"]),
+        ("documents", "d.jsonl", '{"sentences": ["One.", "Two."], "lang": "en"}\n', ["en"]),
+    ],
+)
 def test_inspect_each_kind(tmp_path, capsys, kind, name, content, langs):
     (tmp_path / name).write_text(content, encoding="utf-8")
     out = printed(capsys, "inspect", "--kind", kind, tmp_path / name)
@@ -272,8 +326,20 @@ def counted(out):
 
 def test_inspect_passes_its_options_to_the_reader(tmp_path, capsys):
     (tmp_path / "pairs").write_text("1.2\ttalo\thouse\n1.0\tkissa\tcat\n1.05\n", encoding="utf-8")
-    given = ["inspect", "--kind", "parallel", "--format", "wikimatrix", tmp_path / "pairs",
-             "--option", "source_lang=fi", "--option", "target_lang=en", "--on-bad-row", "skip"]
+    given = [
+        "inspect",
+        "--kind",
+        "parallel",
+        "--format",
+        "wikimatrix",
+        tmp_path / "pairs",
+        "--option",
+        "source_lang=fi",
+        "--option",
+        "target_lang=en",
+        "--on-bad-row",
+        "skip",
+    ]
     assert counted(printed(capsys, *given, "--option", "threshold=1.1"))["fi"] == 1
     assert counted(printed(capsys, *given, "--option", "threshold=0.5"))["fi"] == 2
     assert main([str(word) for word in given]) == 0
@@ -343,15 +409,20 @@ def test_no_verb_prints_the_help_with_every_verb(capsys):
     assert [line.split()[0] for line in listed if line.startswith("    ") and line[4] != " "] == names()
 
 
-@pytest.mark.parametrize("code", [
-    "import interlingua; dir(interlingua)",
-    "from interlingua.cli import main; main(['--help'])",
-    "from interlingua.cli import main; main(['serach'])",
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import interlingua; dir(interlingua)",
+        "from interlingua.cli import main; main(['--help'])",
+        "from interlingua.cli import main; main(['serach'])",
+    ],
+)
 def test_nothing_heavy_is_imported_before_a_verb_runs(code):
     heavy = "{'torch', 'transformers', 'numpy', 'pydantic', 'yaml', 'tokenizers'}"
-    program = (f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\n"
-               f"found = {heavy} & set(sys.modules)\nassert not found, found")
+    program = (
+        f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\n"
+        f"found = {heavy} & set(sys.modules)\nassert not found, found"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 

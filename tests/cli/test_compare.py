@@ -25,12 +25,22 @@ def trec(tmp_path_factory):
         collection = load_collection(f"encyclopedia:{lang}")
         for name, worse in (("a", 0.0), ("b", 0.12 * number)):
             queries = rng.sample(list(collection.qrels), len(collection.qrels))  # in any order, and one is missing
-            Run.from_scores({query: {p.id: rng.random() + (p.id in collection.qrels[query]) * (0.5 - worse)
-                                     for p in collection.passages[:30] + collection.passages[-30:]}
-                             for query in queries[1:]}).write_trec(root / f"{name}.{lang}.run")
-        (root / f"{lang}.qrels").write_text("".join(
-            f"{query} 0 {name} {grade}\n" for query, judged in collection.qrels.items()
-            for name, grade in judged.items()))
+            Run.from_scores(
+                {
+                    query: {
+                        p.id: rng.random() + (p.id in collection.qrels[query]) * (0.5 - worse)
+                        for p in collection.passages[:30] + collection.passages[-30:]
+                    }
+                    for query in queries[1:]
+                }
+            ).write_trec(root / f"{name}.{lang}.run")
+        (root / f"{lang}.qrels").write_text(
+            "".join(
+                f"{query} 0 {name} {grade}\n"
+                for query, judged in collection.qrels.items()
+                for name, grade in judged.items()
+            )
+        )
     return root
 
 
@@ -102,15 +112,18 @@ def test_several_systems_on_one_collection_are_a_family_too(trec, capsys):
     assert "holm" not in one[2]
 
 
-@pytest.mark.parametrize(("argv", "said"), [
-    ("a.en.run --qrels en.qrels", "1 run file(s) cannot be paired"),
-    ("a.en.run b.en.run", "say what is right: --qrels FILE …, or --on COLLECTION …"),
-    ("a.en.run b.en.run --qrels en.qrels --on encyclopedia:en", "Give one of them"),
-    ("a.en.run b.en.run --qrels en.qrels fi.qrels", "2 sets of judgements for 1 pair(s) of runs"),
-    ("a.en.run b.en.run --qrels en.qrels --alpha 5", "--alpha 5.0: must lie between 0 and 1"),
-    ("a.en.run b.en.run --on nowhere", "nowhere: no such collection"),
-    ("a.en.run nowhere.run --qrels en.qrels", "nowhere.run: no such file"),
-])
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ("a.en.run --qrels en.qrels", "1 run file(s) cannot be paired"),
+        ("a.en.run b.en.run", "say what is right: --qrels FILE …, or --on COLLECTION …"),
+        ("a.en.run b.en.run --qrels en.qrels --on encyclopedia:en", "Give one of them"),
+        ("a.en.run b.en.run --qrels en.qrels fi.qrels", "2 sets of judgements for 1 pair(s) of runs"),
+        ("a.en.run b.en.run --qrels en.qrels --alpha 5", "--alpha 5.0: must lie between 0 and 1"),
+        ("a.en.run b.en.run --on nowhere", "nowhere: no such collection"),
+        ("a.en.run nowhere.run --qrels en.qrels", "nowhere.run: no such file"),
+    ],
+)
 def test_what_a_person_can_mend_is_one_line(trec, capsys, monkeypatch, argv, said):
     monkeypatch.chdir(trec)
     assert main(["compare", *argv.split()]) == 2

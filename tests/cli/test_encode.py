@@ -23,8 +23,10 @@ def model(tiny_static, tmp_path_factory):
 @pytest.fixture
 def rows(sentences, tmp_path):
     """Passages as a file of them holds them."""
-    made = [Passage(f"p{i}", text, title="T" * (i % 2), lang="fi", metadata={"source": "docs.jsonl"})
-            for i, text in enumerate(sentences)]
+    made = [
+        Passage(f"p{i}", text, title="T" * (i % 2), lang="fi", metadata={"source": "docs.jsonl"})
+        for i, text in enumerate(sentences)
+    ]
     with open(tmp_path / "docs.jsonl", "w", encoding="utf-8") as stream:
         for one in made:
             stream.write(json.dumps({"id": one.id, "text": one.text, "title": one.title, "lang": one.lang}) + "\n")
@@ -61,17 +63,20 @@ def test_the_encoder_goes_to_onnx(model, tmp_path):
     assert (tmp_path / "onnx/model.onnx").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(("line", "told"), [
-    ("encode MODEL", "one of the arguments --out --onnx is required"),
-    ("encode MODEL a b --out x.npy", "lines of one file"),
-    ("encode MODEL --out x.parquet", "is not an index, so there must be files"),
-    ("encode MODEL docs.jsonl --out x.parquet --as query", "--as query: passages are encoded as passages"),
-    ("encode MODEL docs.jsonl --onnx x", "reads no texts"),
-    ("encode MODEL docs.jsonl --out x.parquet --ray", "--ray: encodes files of passages into a folder"),
-    ("encode MODEL --onnx x --lang fi", "is not calibrated"),
-    ("encode IDX docs.jsonl --out x.parquet", "is an index, whose own vectors are written"),
-    ("encode MODEL docs.jsonl --out mine", "mine: exists and is not an earlier save"),
-])
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("encode MODEL", "one of the arguments --out --onnx is required"),
+        ("encode MODEL a b --out x.npy", "lines of one file"),
+        ("encode MODEL --out x.parquet", "is not an index, so there must be files"),
+        ("encode MODEL docs.jsonl --out x.parquet --as query", "--as query: passages are encoded as passages"),
+        ("encode MODEL docs.jsonl --onnx x", "reads no texts"),
+        ("encode MODEL docs.jsonl --out x.parquet --ray", "--ray: encodes files of passages into a folder"),
+        ("encode MODEL --onnx x --lang fi", "is not calibrated"),
+        ("encode IDX docs.jsonl --out x.parquet", "is an index, whose own vectors are written"),
+        ("encode MODEL docs.jsonl --out mine", "mine: exists and is not an earlier save"),
+    ],
+)
 def test_what_does_not_go_together_is_told(model, rows, tmp_path, monkeypatch, capsys, line, told):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()

@@ -33,8 +33,12 @@ def place(tmp_path_factory, tiny_static, tiny_encoder):
         for lang in ("fi", "ko"):
             for query in load_collection(f"encyclopedia:{lang}").queries[:8]:
                 answer = english[next(iter(load_collection(f"encyclopedia:{lang}").qrels[query.id]))].split()[3]
-                stream.write(json.dumps({"id": f"{lang}{query.id}", "question": query.text, "lang": lang,
-                                         "answers": [answer, "yes"]}) + "\n")
+                stream.write(
+                    json.dumps(
+                        {"id": f"{lang}{query.id}", "question": query.text, "lang": lang, "answers": [answer, "yes"]}
+                    )
+                    + "\n"
+                )
     return root
 
 
@@ -61,8 +65,11 @@ def tables(out):
 
 
 def test_a_folder_of_translations_and_the_protocol_of_xtreme(place, capsys):
-    rows = tables(printed(capsys, place / "static", "--tatoeba", place / "tatoeba", "--tatoeba-protocol", "xtreme",
-                          "--format", "json"))
+    rows = tables(
+        printed(
+            capsys, place / "static", "--tatoeba", place / "tatoeba", "--tatoeba-protocol", "xtreme", "--format", "json"
+        )
+    )
     assert [row["language"] for row in rows] == ["fi", "ko", "sw", "avg"]
     model = DualEncoder.load(place / "static")
     for row in rows[:3]:
@@ -71,14 +78,30 @@ def test_a_folder_of_translations_and_the_protocol_of_xtreme(place, capsys):
 
 
 def test_pairs_without_english(place, capsys):
-    assert main(["evaluate", str(place / "static"), "--tatoeba", str(place / "tatoeba"), "--pairs", "fi-sw", "ko-fin",
-                 "--format", "json"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                str(place / "static"),
+                "--tatoeba",
+                str(place / "tatoeba"),
+                "--pairs",
+                "fi-sw",
+                "ko-fin",
+                "--format",
+                "json",
+            ]
+        )
+        == 0
+    )
     captured = capsys.readouterr()
     few = "pairs through English; an accuracy over fewer than 100 says little"
     assert captured.err.splitlines()[:2] == [f"fi-sw: 25 {few}", f"ko-fi: 20 {few}"]
     rows = json.loads(captured.out)
     assert [(row["file"], row["language"], row["pairs"]) for row in rows[:2]] == [
-        ("fin-eng.tsv + swh-eng.tsv", "fi-sw", 25), ("kor-eng.tsv + fin-eng.tsv", "ko-fi", 20)]
+        ("fin-eng.tsv + swh-eng.tsv", "fi-sw", 25),
+        ("kor-eng.tsv + fin-eng.tsv", "ko-fi", 20),
+    ]
     sides = [list(read_parallel(place / "tatoeba" / f"{lang}-eng.tsv")) for lang in ("fin", "swh")]
     expected = tatoeba_pairs(DualEncoder.load(place / "static"), pivot_pairs(*sides).pairs)
     assert rows[0]["mean"] == expected.mean
@@ -88,8 +111,9 @@ def test_a_layer_is_pooled_in_both_encoders_of_a_model(place, tmp_path, capsys, 
     file = tmp_path / "fin-eng.tsv"  # every other word of the English: near enough for a random model
     texts = [passage.text for passage in load_collection("encyclopedia:en").passages[:60]]
     file.write_text("".join(f"{' '.join(text.split()[::2])}\t{text}\n" for text in texts), encoding="utf-8")
-    rows = tables(printed(capsys, place / "two", "--tatoeba", file, "--layer", 1, "--pooling", "mean",
-                          "--format", "json"))
+    rows = tables(
+        printed(capsys, place / "two", "--tatoeba", file, "--layer", 1, "--pooling", "mean", "--format", "json")
+    )
     assert rows[0]["system"] == f"{place / 'two'} (layer 1, mean)"
     whole = tiny_encoder(layers=3, seed=5, pooling="mean")
     ids = whole.tokenize([pair.source for pair in read_parallel(file)], "passage")
@@ -106,12 +130,24 @@ def test_a_layer_is_pooled_in_both_encoders_of_a_model(place, tmp_path, capsys, 
 def test_a_picture_and_the_numbers_beside_it(place, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     models = [str(place / name) for name in ("static", "two")]
-    rows = tables(printed(capsys, *models, "--tatoeba", place / "tatoeba/fin-eng.tsv", "--picture", tmp_path / "p.svg",
-                          "--format", "json"))
-    expected = language_projection({name: DualEncoder.load(name) for name in models},
-                                   list(read_parallel(place / "tatoeba/fin-eng.tsv")))
+    rows = tables(
+        printed(
+            capsys,
+            *models,
+            "--tatoeba",
+            place / "tatoeba/fin-eng.tsv",
+            "--picture",
+            tmp_path / "p.svg",
+            "--format",
+            "json",
+        )
+    )
+    expected = language_projection(
+        {name: DualEncoder.load(name) for name in models}, list(read_parallel(place / "tatoeba/fin-eng.tsv"))
+    )
     assert [(row["system"], row["distance"]) for row in rows[:2]] == [
-        (name, pytest.approx(expected[name].distance)) for name in models]
+        (name, pytest.approx(expected[name].distance)) for name in models
+    ]
     assert [row["mean"] for row in rows[2::2]] == [row["accuracy"] for row in rows[:2]]
     assert (tmp_path / "p.svg").read_text(encoding="utf-8").count('id="axes_') == 2
 
@@ -127,7 +163,10 @@ def test_xor_retrieve_and_its_run_scored_again(place, tmp_path, capsys, words):
     passages = load_collection("encyclopedia:en").passages
     expected = recall_at_tokens(run, passages, xor_questions(place), 2000, tokenize=str.split)
     assert {row["column"]: row["value"] for row in rows[:3]} == {
-        "fi": expected["fi"], "ko": expected["ko"], "avg w/o en": expected["mean"]}
+        "fi": expected["fi"],
+        "ko": expected["ko"],
+        "avg w/o en": expected["mean"],
+    }
     assert 0 < expected["mean"] < 100
     again = tables(printed(capsys, *given, "--predictions", file))
     assert [row["value"] for row in again] == [row["value"] for row in rows]
@@ -146,24 +185,36 @@ def xor_questions(place):
     return read_answered(place / "xor.jsonl")
 
 
-@pytest.mark.parametrize(("argv", "said"), [
-    (["static", "--pairs", "de-fr"], "say what to measure on"),
-    (["static", "--on", "encyclopedia:fi", "--pairs", "de-fr"], "--pairs is for translations"),
-    (["static", "--on", "encyclopedia:fi", "--tatoeba-protocol", "xtreme"], "--tatoeba-protocol is for translations"),
-    (["static", "--on", "encyclopedia:fi", "--picture", "p.svg"], "--picture is for translations"),
-    (["static", "--tatoeba", "tatoeba", "--predictions", "p"], "--predictions is for XOR-Retrieve"),
-    (["static", "--tatoeba", "tatoeba", "--picture", "p.svg"], "one pair of languages, these are 3"),
-    (["static", "--tatoeba", "tatoeba", "--pairs", "fi-ko", "ko-fi"], "two of them are the same languages"),
-    (["static", "--tatoeba", "tatoeba", "--pairs", "fi-ko", "--tatoeba-protocol", "xtreme"], "XTREME asks in English"),
-    (["static", "--tatoeba", "tatoeba", "--pairs", "fi-de"], "no file has 'de' and English"),
-    (["static", "--xor", "xor.jsonl"], "--xor needs the English passages"),
-    (["--xor", "xor.jsonl"], "say which MODEL"),
-    (["--tatoeba", "tatoeba"], "say which MODEL"),
-    (["static", "--xor", "nowhere.jsonl", "--passages", "encyclopedia:en"], "nowhere.jsonl: no such file"),
-    (["static", "--on", "encyclopedia:fi", "--xor", "xor.jsonl", "--passages", "encyclopedia:en"], "for both --on and"),
-    (["static", "--layer", "1", "--tatoeba", "tatoeba"], "a static backbone has mean pooling, no layers"),
-    (["two", "--layer", "4", "--tatoeba", "tatoeba"], "this model has hidden states 0 to 3"),
-])
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["static", "--pairs", "de-fr"], "say what to measure on"),
+        (["static", "--on", "encyclopedia:fi", "--pairs", "de-fr"], "--pairs is for translations"),
+        (
+            ["static", "--on", "encyclopedia:fi", "--tatoeba-protocol", "xtreme"],
+            "--tatoeba-protocol is for translations",
+        ),
+        (["static", "--on", "encyclopedia:fi", "--picture", "p.svg"], "--picture is for translations"),
+        (["static", "--tatoeba", "tatoeba", "--predictions", "p"], "--predictions is for XOR-Retrieve"),
+        (["static", "--tatoeba", "tatoeba", "--picture", "p.svg"], "one pair of languages, these are 3"),
+        (["static", "--tatoeba", "tatoeba", "--pairs", "fi-ko", "ko-fi"], "two of them are the same languages"),
+        (
+            ["static", "--tatoeba", "tatoeba", "--pairs", "fi-ko", "--tatoeba-protocol", "xtreme"],
+            "XTREME asks in English",
+        ),
+        (["static", "--tatoeba", "tatoeba", "--pairs", "fi-de"], "no file has 'de' and English"),
+        (["static", "--xor", "xor.jsonl"], "--xor needs the English passages"),
+        (["--xor", "xor.jsonl"], "say which MODEL"),
+        (["--tatoeba", "tatoeba"], "say which MODEL"),
+        (["static", "--xor", "nowhere.jsonl", "--passages", "encyclopedia:en"], "nowhere.jsonl: no such file"),
+        (
+            ["static", "--on", "encyclopedia:fi", "--xor", "xor.jsonl", "--passages", "encyclopedia:en"],
+            "for both --on and",
+        ),
+        (["static", "--layer", "1", "--tatoeba", "tatoeba"], "a static backbone has mean pooling, no layers"),
+        (["two", "--layer", "4", "--tatoeba", "tatoeba"], "this model has hidden states 0 to 3"),
+    ],
+)
 def test_what_a_person_can_mend_is_one_line(place, capsys, monkeypatch, argv, said):
     monkeypatch.chdir(place)
     assert main(["evaluate", *argv]) == 2

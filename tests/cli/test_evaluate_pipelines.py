@@ -26,7 +26,8 @@ def place(tmp_path_factory, tiny_static, tiny_encoder):
     root = tmp_path_factory.mktemp("place")
     tiny_static().save(root / "static")
     LateInteractionEncoder.start(tiny_encoder(max_length=96), dim=16, query_length=24, document_length=90).save(
-        root / "late")
+        root / "late"
+    )
     asked = load_collection("encyclopedia:en").queries
     (root / "en.tsv").write_text("".join(f"{q.id}\t{q.text}\n" for q in asked), encoding="utf-8")
     (root / "some.tsv").write_text(f"{asked[0].id}\ttext\n", encoding="utf-8")
@@ -56,12 +57,25 @@ def tables(capsys, *argv):
 
 def test_pipelines_are_rows_beside_models(there, capsys):
     texts = ["bm25", "bm25 % 20 >> static", "bm25 + 0.5 * static", "rrf(bm25 % 50, static % 50)", "static % 10 >> late"]
-    found = tables(capsys, "static", "late", "--pipeline", *texts, "--on", "encyclopedia:en", "encyclopedia:fi",
-                   "--measures", "RR@10", "nDCG@10", "--no-intervals")
+    found = tables(
+        capsys,
+        "static",
+        "late",
+        "--pipeline",
+        *texts,
+        "--on",
+        "encyclopedia:en",
+        "encyclopedia:fi",
+        "--measures",
+        "RR@10",
+        "nDCG@10",
+        "--no-intervals",
+    )
     assert list(found) == ["static", "late", *texts]
     collections = [load_collection(f"encyclopedia:{lang}") for lang in ("en", "fi")]
-    expected = evaluate_pipelines({text: parse_pipeline(text) for text in ("late", *texts)}, collections,
-                                  ["RR@10", "nDCG@10"])
+    expected = evaluate_pipelines(
+        {text: parse_pipeline(text) for text in ("late", *texts)}, collections, ["RR@10", "nDCG@10"]
+    )
     expected["static"] = evaluate_on(DualEncoder.load("static"), collections, ["RR@10", "nDCG@10"])
     for name, measures in found.items():
         for measure, cells in measures.items():
@@ -74,7 +88,8 @@ def test_a_late_interaction_model_alone(there, capsys):
     found = tables(capsys, "late", "--on", "encyclopedia:fi", "--measures", "RR@10")
     run = run_pipeline("late", load_collection("encyclopedia:fi"), 100)
     (result,) = evaluate_pipelines({"late": parse_pipeline("late")}, [load_collection("encyclopedia:fi")], ["RR@10"])[
-        "late"]
+        "late"
+    ]
     assert result.run == run
     assert found["late"]["RR@10"]["fi"] == pytest.approx(result.scores["RR@10"])
 
@@ -87,8 +102,9 @@ def test_runs_of_pipelines_read_back_as_pipelines(there, tmp_path, capsys):
     assert all(len(name) < 140 for name in names)
     run = Run.read_trec(tmp_path / names[1])
     assert run == run_pipeline(text, load_collection("encyclopedia:fi"), 100)
-    again = tables(capsys, "--pipeline", f"run({tmp_path / names[1]})", text, "--on", "encyclopedia:fi",
-                   "--measures", "RR@10")
+    again = tables(
+        capsys, "--pipeline", f"run({tmp_path / names[1]})", text, "--on", "encyclopedia:fi", "--measures", "RR@10"
+    )
     assert len({cells["RR@10"]["fi"] for cells in again.values()}) == 1
 
 
@@ -104,8 +120,9 @@ def test_questions_translated_beforehand(there, capsys):
     pair = cross(load_collection("encyclopedia:fi"), english)
     asked = [Query(q.id, q.text, "en") for q in english.queries]
     run = run_pipeline("bm25 % 9 >> static", pair, 100, translated=asked)
-    expected = evaluate_pipelines({"x": parse_pipeline("bm25 % 9 >> static")}, [pair], ["RR@10"],
-                                  translated={pair.name: asked})["x"][0]
+    expected = evaluate_pipelines(
+        {"x": parse_pipeline("bm25 % 9 >> static")}, [pair], ["RR@10"], translated={pair.name: asked}
+    )["x"][0]
     assert expected.run == run
     assert found["bm25 % 9 >> static"]["RR@10"]["fi"] == pytest.approx(expected.scores["RR@10"])
 
@@ -114,49 +131,78 @@ def test_questions_translated_by_a_program(there, capsys):
     given = ["--pipeline", "bm25(analyzer=whitespace)", "--on", "encyclopedia:fi", "--measures", "RR@10"]
     upper = tables(capsys, *given, "--translate", f"'{sys.executable}' upper.py")
     collection = load_collection("encyclopedia:fi")
-    run = run_pipeline("bm25(analyzer=whitespace)", collection, 100,
-                       translated=[Query(q.id, q.text.upper(), "fi") for q in collection.queries])
-    ranks = [([*run.ids(q), *collection.qrels[q]].index(next(iter(collection.qrels[q]))) + 1, len(run.ids(q)))
-             for q in collection.qrels]
+    run = run_pipeline(
+        "bm25(analyzer=whitespace)",
+        collection,
+        100,
+        translated=[Query(q.id, q.text.upper(), "fi") for q in collection.queries],
+    )
+    ranks = [
+        ([*run.ids(q), *collection.qrels[q]].index(next(iter(collection.qrels[q]))) + 1, len(run.ids(q)))
+        for q in collection.qrels
+    ]
     expected = sum(1 / rank for rank, length in ranks if rank <= min(10, length)) / len(ranks)
     assert upper["bm25(analyzer=whitespace)"]["RR@10"]["fi"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("argv", "said"), [
-    (["--pipeline", "bm25"], "say what to measure on"),
-    (["--pipeline", "bm25", "--tatoeba", "x"], "say which MODEL"),
-    (["static", "--pipeline", "bm25", "--tatoeba", "x"], "--pipeline is for collections"),
-    (["static", "--pipeline", "bm25", "--on", "encyclopedia:fi", "--matrix"], "--matrix has no use for --pipeline"),
-    (["--pipeline", "bm25 >> ", "--on", "nowhere"], "at the end: bm25, the path of a model"),
-    (["--pipeline", "bm25 % ten", "--on", "nowhere"], "at position 8, before 'ten': the number of results to keep"),
-    (["--pipeline", "static + half * bm25", "--on", "nowhere"], "at position 10, before 'half * bm25': a number"),
-    (["--pipeline", "bm25", "bm25", "--on", "encyclopedia:fi"], "one of them is given twice"),
-    (["static", "--pipeline", "static", "--on", "encyclopedia:fi"], "is given twice, or is a MODEL as well"),
-    (["static", "--pipeline", "bm25", "--on", "encyclopedia:fi", "--runs", "r", "bm25.1"], "no such folder"),
-    (["--pipeline", "static % 9 % 5", "static % 9 * 5", "--on", "encyclopedia:fi"], "%, +, >> or the end was expected"),
-    (["--pipeline", "bm25 % 5 + bm25", "bm25 + 5 * bm25", "--on", "encyclopedia:fi", "--runs", "r"],
-     "--runs would write 'bm25 % 5 + bm25' and 'bm25 + 5 * bm25' to files of one name"),
-    (["static", "--on", "encyclopedia:fi", "--translated", "en.tsv"], "--translated is for the bm25 stages"),
-    (["--pipeline", "static", "--on", "encyclopedia:fi", "--translated", "en.tsv"], "no stage of the pipelines reads"),
-    (["--pipeline", "bm25(queries=en.tsv)", "--on", "encyclopedia:fi", "--translate", "cat"], "--translate: no stage"),
-    (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", "cat", "--translated", "en.tsv"], "Give one of"),
-    (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translated", "some.tsv"],
-     "some.tsv: no translation of 55 of 56 queries"),
-    (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translated", "en.tsv", "en.tsv"],
-     "2 files for 1 collections"),
-    (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", "nowhere-to-be-found"], "cannot be run"),
-    (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", "'"], "--translate ': No closing quotation"),
-    (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", f"'{sys.executable}' first.py"],
-     "the translation has 1 lines for 56 queries"),
-    (["--pipeline", "bm25 >> ./nowhere", "--on", "encyclopedia:fi"], "nowhere: is not a model folder"),
-    (["--pipeline", "bm25 + run(nowhere.run)", "--on", "encyclopedia:fi"], "nowhere.run: no such file"),
-    (["--pipeline", "run(other.run)", "--on", "encyclopedia:fi"], "other.run: has results for no query of"),
-    (["--pipeline", "bm25 >> late(maxp=180/90)", "--on", "encyclopedia:fi"], "this model reads 90"),
-    (["--pipeline", "bm25(analyzer=klingon)", "--on", "encyclopedia:fi"], "klingon"),
-    (["late", "--tatoeba", "fi-en.tsv"], "--tatoeba takes models of one vector a text. Measure it with --on"),
-    (["late", "--on", "encyclopedia:fi", "encyclopedia:en", "--matrix"], "late: is a late-interaction model"),
-    (["late", "--on", "encyclopedia:fi", "--layer", "0"], "--layer takes models of one vector a text"),
-])
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--pipeline", "bm25"], "say what to measure on"),
+        (["--pipeline", "bm25", "--tatoeba", "x"], "say which MODEL"),
+        (["static", "--pipeline", "bm25", "--tatoeba", "x"], "--pipeline is for collections"),
+        (["static", "--pipeline", "bm25", "--on", "encyclopedia:fi", "--matrix"], "--matrix has no use for --pipeline"),
+        (["--pipeline", "bm25 >> ", "--on", "nowhere"], "at the end: bm25, the path of a model"),
+        (["--pipeline", "bm25 % ten", "--on", "nowhere"], "at position 8, before 'ten': the number of results to keep"),
+        (["--pipeline", "static + half * bm25", "--on", "nowhere"], "at position 10, before 'half * bm25': a number"),
+        (["--pipeline", "bm25", "bm25", "--on", "encyclopedia:fi"], "one of them is given twice"),
+        (["static", "--pipeline", "static", "--on", "encyclopedia:fi"], "is given twice, or is a MODEL as well"),
+        (["static", "--pipeline", "bm25", "--on", "encyclopedia:fi", "--runs", "r", "bm25.1"], "no such folder"),
+        (
+            ["--pipeline", "static % 9 % 5", "static % 9 * 5", "--on", "encyclopedia:fi"],
+            "%, +, >> or the end was expected",
+        ),
+        (
+            ["--pipeline", "bm25 % 5 + bm25", "bm25 + 5 * bm25", "--on", "encyclopedia:fi", "--runs", "r"],
+            "--runs would write 'bm25 % 5 + bm25' and 'bm25 + 5 * bm25' to files of one name",
+        ),
+        (["static", "--on", "encyclopedia:fi", "--translated", "en.tsv"], "--translated is for the bm25 stages"),
+        (
+            ["--pipeline", "static", "--on", "encyclopedia:fi", "--translated", "en.tsv"],
+            "no stage of the pipelines reads",
+        ),
+        (
+            ["--pipeline", "bm25(queries=en.tsv)", "--on", "encyclopedia:fi", "--translate", "cat"],
+            "--translate: no stage",
+        ),
+        (
+            ["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", "cat", "--translated", "en.tsv"],
+            "Give one of",
+        ),
+        (
+            ["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translated", "some.tsv"],
+            "some.tsv: no translation of 55 of 56 queries",
+        ),
+        (
+            ["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translated", "en.tsv", "en.tsv"],
+            "2 files for 1 collections",
+        ),
+        (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", "nowhere-to-be-found"], "cannot be run"),
+        (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", "'"], "--translate ': No closing quotation"),
+        (
+            ["--pipeline", "bm25", "--on", "encyclopedia:fi", "--translate", f"'{sys.executable}' first.py"],
+            "the translation has 1 lines for 56 queries",
+        ),
+        (["--pipeline", "bm25 >> ./nowhere", "--on", "encyclopedia:fi"], "nowhere: is not a model folder"),
+        (["--pipeline", "bm25 + run(nowhere.run)", "--on", "encyclopedia:fi"], "nowhere.run: no such file"),
+        (["--pipeline", "run(other.run)", "--on", "encyclopedia:fi"], "other.run: has results for no query of"),
+        (["--pipeline", "bm25 >> late(maxp=180/90)", "--on", "encyclopedia:fi"], "this model reads 90"),
+        (["--pipeline", "bm25(analyzer=klingon)", "--on", "encyclopedia:fi"], "klingon"),
+        (["late", "--tatoeba", "fi-en.tsv"], "--tatoeba takes models of one vector a text. Measure it with --on"),
+        (["late", "--on", "encyclopedia:fi", "encyclopedia:en", "--matrix"], "late: is a late-interaction model"),
+        (["late", "--on", "encyclopedia:fi", "--layer", "0"], "--layer takes models of one vector a text"),
+    ],
+)
 def test_what_a_person_can_mend_is_one_line(there, capsys, argv, said):
     assert main(["evaluate", *argv]) == 2
     captured = capsys.readouterr()

@@ -12,16 +12,27 @@ from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Retrieval
 
 TOPICS = ["lighthouse storm", "river bridge", "blue book", "old town", "southern sky"]
-PASSAGES = [{"id": f"p{i}", "title": f"T{i}", "text": f"The {topic} of number {i} and another {topic}", "lang": "en"}
-            for i, topic in enumerate(TOPICS * 4)]
+PASSAGES = [
+    {"id": f"p{i}", "title": f"T{i}", "text": f"The {topic} of number {i} and another {topic}", "lang": "en"}
+    for i, topic in enumerate(TOPICS * 4)
+]
 
 
 @pytest.fixture(scope="module")
 def street(tmp_path_factory, tiny_static):
     root = tmp_path_factory.mktemp("negatives")
     DualEncoder.tied(tiny_static()).save(root / "model")
-    rows = [{"id": f"q{i}", "question": f"What is the {topic}?", "title": f"T{i}", "lang": "en", "passage_id": f"p{i}",
-             "passage": PASSAGES[i]["text"]} for i, topic in enumerate(TOPICS)]
+    rows = [
+        {
+            "id": f"q{i}",
+            "question": f"What is the {topic}?",
+            "title": f"T{i}",
+            "lang": "en",
+            "passage_id": f"p{i}",
+            "passage": PASSAGES[i]["text"],
+        }
+        for i, topic in enumerate(TOPICS)
+    ]
     rows.append({"question": "Where does the stranger live?", "passage": "The stranger lives in the sky", "lang": "en"})
     (root / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (root / "passages.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(p) + "\n" for p in PASSAGES).encode()))
@@ -31,8 +42,9 @@ def street(tmp_path_factory, tiny_static):
 def mine(root, *options, questions="q.jsonl", passages=("passages.jsonl.gz",)):
     (root / "out.jsonl").unlink(missing_ok=True)
     where = ["--passages", *(str(root / name) for name in passages)] if passages else []
-    code = main(["mine", str(root / questions), "--negatives", "--out", str(root / "out.jsonl"),
-                 *map(str, options), *where])
+    code = main(
+        ["mine", str(root / questions), "--negatives", "--out", str(root / "out.jsonl"), *map(str, options), *where]
+    )
     return list(read_questions(root / "out.jsonl")) if code == 0 else code
 
 
@@ -82,7 +94,8 @@ def test_scores_and_the_passages_of_the_questions_alone(street, capsys):
         query = model.encode_query([record.question])
         texts = [(one.title, one.text) if one.title else one.text for one in (record.positives[0], *record.negatives)]
         expected = (query @ model.encode_document(texts).T)[0] / (
-            (query**2).sum() ** 0.5 * (model.encode_document(texts) ** 2).sum(1) ** 0.5)
+            (query**2).sum() ** 0.5 * (model.encode_document(texts) ** 2).sum(1) ** 0.5
+        )
         assert record.scores == pytest.approx(expected.tolist(), abs=1e-5)
     (street / "scored.jsonl").write_text((street / "out.jsonl").read_text())
     again = mine(street, "--with", "bm25", questions="scored.jsonl")
@@ -109,17 +122,20 @@ def test_a_question_without_a_known_word_gets_none_and_is_counted(street, capsys
     assert "0 questions got fewer than 8, 1 none" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ((), "--negatives: say with --with"),
-    (("--with", "bm25", "--model", "x"), "--negatives takes one file of questions"),
-    (("--with", "bm25 + rrf(bm25, bm25)"), "one retriever is needed"),
-    (("--with", "bm25(queries=x.tsv)"), "one retriever is needed"),
-    (("--with", "bm25", "--positive-margin", "much"), "--positive-margin much: a number such as 0.95"),
-    (("--with", "bm25", "--positive-margin", "2"), "margin 2.0 must be above 0"),
-    (("--with", "bm25", "--depth", "0"), "depth 0 must be at least 1"),
-    (("--with", "nowhere/model"), "nowhere/model"),
-    (("--with", "bm25", "--passages", "nowhere.jsonl"), "nowhere.jsonl: no such file"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--negatives: say with --with"),
+        (("--with", "bm25", "--model", "x"), "--negatives takes one file of questions"),
+        (("--with", "bm25 + rrf(bm25, bm25)"), "one retriever is needed"),
+        (("--with", "bm25(queries=x.tsv)"), "one retriever is needed"),
+        (("--with", "bm25", "--positive-margin", "much"), "--positive-margin much: a number such as 0.95"),
+        (("--with", "bm25", "--positive-margin", "2"), "margin 2.0 must be above 0"),
+        (("--with", "bm25", "--depth", "0"), "depth 0 must be at least 1"),
+        (("--with", "nowhere/model"), "nowhere/model"),
+        (("--with", "bm25", "--passages", "nowhere.jsonl"), "nowhere.jsonl: no such file"),
+    ],
+)
 def test_mistakes_are_one_line_and_nothing_is_written(street, options, message, capsys):
     assert mine(street, *options, passages=()) == 2
     said = capsys.readouterr().err

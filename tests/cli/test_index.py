@@ -23,9 +23,14 @@ def place(tmp_path, tiny_static, monkeypatch):
     (tmp_path / "books").mkdir()
     (tmp_path / "books/keeper.md").write_text(
         "---\nlang: en\n---\n# Keeper\n\nThe lighthouse keeper wrote every storm into a small blue book.\n"
-        "# Rivers\n\nTwo rivers meet below the old town.\n", encoding="utf-8")
-    (tmp_path / "faq.csv").write_text("name,answer,topic,lang\nq1,Смотритель маяка записывал каждую бурю.,storm,ru\n"
-                                      "q2,Majakanvartija kirjoitti jokaisen myrskyn.,storm,fi\n", encoding="utf-8")
+        "# Rivers\n\nTwo rivers meet below the old town.\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "faq.csv").write_text(
+        "name,answer,topic,lang\nq1,Смотритель маяка записывал каждую бурю.,storm,ru\n"
+        "q2,Majakanvartija kirjoitti jokaisen myrskyn.,storm,fi\n",
+        encoding="utf-8",
+    )
     assert main("index model books faq.csv --out idx --columns text=answer id=name".split()) == 0
     return tmp_path
 
@@ -60,8 +65,10 @@ def test_an_index_is_changed_in_place(place, capsys):
     assert main(["index", "--add", "idx", "more.jsonl"]) == 2
     assert "has a passage 'x' already. Replace it with --replace" in capsys.readouterr().err
     (place / "more.jsonl").write_text('{"id": "x", "text": "Uusi.", "lang": "fi"}\n{"id": "y", "text": "Y."}\n')
-    assert "2 passages added or changed; 6 passages" in said(
-        capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
+    assert (
+        "2 passages added or changed; 6 passages"
+        in said(capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
+    )
     assert "0 passages added or changed" in said(capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
     assert "idx: 1 passages deleted; 5 passages" in said(capsys, "index", "--delete", "idx", "q1", "nobody").err
     for option in ([], ["--approximate"], ["--exact"]):
@@ -106,8 +113,12 @@ def test_versions_of_a_page_share_an_index(place, capsys):
         (place / f"{lang}.jsonl").write_text("\n".join(rows), encoding="utf-8")
     said(capsys, *"index model en.jsonl fi.jsonl encyclopedia:en encyclopedia:sw --out pages".split())
     assert len(Index.open("pages")) == 4 + 2 * 112
-    hits = [json.loads(line) for line in said(
-        capsys, *"search pages sininen kirja --mode lexical --lang fi --json -k 1".split()).out.splitlines()]
+    hits = [
+        json.loads(line)
+        for line in said(
+            capsys, *"search pages sininen kirja --mode lexical --lang fi --json -k 1".split()
+        ).out.splitlines()
+    ]
     assert [(hit["id"], hit["source"], hit["lang"]) for hit in hits] == [("2", "fi.jsonl", "fi")]
     (place / "fi.jsonl").write_text('{"id": "2", "text": "Punainen kirja.", "lang": "fi"}\n')
     assert "1 passages added or changed" in said(capsys, *"index --replace pages fi.jsonl".split()).err
@@ -128,13 +139,16 @@ def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
     names = [("b/handbook/guide.txt", "b/handbook/guide.txt#1"), ("handbook/guide.txt", "handbook/guide.txt#1")]
     assert ids("two") == names
     assert json.loads((place / "two/sources.json").read_text()) == {
-        "handbook": str(place / "a/handbook"), "b/handbook": str(place / "b/handbook")}
+        "handbook": str(place / "a/handbook"),
+        "b/handbook": str(place / "b/handbook"),
+    }
     (place / "moved").mkdir()
     for name in ("a", "b", "two", "model"):
         (place / name).rename(place / "moved" / name)
     for argument in ("b/handbook/guide.txt", "b/handbook", "a/handbook"):
-        err = said(capsys, "index", "--replace", "moved/two", f"moved/{argument}", "--lang", "en", "--model",
-                   "moved/model").err
+        err = said(
+            capsys, "index", "--replace", "moved/two", f"moved/{argument}", "--lang", "en", "--model", "moved/model"
+        ).err
         assert "0 passages added or changed" in err, argument
     (place / "moved/b/handbook/guide.txt").write_text("A lake.")
     said(capsys, *"index --replace moved/two moved/b/handbook --lang en --model moved/model".split())
@@ -146,9 +160,12 @@ def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
 def test_a_beir_folder_is_indexed_and_measured_as_it_comes(place, capsys):
     (place / "scifact/qrels").mkdir(parents=True)
     texts = ["The lighthouse keeper wrote every storm into a small blue book.", "Two rivers meet below the old town."]
-    (place / "scifact/corpus.jsonl").write_text("".join(
-        json.dumps({"_id": str(number), "title": "", "text": text, "metadata": {}}) + "\n"
-        for number, text in enumerate(texts)))
+    (place / "scifact/corpus.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": str(number), "title": "", "text": text, "metadata": {}}) + "\n"
+            for number, text in enumerate(texts)
+        )
+    )
     (place / "scifact/queries.jsonl").write_text('{"_id": "q", "text": "Where do the two rivers meet?"}\n')
     (place / "scifact/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
     (place / "scifact/README.md").write_text("# SciFact\n")
@@ -176,8 +193,12 @@ def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeyp
     loaded = []
     real = DualEncoder.load
     monkeypatch.setattr(DualEncoder, "load", lambda name: loaded.append(name) or real("model"))
-    for command in ("index books --out a", "index books faq.csv --out b --columns text=answer",
-                    "index encyclopedia:fi faq.csv --out c --columns text=answer", "index model books --out d"):
+    for command in (
+        "index books --out a",
+        "index books faq.csv --out b --columns text=answer",
+        "index encyclopedia:fi faq.csv --out c --columns text=answer",
+        "index model books --out d",
+    ):
         said(capsys, *command.split())
     assert loaded == ["default", "default", "default", "model"]
     assert Index.open("a").about.model == "default"
@@ -187,12 +208,15 @@ def test_results_are_narrowed(place, capsys):
     question = "lighthouse маяка majakanvartija storm"
     assert {hit["id"] for hit in found(capsys, question)} == {"books/keeper.md#1", "books/keeper.md#2", "q1", "q2"}
     assert {hit["id"] for hit in found(capsys, question, "--where", "topic=storm")} == {"q1", "q2"}
-    assert [hit["id"] for hit in found(capsys, question, "--where", "topic=storm", "source=faq.csv",
-                                       "--lang-of-results", "ru")] == ["q1"]
+    assert [
+        hit["id"]
+        for hit in found(capsys, question, "--where", "topic=storm", "source=faq.csv", "--lang-of-results", "ru")
+    ] == ["q1"]
     assert [hit["id"] for hit in found(capsys, question, "--lang", "fi", "--lang-of-results", "same")] == ["q2"]
     hits = found(capsys, "lighthouse", "--mode", "lexical", "--lang", "en")
     assert [(hit["id"], set(hit["parts"]), hit["metadata"]["source"]) for hit in hits] == [
-        ("books/keeper.md#1", {"lexical"}, "books/keeper.md")]
+        ("books/keeper.md#1", {"lexical"}, "books/keeper.md")
+    ]
     assert set(found(capsys, question, "--rerank", "model")[0]["parts"]) == {"dense", "lexical", "tokens", "reranker"}
     assert said(capsys, "search", "idx", "zzzz", "--mode", "lexical").out == "nothing found.\n"
 
@@ -218,8 +242,12 @@ class Terminal(io.StringIO):
 
 
 def test_words_are_bold_on_a_terminal_and_control_characters_are_gone(place, capsys, monkeypatch):
-    (place / "evil.jsonl").write_text(json.dumps({"id": "evil", "text": "a \x1b[2J lighthouse\u202e\nhere",
-                                                  "title": "\x1b]0;owned\x07", "lang": "en"}) + "\n")
+    (place / "evil.jsonl").write_text(
+        json.dumps(
+            {"id": "evil", "text": "a \x1b[2J lighthouse\u202e\nhere", "title": "\x1b]0;owned\x07", "lang": "en"}
+        )
+        + "\n"
+    )
     said(capsys, "index", "--add", "idx", "evil.jsonl")
     argv = ["search", "idx", "lighthouse keepers", "--lang", "en", "--mode", "lexical"]
     plain = said(capsys, *argv).out
@@ -242,22 +270,25 @@ def test_printable_keeps_every_place():
     assert search.printable(text) == "a b \u200dc\U0001f469\u200d\U0001f680"
 
 
-@pytest.mark.parametrize(("command", "message"), [
-    ("index model books", "is required"),
-    ("index model books --out a --add idx", "not allowed with"),
-    ("index --out new", "--out: needs files"),
-    ("index --delete idx", "--delete: needs ids"),
-    ("index --compact idx books", "--compact: takes nothing but the index"),
-    ("index --info idx --approximate", "--approximate, --exact: go with --compact"),
-    ("index --compact milvus:a.db/b --exact", "--approximate, --exact: go with --compact"),
-    ("index --info nowhere", "no such index folder"),
-    ("index model faq.csv --out new --columns answer", "write text=COLUMN"),
-    ("index model faq.csv --out new --columns txet=answer", "txet"),
-    ("search idx a --where topic", "write KEY=VALUE"),
-    ("search idx 1234 --lang-of-results same", "Say it with --lang"),
-    ("search idx a --lang klingon", "'klingon' is not a language code"),
-    ("search idx a --mode fuzzy", "fuzzy"),
-])
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("index model books", "is required"),
+        ("index model books --out a --add idx", "not allowed with"),
+        ("index --out new", "--out: needs files"),
+        ("index --delete idx", "--delete: needs ids"),
+        ("index --compact idx books", "--compact: takes nothing but the index"),
+        ("index --info idx --approximate", "--approximate, --exact: go with --compact"),
+        ("index --compact milvus:a.db/b --exact", "--approximate, --exact: go with --compact"),
+        ("index --info nowhere", "no such index folder"),
+        ("index model faq.csv --out new --columns answer", "write text=COLUMN"),
+        ("index model faq.csv --out new --columns txet=answer", "txet"),
+        ("search idx a --where topic", "write KEY=VALUE"),
+        ("search idx 1234 --lang-of-results same", "Say it with --lang"),
+        ("search idx a --lang klingon", "'klingon' is not a language code"),
+        ("search idx a --mode fuzzy", "fuzzy"),
+    ],
+)
 def test_mistakes_are_one_line(place, capsys, command, message):
     capsys.readouterr()
     try:

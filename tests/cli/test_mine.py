@@ -29,8 +29,18 @@ def street(tmp_path_factory, tiny_static, sentences):
 
 
 def mine(root, *options, a="a.txt", b="b.txt.gz"):
-    code = main(["mine", str(root / a), str(root / b), "--model", str(root / "model"), "--out", str(root / "out.tsv"),
-                 *map(str, options)])
+    code = main(
+        [
+            "mine",
+            str(root / a),
+            str(root / b),
+            "--model",
+            str(root / "model"),
+            "--out",
+            str(root / "out.tsv"),
+            *map(str, options),
+        ]
+    )
     lines = (root / "out.tsv").read_text(encoding="utf-8").splitlines() if code == 0 else []
     return code, [tuple(line.split("\t")) for line in lines]
 
@@ -39,8 +49,11 @@ def test_pairs_are_written_best_first_and_everything_is_counted(street, capsys):
     code, rows = mine(street)
     said = capsys.readouterr().err
     assert code == 0
-    assert {row[1:] for row in rows[:3]} == {(SAME[0], SAME[0] + " s"), (SAME[1], SAME[1] + " and"),
-                                             (SAME[2], SAME[2] + "s")}
+    assert {row[1:] for row in rows[:3]} == {
+        (SAME[0], SAME[0] + " s"),
+        (SAME[1], SAME[1] + " and"),
+        (SAME[2], SAME[2] + "s"),
+    }
     scores = [float(score) for score, *_ in rows]
     assert scores == sorted(scores, reverse=True)
     assert "a.txt: 9 lines, 6 distinct sentences, 1 came again, 2 blank" in said
@@ -88,9 +101,11 @@ def test_retrieval_half_precision_and_white_space(street):
 
 def test_mistakes_are_one_line(street, capsys):
     (street / "empty.txt").write_text("")
-    for options, kinds, message in (((), {"b": "empty.txt"}, "empty.txt: is empty"),
-                                    (("-k", 0), {}, "k=0: must be at least 1"),
-                                    (("--gold", street / "none"), {}, "none: no such file")):
+    for options, kinds, message in (
+        ((), {"b": "empty.txt"}, "empty.txt: is empty"),
+        (("-k", 0), {}, "k=0: must be at least 1"),
+        (("--gold", street / "none"), {}, "none: no such file"),
+    ):
         assert mine(street, *options, **kinds)[0] == 2
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):

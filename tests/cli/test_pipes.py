@@ -24,17 +24,32 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, subp
     place = tmp_path_factory.mktemp("pipes")
     (place / "lines.txt").write_text("".join(f"sentence number {number} about the sea\n" for number in range(2000)))
     for name, order in (("a.run", "abcdef"), ("b.run", "fedcba")):
-        (place / name).write_text("".join(f"q{query} Q0 {passage} {rank} {9 - rank} t\n" for query in range(2000)
-                                          for rank, passage in enumerate(order, 1)))
+        (place / name).write_text(
+            "".join(
+                f"q{query} Q0 {passage} {rank} {9 - rank} t\n"
+                for query in range(2000)
+                for rank, passage in enumerate(order, 1)
+            )
+        )
     (place / "qrels").write_text("".join(f"q{query} 0 b 1\n" for query in range(2000)))
     os.mkfifo(place / "fifo")
     typed = f'interlingua() {{ "{sys.executable}" -m interlingua "$@"; }}; '
-    running = {key: subprocess.Popen(["bash", "-c", typed + command], cwd=place, text=True, stdin=subprocess.DEVNULL,
-                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-               for key, command in COMMANDS.items()}
+    running = {
+        key: subprocess.Popen(
+            ["bash", "-c", typed + command],
+            cwd=place,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for key, command in COMMANDS.items()
+    }
     said = {key: process.communicate(timeout=300) for key, process in running.items()}
-    return place, {key: subprocess.CompletedProcess(COMMANDS[key], process.returncode, *said[key])
-                   for key, process in running.items()}
+    return place, {
+        key: subprocess.CompletedProcess(COMMANDS[key], process.returncode, *said[key])
+        for key, process in running.items()
+    }
 
 
 def test_no_line_of_a_pipe_is_lost(done):
@@ -56,5 +71,6 @@ def test_runs_and_qrels_through_pipes(done):
 def test_a_pipe_without_a_writer_does_not_hang(done):
     _, said = done
     assert said["nobody"].returncode == 2
-    assert said["nobody"].stderr == ("interlingua: fifo: nothing writes to this pipe. Start the program that fills it "
-                                     "first.\n")
+    assert said["nobody"].stderr == (
+        "interlingua: fifo: nothing writes to this pipe. Start the program that fills it first.\n"
+    )

@@ -18,9 +18,11 @@ def test_a_mirror_of_two_models(tmp_path, monkeypatch, capsys, tiny_static):
 def test_what_a_mirror_cannot_show_is_said(tmp_path, monkeypatch, capsys, tiny_static):
     monkeypatch.chdir(tmp_path)
     tiny_static().save("m1")
-    for arguments, said in ([["--on", "encyclopedia:en"], "needs two"],
-                            [["--on", "encyclopedia:en", "encyclopedia:en"], "one collection for each language"],
-                            [["--on", "encyclopedia:en", "encyclopedia:fi", "--out", "page.pdf"], "must end in .html"]):
+    for arguments, said in (
+        [["--on", "encyclopedia:en"], "needs two"],
+        [["--on", "encyclopedia:en", "encyclopedia:en"], "one collection for each language"],
+        [["--on", "encyclopedia:en", "encyclopedia:fi", "--out", "page.pdf"], "must end in .html"],
+    ):
         assert main(["report", "m1", *arguments]) == 2
         assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("*.html"))

@@ -23,8 +23,9 @@ VERB = "from interlingua.cli import main; assert main(sys.argv[1:]) == 0"
 
 def run(code, *words):
     """What a fresh process prints, and which of `HEAVY` it has loaded."""
-    done = subprocess.run([sys.executable, "-c", LOADED.format(code), *map(str, words)], capture_output=True, text=True,
-                          check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(code), *map(str, words)], capture_output=True, text=True, check=True
+    )
     last = done.stderr.splitlines()[-1]
     assert last.startswith("loaded:")
     return done.stdout, set(last.split()[1:])
@@ -34,11 +35,15 @@ def run(code, *words):
 def folder(tmp_path_factory):
     """An index of three files by the bundled model."""
     root = tmp_path_factory.mktemp("start")
-    for name, text in {"tea": "# Tea\n\nTea is a drink made with hot water.", "sea": "# Sea\n\nThe sea is salt water.",
-                       "joki": "# Joki\n\nJoki virtaa mereen ja vesi on kylmää."}.items():
+    for name, text in {
+        "tea": "# Tea\n\nTea is a drink made with hot water.",
+        "sea": "# Sea\n\nThe sea is salt water.",
+        "joki": "# Joki\n\nJoki virtaa mereen ja vesi on kylmää.",
+    }.items():
         (root / f"{name}.md").write_text(text + "\n", encoding="utf-8")
-    assert main(["index", *[str(root / f"{name}.md") for name in ("tea", "sea", "joki")], "--out",
-                 str(root / "idx")]) == 0
+    assert (
+        main(["index", *[str(root / f"{name}.md") for name in ("tea", "sea", "joki")], "--out", str(root / "idx")]) == 0
+    )
     return root
 
 
@@ -47,8 +52,17 @@ def test_the_package_is_imported_alone(code):
     assert run(code)[1] == set()
 
 
-@pytest.mark.parametrize("options", [["--mode", "lexical"], ["--mode", "dense"], [], ["--where", "source=tea.md"],
-                                     ["--lang-of-results", "en"], ["--model", "default"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--mode", "lexical"],
+        ["--mode", "dense"],
+        [],
+        ["--where", "source=tea.md"],
+        ["--lang-of-results", "en"],
+        ["--model", "default"],
+    ],
+)
 def test_a_search_loads_what_it_needs_alone(folder, options):
     said, loaded = run(VERB, "search", folder / "idx", "what is made with hot water", *options)
     assert "Tea is a drink" in said.splitlines()[1]
@@ -83,8 +97,15 @@ def test_info_reads_no_table_while_the_cache_is_current(folder, tmp_path):
         assert "0 newer and 0 deleted" in said
         assert loaded == set()
     finally:
-        main(["index", *[str(folder / f"{name}.md") for name in ("tea", "sea", "joki")], "--out", str(folder / "idx"),
-              "--overwrite"])
+        main(
+            [
+                "index",
+                *[str(folder / f"{name}.md") for name in ("tea", "sea", "joki")],
+                "--out",
+                str(folder / "idx"),
+                "--overwrite",
+            ]
+        )
 
 
 def test_the_hits_are_those_that_torch_finds(folder):

@@ -15,8 +15,12 @@ from interlingua.data.readers import read_questions
 from interlingua.data.records import Document, LinkedDocuments
 from interlingua.errors import InterlinguaError
 
-ENGLISH = {"12": "Anarchism is a philosophy. It has many schools.", "25": "A river. It is long.", "39": "Albedo.",
-           "88": "Nobody asks for this one."}
+ENGLISH = {
+    "12": "Anarchism is a philosophy. It has many schools.",
+    "25": "A river. It is long.",
+    "39": "Albedo.",
+    "88": "Nobody asks for this one.",
+}
 CHINESE = {"73": "无政府主义是一种哲学。它有许多流派。", "80": "一条河。", "91": "反照率。", "99": " "}
 ROWS = [
     {"src_id": "12", "src_query": "Anarchism", "tgt_results": [["73", 6], ["80", 5], ["91", 0]]},
@@ -38,8 +42,12 @@ def files(tmp_path):
 
 
 def local(root, name="en.zh.train.jl.gz", **changes):
-    options = {"source_documents": str(root / "en.tsv"), "target_documents": str(root / "zh.tsv.gz"),
-               "target_lang": "zh", **changes}
+    options = {
+        "source_documents": str(root / "en.tsv"),
+        "target_documents": str(root / "zh.tsv.gz"),
+        "target_lang": "zh",
+        **changes,
+    }
     return list(read_linked(root / name, **options))
 
 
@@ -52,7 +60,8 @@ def test_the_best_grade_links_documents(files, capsys):
     assert ids(found) == PAIRS
     assert found[0] == LinkedDocuments(
         Document(("Anarchism is a philosophy.", "It has many schools."), "en", "12", "", "clirmatrix:en:12"),
-        Document(("无政府主义是一种哲学。", "它有许多流派。"), "zh", "73", "", "clirmatrix:en:12"))
+        Document(("无政府主义是一种哲学。", "它有许多流派。"), "zh", "73", "", "clirmatrix:en:12"),
+    )
     assert "3 pairs with a document that has no text" in capsys.readouterr().err
     assert ids(local(files, grade=5)) == [PAIRS[0], ("12", "80"), *PAIRS[1:]]
     assert local(files, target_documents=[str(files / "zh.tsv.gz")]) == found
@@ -81,8 +90,10 @@ class Data:
 
 @pytest.fixture
 def installed(files, monkeypatch):
-    sets = {"clirmatrix/en": Data(ENGLISH),
-            "clirmatrix/zh/bi139-full/en/train": Data(CHINESE, files / "en.zh.train.jl.gz")}
+    sets = {
+        "clirmatrix/en": Data(ENGLISH),
+        "clirmatrix/zh/bi139-full/en/train": Data(CHINESE, files / "en.zh.train.jl.gz"),
+    }
     monkeypatch.setitem(sys.modules, "ir_datasets", SimpleNamespace(load=lambda name: sets[name]))
     return sets
 
@@ -97,11 +108,14 @@ def test_ir_datasets_gives_the_same(files, installed, capsys):
     assert installed["clirmatrix/en"].asked == [4, 4]  # each document is asked for once a chunk
 
 
-@pytest.mark.parametrize(("path", "options", "reason"), [
-    (ID, {"limit": 3}, "takes no option 'limit'"),
-    (ID + "x", {}, "ir_datasets knows no such id"),
-    ("ir_datasets:msmarco-passage/train", {}, "not known to hold linked documents"),
-])
+@pytest.mark.parametrize(
+    ("path", "options", "reason"),
+    [
+        (ID, {"limit": 3}, "takes no option 'limit'"),
+        (ID + "x", {}, "ir_datasets knows no such id"),
+        ("ir_datasets:msmarco-passage/train", {}, "not known to hold linked documents"),
+    ],
+)
 def test_ids_that_cannot_be_read(installed, path, options, reason):
     with pytest.raises(InterlinguaError, match=reason):
         list(read_linked(path, **options))
@@ -112,9 +126,13 @@ def test_an_entry_of_a_recipe(files, installed):
     store = open_store("linked", spec, files / "data")
     assert [store[i] for i in range(4)] == local(files)
     assert {span.group for span in next(open_stream("linked", store, spec, 0))} <= {
-        f"clirmatrix:en:{i}" for i in ENGLISH}
-    options = {"source_documents": str(files / "en.tsv"), "target_documents": str(files / "zh.tsv.gz"),
-               "target_lang": "zh"}
+        f"clirmatrix:en:{i}" for i in ENGLISH
+    }
+    options = {
+        "source_documents": str(files / "en.tsv"),
+        "target_documents": str(files / "zh.tsv.gz"),
+        "target_lang": "zh",
+    }
     spec = DataSpec(kind="linked", path=str(files / "en.zh.train.jl.gz"), options=options)
     assert list(read("linked", spec)) == local(files)
     open_store("linked", spec, files / "local")
@@ -129,15 +147,22 @@ def test_documents_of_groups_are_read_as_before(tmp_path):
     assert len(list(read("linked", DataSpec(path=str(tmp_path / "d.jsonl"))))) == 1
 
 
-@pytest.mark.parametrize(("rows", "changes", "reason"), [
-    (ROWS, {"target_lang": None}, "CLIRMatrix needs source_documents=…"),
-    (ROWS, {"grade": 7}, "no result has the grade"),
-    (ROWS, {"target_documents": "en.tsv", "target_lang": "de"}, "none of the 5 documents wanted is in it"),
-    ([{"src_id": "1", "tgt_results": [["1"]]}], {}, "line 1: 'tgt_results' must be a list"),
-    ([{"src_id": "1", "tgt_results": [["1", "six"]]}], {}, r"line 1: \['1', 'six'\] is no document id with a grade"),
-    ([{"src_id": "1\n2", "tgt_results": [["1", 6]]}], {}, "white space"),
-    ([{"src_id": "", "tgt_results": []}], {}, "'src_id' is empty"),
-])
+@pytest.mark.parametrize(
+    ("rows", "changes", "reason"),
+    [
+        (ROWS, {"target_lang": None}, "CLIRMatrix needs source_documents=…"),
+        (ROWS, {"grade": 7}, "no result has the grade"),
+        (ROWS, {"target_documents": "en.tsv", "target_lang": "de"}, "none of the 5 documents wanted is in it"),
+        ([{"src_id": "1", "tgt_results": [["1"]]}], {}, "line 1: 'tgt_results' must be a list"),
+        (
+            [{"src_id": "1", "tgt_results": [["1", "six"]]}],
+            {},
+            r"line 1: \['1', 'six'\] is no document id with a grade",
+        ),
+        ([{"src_id": "1\n2", "tgt_results": [["1", 6]]}], {}, "white space"),
+        ([{"src_id": "", "tgt_results": []}], {}, "'src_id' is empty"),
+    ],
+)
 def test_what_cannot_be_read_is_named(files, rows, changes, reason):
     (files / "bad.jsonl").write_text("\n".join(map(json.dumps, rows)))
     if "target_documents" in changes:

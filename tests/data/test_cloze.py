@@ -29,7 +29,7 @@ def test_keep_leaves_the_question_in_the_passage() -> None:
 
 def test_draws_depend_on_seed_and_document_alone() -> None:
     alone = list(cloze([ENGLISH], seed=5))
-    assert list(cloze([ENGLISH, JAPANESE], seed=5))[:len(alone)] == alone
+    assert list(cloze([ENGLISH, JAPANESE], seed=5))[: len(alone)] == alone
     assert list(cloze([ENGLISH] * 9, seed=5)) != list(cloze([ENGLISH] * 9, seed=6))
 
 

@@ -43,21 +43,36 @@ def _beir(folder: Path, langs: str = "en", of: str = "en") -> Path:
     (folder / "qrels").mkdir(parents=True)
     pool = [p for lang in langs.split() for p in load_collection(f"encyclopedia:{lang}").passages]
     asked = load_collection(f"encyclopedia:{of}")
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(
-        {"_id": f"{p.lang}-{p.id}", "title": p.title, "text": p.text, "metadata": {}}) + "\n" for p in pool))
-    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": q.id, "text": q.text}) + "\n"
-                                                  for q in asked.queries))
+    (folder / "corpus.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": f"{p.lang}-{p.id}", "title": p.title, "text": p.text, "metadata": {}}) + "\n"
+            for p in pool
+        )
+    )
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": q.id, "text": q.text}) + "\n" for q in asked.queries)
+    )
     first = langs.split()[0]
-    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(
-        f"{query}\t{first}-{passage}\t1\n" for query, grades in asked.qrels.items() for passage in grades))
+    (folder / "qrels/test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n"
+        + "".join(f"{query}\t{first}-{passage}\t1\n" for query, grades in asked.qrels.items() for passage in grades)
+    )
     (folder / "README.md").write_text("# About this collection\n\nIt is in BEIR's layout.\n")
     (folder / "license.txt").write_text("Free.\n")
     return folder
 
 
-@pytest.mark.parametrize(("name", "lang"), [
-    ("scifact", "fi"), ("scifact-fi", "fi"), ("mmarco_sw", "sw"), ("beir/finnish", "fi"), ("faq-it", "en"),
-    ("nq_xx", "en")])
+@pytest.mark.parametrize(
+    ("name", "lang"),
+    [
+        ("scifact", "fi"),
+        ("scifact-fi", "fi"),
+        ("mmarco_sw", "sw"),
+        ("beir/finnish", "fi"),
+        ("faq-it", "en"),
+        ("nq_xx", "en"),
+    ],
+)
 def test_beir_says_its_language_by_name_or_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, lang: str
 ) -> None:
@@ -127,10 +142,13 @@ def test_squad_and_xquad_r() -> None:
     assert sentences.qrels == {"a1": {"p0.s0": 1}, "a2": {"p0.s1": 1}, "a4": {"p1.s0": 1}}
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("unknown_passage_en", r"the qrels name 1 unknown passage id\(s\), the first is 'p9'"),
-    ("twice_en", r"passages\.jsonl, line 3: the passage id 'p0' occurs twice"),
-])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("unknown_passage_en", r"the qrels name 1 unknown passage id\(s\), the first is 'p9'"),
+        ("twice_en", r"passages\.jsonl, line 3: the passage id 'p0' occurs twice"),
+    ],
+)
 def test_broken_collections(name: str, message: str) -> None:
     with pytest.raises(InterlinguaError, match=message):
         load_collection(BROKEN / name)
@@ -144,14 +162,17 @@ def _folder(path: Path, qrels: str = "q0 0 p0 1\n", queries: str = "q0\twhat\n")
     return path
 
 
-@pytest.mark.parametrize(("qrels", "queries", "message"), [
-    ("q7 0 p0 1\n", "q0\twhat\n", "1 unknown query id"),
-    ("q0 0 p0 yes\n", "q0\twhat\n", r"qrels\.txt, line 1: 'q0 0 p0 yes' is no judgement"),
-    ("q0 0 p0 1\nq0 0 p0 0\n", "q0\twhat\n", "line 2: passage 'p0' has two grades"),
-    ("", "q0\twhat\n", r"qrels\.txt: is empty"),
-    ("q0 0 p0 1\n", "q0\twhat\nq0\tagain\n", "the query id 'q0' occurs twice"),
-    ("q0 0 p0 1\n", "q0 what\n", r"queries\.tsv, line 1: 1 column\(s\)"),
-])
+@pytest.mark.parametrize(
+    ("qrels", "queries", "message"),
+    [
+        ("q7 0 p0 1\n", "q0\twhat\n", "1 unknown query id"),
+        ("q0 0 p0 yes\n", "q0\twhat\n", r"qrels\.txt, line 1: 'q0 0 p0 yes' is no judgement"),
+        ("q0 0 p0 1\nq0 0 p0 0\n", "q0\twhat\n", "line 2: passage 'p0' has two grades"),
+        ("", "q0\twhat\n", r"qrels\.txt: is empty"),
+        ("q0 0 p0 1\n", "q0\twhat\nq0\tagain\n", "the query id 'q0' occurs twice"),
+        ("q0 0 p0 1\n", "q0 what\n", r"queries\.tsv, line 1: 1 column\(s\)"),
+    ],
+)
 def test_broken_rows(tmp_path: Path, qrels: str, queries: str, message: str) -> None:
     with pytest.raises(InterlinguaError, match=message):
         load_collection(_folder(tmp_path / "c_en", qrels, queries))
@@ -168,9 +189,12 @@ def test_missing_files(tmp_path: Path) -> None:
 
 
 def _translation(lang: str, questions: int = 2) -> Collection:
-    return Collection(f"x_{lang}", [Passage(f"p{i}", f"text {i} {lang}", "", lang) for i in range(3)],
-                      [Query(f"q{i}", f"question {i} {lang}", lang) for i in range(questions)],
-                      {f"q{i}": {f"p{i}": 1} for i in range(questions)})
+    return Collection(
+        f"x_{lang}",
+        [Passage(f"p{i}", f"text {i} {lang}", "", lang) for i in range(3)],
+        [Query(f"q{i}", f"question {i} {lang}", lang) for i in range(questions)],
+        {f"q{i}": {f"p{i}": 1} for i in range(questions)},
+    )
 
 
 def test_save_and_load_give_the_same_collection(tmp_path: Path) -> None:
@@ -238,11 +262,15 @@ class _Query(NamedTuple):
 
 def _stand_in(has_qrels: bool = True) -> ModuleType:
     data = SimpleNamespace(
-        has_docs=lambda: True, has_queries=lambda: True, has_qrels=lambda: has_qrels,
-        docs_lang=lambda: "sw", queries_lang=lambda: None,
+        has_docs=lambda: True,
+        has_queries=lambda: True,
+        has_qrels=lambda: has_qrels,
+        docs_lang=lambda: "sw",
+        queries_lang=lambda: None,
         docs_iter=lambda: iter([_Doc("d1", "Ziwa\n\nZiwa ni refu."), _Doc("d2", "Samaki.")]),
         queries_iter=lambda: iter([_Query("1", "lake ")]),
-        qrels_iter=lambda: iter([SimpleNamespace(query_id="1", doc_id="d1", relevance=3)]))
+        qrels_iter=lambda: iter([SimpleNamespace(query_id="1", doc_id="d1", relevance=3)]),
+    )
     package = ModuleType("ir_datasets")
     package.load = {"mr-tydi/sw/test": data}.__getitem__  # type: ignore[attr-defined]
     return package
@@ -275,8 +303,12 @@ def test_lang_field_wins_over_the_folder_name(tmp_path: Path) -> None:
 def test_questions_are_translations_where_a_passage_has_equally_many() -> None:
     def asked(lang: str, *judged: tuple[str, ...]) -> Collection:
         queries = [Query(f"q{number}", f"{lang} {number}", lang) for number in range(len(judged))]
-        return Collection(lang, [], queries, {query.id: dict.fromkeys(passages, 1)
-                                              for query, passages in zip(queries, judged, strict=True)})
+        return Collection(
+            lang,
+            [],
+            queries,
+            {query.id: dict.fromkeys(passages, 1) for query, passages in zip(queries, judged, strict=True)},
+        )
 
     english = asked("en", ("p1",), ("p1",), ("p2",), ("p3",), ("p4", "p5"))
     german = asked("de", ("p3",), ("p1",), ("p2",), ("p1",), ("p2",), ("p4", "p5"))

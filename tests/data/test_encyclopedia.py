@@ -25,8 +25,12 @@ def test_every_bundled_topic_is_whole() -> None:
         assert {len(sentences) for sentences in topic.passage.values()} <= {2, 3, 4}, topic.id
         assert len({len(sentences) for sentences in topic.passage.values()}) == 1, topic.id
         assert len(topic.more_questions) == (3 if topic.split == "train" else 0), topic.id
-        texts = [*topic.title.values(), *topic.question.values(), *topic.more_questions,
-                 *(sentence for sentences in topic.passage.values() for sentence in sentences)]
+        texts = [
+            *topic.title.values(),
+            *topic.question.values(),
+            *topic.more_questions,
+            *(sentence for sentences in topic.passage.values() for sentence in sentences),
+        ]
         assert all(text.strip() for text in texts), topic.id
         assert len({topic.question["en"], *topic.more_questions}) == 1 + len(topic.more_questions), topic.id
 
@@ -53,7 +57,8 @@ def test_views_agree_with_the_topics() -> None:
     pairs = list(read_parallel("encyclopedia:train"))
     assert len(pairs) == 10 * sentences
     assert {pair.source for pair in pairs if pair.group == f"{train[0].id}#1"} == {
-        train[0].passage[lang][1] for lang in LANGS if lang != "en"}
+        train[0].passage[lang][1] for lang in LANGS if lang != "en"
+    }
     assert {pair.target_lang for pair in pairs} == {"en"}
     assert len(list(read_documents("encyclopedia"))) == 11 * len(encyclopedia.topics())
     assert {sentence.lang for sentence in read_sentences("encyclopedia", lang="th")} == {"th"}
@@ -82,15 +87,26 @@ def test_unknown_names() -> None:
 
 
 def _topic(**changes: object) -> str:
-    row = {"id": "t", "split": "train", "title": {"en": "T", "fi": "T"}, "passage": {"en": ["a"], "fi": ["a"]},
-           "question": {"en": "?", "fi": "?"}, "more_questions": []}
+    row = {
+        "id": "t",
+        "split": "train",
+        "title": {"en": "T", "fi": "T"},
+        "passage": {"en": ["a"], "fi": ["a"]},
+        "question": {"en": "?", "fi": "?"},
+        "more_questions": [],
+    }
     return json.dumps({**row, **changes})
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("{", "not a topic"), (_topic(passage={"en": ["a"], "fi": ["a", "b"]}), "different numbers of sentences"),
-    (_topic(split="dev"), "the split or the languages"), (_topic(title={"en": "T"}), "the split or the languages"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not a topic"),
+        (_topic(passage={"en": ["a"], "fi": ["a", "b"]}), "different numbers of sentences"),
+        (_topic(split="dev"), "the split or the languages"),
+        (_topic(title={"en": "T"}), "the split or the languages"),
+    ],
+)
 def test_broken_topics(text: str, message: str) -> None:
     with pytest.raises(InterlinguaError, match=message):
         encyclopedia._parse("t.json", text)

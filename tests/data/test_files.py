@@ -35,10 +35,31 @@ def ids(*paths: Path | str, report: Report | None = None, **options: object) -> 
 
 
 def test_a_folder_is_walked_in_sorted_order(tmp_path: Path) -> None:
-    make(tmp_path, {"b.txt": "B.", "a.md": "A.", "Z.txt": "Z.", "sub/c.html": "C.", "sub/deep/d.txt": "D.",
-                    "a-sub/e.txt.gz": "E.", "sub/t.jsonl": '{"text": "T."}\n{"text": "U.", "id": "u"}\n'})
-    found = [name if name == "u" else f"{tmp_path.name}/{name}" for name in (
-        "Z.txt#1", "a.md#1", "b.txt#1", "a-sub/e.txt.gz#1", "sub/c.html#1", "sub/t.jsonl:1", "u", "sub/deep/d.txt#1")]
+    make(
+        tmp_path,
+        {
+            "b.txt": "B.",
+            "a.md": "A.",
+            "Z.txt": "Z.",
+            "sub/c.html": "C.",
+            "sub/deep/d.txt": "D.",
+            "a-sub/e.txt.gz": "E.",
+            "sub/t.jsonl": '{"text": "T."}\n{"text": "U.", "id": "u"}\n',
+        },
+    )
+    found = [
+        name if name == "u" else f"{tmp_path.name}/{name}"
+        for name in (
+            "Z.txt#1",
+            "a.md#1",
+            "b.txt#1",
+            "a-sub/e.txt.gz#1",
+            "sub/c.html#1",
+            "sub/t.jsonl:1",
+            "u",
+            "sub/deep/d.txt#1",
+        )
+    ]
     assert ids(tmp_path) == ids(str(tmp_path) + "/") == found
     sources = {one.source for one in read_files(tmp_path, lang="en", report=Report())}
     assert sources == {one.partition("#")[0].partition(":")[0] for one in found} - {"u"}
@@ -46,10 +67,21 @@ def test_a_folder_is_walked_in_sorted_order(tmp_path: Path) -> None:
 
 def test_what_is_not_read_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outside = make(tmp_path / "outside", {"secret.txt": "Secret.", "more/x.txt": "X."})
-    folder = make(tmp_path / "folder", {
-        "a.txt": "A text in English, long enough to tell.", ".hidden.txt": "x", ".git/b.txt": "x", "empty.txt": " \n",
-        "p.png": b"\x89PNG", "q.png": b"\x89PNG", "Makefile": "x", "package.json": "{",
-        "script.html": "<script>x</script>", "..data/real.txt": "Real."})
+    folder = make(
+        tmp_path / "folder",
+        {
+            "a.txt": "A text in English, long enough to tell.",
+            ".hidden.txt": "x",
+            ".git/b.txt": "x",
+            "empty.txt": " \n",
+            "p.png": b"\x89PNG",
+            "q.png": b"\x89PNG",
+            "Makefile": "x",
+            "package.json": "{",
+            "script.html": "<script>x</script>",
+            "..data/real.txt": "Real.",
+        },
+    )
     (folder / "out.txt").symlink_to(outside / "secret.txt")
     (folder / "out").symlink_to(outside)
     (folder / "up").symlink_to(folder)
@@ -60,11 +92,18 @@ def test_what_is_not_read_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [one.id for one in read_files(folder)] == ["folder/a.txt#1", "folder/real.txt#1"]
     said = capsys.readouterr().err
     assert "2 files, 2 passages: en 1, unknown 1" in said
-    for line in ("hidden (3, such as folder/..data)", "link that leaves the folder (2, such as folder/out)",
-                 "link to a folder (1: folder/up)", "link to a file of the folder (2, such as folder/nowhere.txt)",
-                 "empty file (1: folder/empty.txt)", ".png file (2, such as folder/p.png)",
-                 "file without a suffix (1: folder/Makefile)", ".json file (1: folder/package.json)",
-                 "file without text (1: folder/script.html)", "no regular file (1: folder/pipe.txt)"):
+    for line in (
+        "hidden (3, such as folder/..data)",
+        "link that leaves the folder (2, such as folder/out)",
+        "link to a folder (1: folder/up)",
+        "link to a file of the folder (2, such as folder/nowhere.txt)",
+        "empty file (1: folder/empty.txt)",
+        ".png file (2, such as folder/p.png)",
+        "file without a suffix (1: folder/Makefile)",
+        ".json file (1: folder/package.json)",
+        "file without text (1: folder/script.html)",
+        "no regular file (1: folder/pipe.txt)",
+    ):
         assert f"not read: {line}\n" in said
     assert "Secret" not in said
 
@@ -131,16 +170,19 @@ def test_a_name_that_is_no_unicode_can_be_written(tmp_path: Path) -> None:
     assert found.encode()
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    (["nothing"], r"nothing: no such file \(the nearest folder"),
-    (["empty"], r"empty: no passage to read \(there is no file\)\. What can be read: \.jsonl.*\.md"),
-    (["hidden"], r"hidden: no passage to read \(not read: hidden \(1: hidden/\.a\.txt\)\)"),
-    (["folder/p.png"], r"p\.png: passages are read from jsonl"),
-    (["folder", "folder/sub"], r"sub: lies in .*folder, which is given too"),
-    (["folder/a.txt", "folder/a.txt"], r"a\.txt: a second file called '.*a\.txt'\. Give each file once"),
-    (["folder/*.doc"], r"\*\.doc: no file matches"),
-    ([], "no path of passages is given"),
-])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["nothing"], r"nothing: no such file \(the nearest folder"),
+        (["empty"], r"empty: no passage to read \(there is no file\)\. What can be read: \.jsonl.*\.md"),
+        (["hidden"], r"hidden: no passage to read \(not read: hidden \(1: hidden/\.a\.txt\)\)"),
+        (["folder/p.png"], r"p\.png: passages are read from jsonl"),
+        (["folder", "folder/sub"], r"sub: lies in .*folder, which is given too"),
+        (["folder/a.txt", "folder/a.txt"], r"a\.txt: a second file called '.*a\.txt'\. Give each file once"),
+        (["folder/*.doc"], r"\*\.doc: no file matches"),
+        ([], "no path of passages is given"),
+    ],
+)
 def test_bad_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], says: str) -> None:
     make(tmp_path, {"folder/a.txt": "A.", "folder/sub/b.txt": "B.", "folder/p.png": b"x", "hidden/.a.txt": "A."})
     (tmp_path / "empty").mkdir()
@@ -151,25 +193,42 @@ def test_bad_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[
 
 def test_bad_options(tmp_path: Path) -> None:
     make(tmp_path, {"a.txt": "A."})
-    for options, says in (({"chunk_chars": 0}, "chunk_chars=0"), ({"overlap": -1}, "overlap=-1"),
-                          ({"on_bad_row": "ignore"}, "on_bad_row='ignore' is unknown"),
-                          ({"lang": "klingon"}, "'klingon' is not a language code")):
+    for options, says in (
+        ({"chunk_chars": 0}, "chunk_chars=0"),
+        ({"overlap": -1}, "overlap=-1"),
+        ({"on_bad_row": "ignore"}, "on_bad_row='ignore' is unknown"),
+        ({"lang": "klingon"}, "'klingon' is not a language code"),
+    ):
         with pytest.raises(InterlinguaError, match=says):
             ids(tmp_path, **options)
 
 
 def test_skipping_counts_and_lists(tmp_path: Path) -> None:
-    make(tmp_path / "f", {"a.txt": b"caf\xe9", "b.txt": "Good.", "c.csv": "text,id\nx,1\ny\nz,1\nw,2\n",
-                    "d.csv": "a,b\n1,2\n", "e.csv": 'text\nfirst\n"second\n',
-                    "f.jsonl": "[1]\n" * 20 + '{"text": "ok"}\n'})
+    make(
+        tmp_path / "f",
+        {
+            "a.txt": b"caf\xe9",
+            "b.txt": "Good.",
+            "c.csv": "text,id\nx,1\ny\nz,1\nw,2\n",
+            "d.csv": "a,b\n1,2\n",
+            "e.csv": 'text\nfirst\n"second\n',
+            "f.jsonl": "[1]\n" * 20 + '{"text": "ok"}\n',
+        },
+    )
     report = Report()
     assert ids(tmp_path / "f", report=report, on_bad_row="skip") == ["f/b.txt#1", "1", "2", "f/e.csv:2", "f/f.jsonl:21"]
     assert (report.files, report.passages, report.bad, report.languages) == (4, 5, 25, {"en": 5})
     said = str(report)
     assert "25 bad rows or files left out:" in said
-    for line in ("a.txt, line 1: not UTF-8", "c.csv, line 3: 1 column", "d.csv: no column of text",
-                 "c.csv, line 4: the passage id '1' occurs twice", "e.csv, line 3: unexpected end",
-                 "f.jsonl, line 1: a JSON object is needed", "… and 15 more"):
+    for line in (
+        "a.txt, line 1: not UTF-8",
+        "c.csv, line 3: 1 column",
+        "d.csv: no column of text",
+        "c.csv, line 4: the passage id '1' occurs twice",
+        "e.csv, line 3: unexpected end",
+        "f.jsonl, line 1: a JSON object is needed",
+        "… and 15 more",
+    ):
         assert line in said
     assert not report.skipped
     with pytest.raises(InterlinguaError, match=r"a\.txt, line 1: not UTF-8 .*byte 3.*on_bad_row='skip'"):
@@ -199,7 +258,11 @@ def test_a_short_text_is_in_the_language_of_its_document(tmp_path: Path) -> None
     long = next(iter(topics())).text("fi")
     make(tmp_path / "f", {"a.md": f"# A\n{long}\n# B\nOK no.\n# C\n42 %", "t.csv": "text\nOK no.\n"})
     assert [(one.id, one.lang) for one in read_files(tmp_path / "f", report=Report())] == [
-        ("f/a.md#1", "fi"), ("f/a.md#2", "fi"), ("f/a.md#3", "fi"), ("f/t.csv:2", "")]
+        ("f/a.md#1", "fi"),
+        ("f/a.md#2", "fi"),
+        ("f/a.md#3", "fi"),
+        ("f/t.csv:2", ""),
+    ]
 
 
 def test_a_language_that_is_said_is_not_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +297,9 @@ def test_passages_share_whole_sentences_and_the_ids_are_stable(tmp_path: Path) -
     assert list(read_files(tmp_path / "f", report=Report())) == found
 
 
-@pytest.mark.parametrize(("name", "after"), [
-    ("line.txt", ""), ("paragraphs.txt", "\n\n"), ("lines.md", "\n"), ("page.html", "<br>")])
+@pytest.mark.parametrize(
+    ("name", "after"), [("line.txt", ""), ("paragraphs.txt", "\n\n"), ("lines.md", "\n"), ("page.html", "<br>")]
+)
 def test_memory_does_not_grow_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: str
 ) -> None:
@@ -269,8 +333,10 @@ def test_metadata_are_compared_not_hashed_and_stored() -> None:
     line = encode(record)
     assert decode(QuestionPassage, line) == record
     assert line.count("metadata") == 1
-    assert decode(QuestionPassage, '{"question":"q?","positives":[{"id":"1","text":"t","title":"","lang":""}],'
-                                   '"negatives":[],"lang":"en","id":""}').positives == (plain,)
+    assert decode(
+        QuestionPassage,
+        '{"question":"q?","positives":[{"id":"1","text":"t","title":"","lang":""}],"negatives":[],"lang":"en","id":""}',
+    ).positives == (plain,)
 
 
 def test_a_store_keeps_metadata(tmp_path: Path) -> None:
@@ -281,8 +347,16 @@ def test_a_store_keeps_metadata(tmp_path: Path) -> None:
 
 def test_sources_are_collections_and_files(tmp_path: Path) -> None:
     rows = '{"id": "1", "text": "a book", "lang": "en"}\n'
-    make(tmp_path, {"mine/a.txt": "Mine.", "good_en/passages.jsonl": rows, "good_en/queries.tsv": "q\twhat?\n",
-                    "good_en/qrels.txt": "q 0 1 1\n", "loose/docs/docs.jsonl": rows.replace("1", "2")})
+    make(
+        tmp_path,
+        {
+            "mine/a.txt": "Mine.",
+            "good_en/passages.jsonl": rows,
+            "good_en/queries.tsv": "q\twhat?\n",
+            "good_en/qrels.txt": "q 0 1 1\n",
+            "loose/docs/docs.jsonl": rows.replace("1", "2"),
+        },
+    )
     assert is_collection(tmp_path / "good_en")
     assert not any(is_collection(tmp_path / name) for name in ("mine", "loose", "nothing"))
     assert is_collection("encyclopedia:sw")
@@ -294,8 +368,14 @@ def test_sources_are_collections_and_files(tmp_path: Path) -> None:
 
 
 def test_read_passages_reads_jsonl_as_it_is_and_other_files_too(tmp_path: Path) -> None:
-    make(tmp_path, {"a.jsonl": '{"text": "This is an English sentence.", "year": 1}\n', "b/a.txt": "Some text.",
-                    "c.csv": "text\nSome text.\n"})
+    make(
+        tmp_path,
+        {
+            "a.jsonl": '{"text": "This is an English sentence.", "year": 1}\n',
+            "b/a.txt": "Some text.",
+            "c.csv": "text\nSome text.\n",
+        },
+    )
     assert list(read_passages(tmp_path / "a.jsonl")) == [Passage("a.jsonl:1", "This is an English sentence.")]
     assert [one.id for one in read_passages(tmp_path / "b", "en")] == ["b/a.txt#1"]
     assert [one.id for one in read_passages(tmp_path / "c.csv", "en")] == ["c.csv:2"]

@@ -19,8 +19,7 @@ def texts(blocks: list[Block], size: int, overlap: int = 1, lang: str = "en") ->
 
 def test_as_many_whole_sentences_as_fit_and_one_of_them_twice() -> None:
     block = Block("Aa bb. Cc dd.\nEe ff. Gg hh.", "T")
-    assert list(chunk([block], 20, 1, "en")) == [
-        Block("Aa bb. Cc dd.\nEe ff.", "T"), Block("Ee ff. Gg hh.", "T")]
+    assert list(chunk([block], 20, 1, "en")) == [Block("Aa bb. Cc dd.\nEe ff.", "T"), Block("Ee ff. Gg hh.", "T")]
     assert texts([block], 13) == ["Aa bb. Cc dd.", "Cc dd.\nEe ff.", "Ee ff. Gg hh."]
     assert texts([block], 12) == ["Aa bb.", "Cc dd.", "Ee ff.", "Gg hh."]
     assert texts([block], 20, 0) == ["Aa bb. Cc dd.\nEe ff.", "Gg hh."]
@@ -31,20 +30,34 @@ def test_as_many_whole_sentences_as_fit_and_one_of_them_twice() -> None:
 
 def test_the_overlap_gives_way_to_a_new_sentence() -> None:
     assert texts([Block("One two three. Four. Five six seven eight.")], 24) == [
-        "One two three. Four.", "Five six seven eight."]
+        "One two three. Four.",
+        "Five six seven eight.",
+    ]
     assert texts([Block("A bb. C dd. Eeeeee ffff.")], 18, 2) == ["A bb. C dd.", "C dd. Eeeeee ffff."]
 
 
 def test_paragraphs_are_put_together_titles_and_languages_are_not() -> None:
-    blocks = [Block("Aa bb."), Block("Cc dd."), Block("Ee ff.", "T"), Block("Gg hh.", "T", "en"), Block("Ii.", "T"),
-              Block("Jj kk.", "T", "de"), Block("Ll mm.", "T", "de")]
+    blocks = [
+        Block("Aa bb."),
+        Block("Cc dd."),
+        Block("Ee ff.", "T"),
+        Block("Gg hh.", "T", "en"),
+        Block("Ii.", "T"),
+        Block("Jj kk.", "T", "de"),
+        Block("Ll mm.", "T", "de"),
+    ]
     assert list(chunk(blocks, 99, 1, "en")) == [
-        Block("Aa bb.\n\nCc dd."), Block("Ee ff.\n\nGg hh.\n\nIi.", "T", "en"), Block("Jj kk.\n\nLl mm.", "T", "de")]
+        Block("Aa bb.\n\nCc dd."),
+        Block("Ee ff.\n\nGg hh.\n\nIi.", "T", "en"),
+        Block("Jj kk.\n\nLl mm.", "T", "de"),
+    ]
 
 
 def test_the_language_of_one_title_does_not_reach_the_next() -> None:
     assert list(chunk([Block("Ein Satz.", "A", "de"), Block("42.", "B")], 99)) == [
-        Block("Ein Satz.", "A", "de"), Block("42.", "B")]
+        Block("Ein Satz.", "A", "de"),
+        Block("42.", "B"),
+    ]
 
 
 def test_chinese_counts_threefold_and_thai_has_sentences() -> None:
@@ -116,8 +129,11 @@ def test_nothing_is_lost_and_no_sentence_is_cut(size: int, overlap: int) -> None
                     place += 1
         assert all(len(one.text) <= limit for one in found)
         for one, following in pairwise(found):
-            shared = [sentence for sentence in split_sentences(following.text, lang)
-                      if sentence in split_sentences(one.text, lang)]
+            shared = [
+                sentence
+                for sentence in split_sentences(following.text, lang)
+                if sentence in split_sentences(one.text, lang)
+            ]
             assert len(shared) <= overlap
         assert all(language(one.lang).code == lang for one in found)
 

@@ -105,11 +105,18 @@ def test_markdown(tmp_path: Path) -> None:
 
 def test_headings_of_markdown(tmp_path: Path) -> None:
     assert short(read(tmp_path, "a.md", "Title\n=====\ntext\n\ntwo\nlines\n---\n### Deep\nx\n## Next\ny")) == [
-        ("Title", "text\n\ntwo\nlines"), ("Title > Deep", "x"), ("Title > Next", "y")]
+        ("Title", "text\n\ntwo\nlines"),
+        ("Title > Deep", "x"),
+        ("Title > Next", "y"),
+    ]
     assert short(read(tmp_path, "a.md", "~~~~\n# a\n```\n# b\n~~~\n~~~~~\n# c\nx")) == [
-        ("", "# a\n```\n# b\n~~~"), ("c", "x")]
+        ("", "# a\n```\n# b\n~~~"),
+        ("c", "x"),
+    ]
     assert short(read(tmp_path, "a.md", "# Only headings\n## Here\n# And here")) == [
-        ("Only headings", "Here"), ("", "And here")]
+        ("Only headings", "Here"),
+        ("", "And here"),
+    ]
 
 
 @pytest.mark.parametrize("start", ["---\n\nText: here.\n", "---\ntext: a\n" + "line\n" * 200, "---\nNot a key\n---\n"])
@@ -160,37 +167,46 @@ def test_html_is_the_same_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_jsonl(tmp_path: Path) -> None:
-    rows = [{"text": "One.", "title": "T", "id": 7, "lang": "fin", "year": 2020, "fresh": True, "note": None},
-            {"text": "Two. " * 500, "tags": ["a"], "metadata": {"kind": "x", "price": 1.5, "deep": {}}}]
+    rows = [
+        {"text": "One.", "title": "T", "id": 7, "lang": "fin", "year": 2020, "fresh": True, "note": None},
+        {"text": "Two. " * 500, "tags": ["a"], "metadata": {"kind": "x", "price": 1.5, "deep": {}}},
+    ]
     report = Report()
     found = read(tmp_path, "a.jsonl", "\n\n".join(map(json.dumps, rows)), report=report)
     assert found == [
         Passage("7", "One.", "T", "fi", {"source": "a.jsonl", "year": "2020", "fresh": "true"}),
-        Passage("a.jsonl:3", "Two. " * 500, "", "en", {"source": "a.jsonl", "kind": "x", "price": "1.5"})]
+        Passage("a.jsonl:3", "Two. " * 500, "", "en", {"source": "a.jsonl", "kind": "x", "price": "1.5"}),
+    ]
     assert list(report.left_out) == [("a.jsonl", "deep"), ("a.jsonl", "tags")]
     assert "column 'tags' is left out" in str(report)
     assert read(tmp_path, "b.json", '{"docid": "d", "contents": "c"}')[0].id == "d"
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    ("a.csv", 'ID,Text,Year\n1,"One, ""two""\nand three",2020\n2,Four,\n'),
-    ("a.csv", '\ufeffID;Text;Year\r\n1;"One, ""two""\r\nand three";2020\r\n\r\n2;Four;\r\n'),
-    ("a.csv", 'ID|Text|Year\n1|"One, ""two""\nand three"|2020\n2|Four|\n'),
-    ("a.tsv", 'ID\tText\tYear\n1\t"One, ""two""\nand three"\t2020\n2\tFour\t\n'),
-])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'ID,Text,Year\n1,"One, ""two""\nand three",2020\n2,Four,\n'),
+        ("a.csv", '\ufeffID;Text;Year\r\n1;"One, ""two""\r\nand three";2020\r\n\r\n2;Four;\r\n'),
+        ("a.csv", 'ID|Text|Year\n1|"One, ""two""\nand three"|2020\n2|Four|\n'),
+        ("a.tsv", 'ID\tText\tYear\n1\t"One, ""two""\nand three"\t2020\n2\tFour\t\n'),
+    ],
+)
 def test_csv_and_tsv(tmp_path: Path, name: str, content: str) -> None:
     assert read(tmp_path, name, content) == [
         Passage("1", 'One, "two"\nand three', "", "en", {"source": name, "Year": "2020"}),
-        Passage("2", "Four", "", "en", {"source": name})]
+        Passage("2", "Four", "", "en", {"source": name}),
+    ]
 
 
 def test_columns_are_guessed_or_named(tmp_path: Path) -> None:
     content = "body,summary,source,language,key\nThe body.,The summary.,mine,de,k1\n"
     assert read(tmp_path, "a.csv", content) == [
-        Passage("a.csv:2", "The body.", "", "de", {"source": "mine", "summary": "The summary.", "key": "k1"})]
+        Passage("a.csv:2", "The body.", "", "de", {"source": "mine", "summary": "The summary.", "key": "k1"})
+    ]
     named = {"text": "summary", "id": "key", "title": "body"}
     assert read(tmp_path, "a.csv", content, columns=named) == [
-        Passage("k1", "The summary.", "The body.", "de", {"source": "mine"})]
+        Passage("k1", "The summary.", "The body.", "de", {"source": "mine"})
+    ]
     with pytest.raises(InterlinguaError, match=r"no column 'sumary'; the columns are body, summary"):
         read(tmp_path, "a.csv", content, columns={"text": "sumary"})
     with pytest.raises(InterlinguaError, match=r"columns: 'txet' is nothing that a column can be. Did you mean 'text'"):
@@ -205,7 +221,8 @@ def test_a_long_row_is_cut(tmp_path: Path) -> None:
     assert found == [
         Passage("r#1", "First one.\n\nSecond one.", "T", "en", {**about, "chunk": "1"}),
         Passage("r#2", "Second one. Third one.", "T", "en", {**about, "chunk": "2"}),
-        Passage("s", "Short.", "U", "en", {"source": "a.csv", "n": "2"})]
+        Passage("s", "Short.", "U", "en", {"source": "a.csv", "n": "2"}),
+    ]
 
 
 def test_a_cell_may_be_long(tmp_path: Path) -> None:
@@ -216,8 +233,8 @@ def test_a_cell_may_be_long(tmp_path: Path) -> None:
 BAD_TABLES = [
     ("a.csv", "a,b\n1,2\n", r"a\.csv: no column of text; the columns are a, b\. Call one of them 'text'"),
     ("a.csv", "text,b\nx,1\n\ny\n", r"a\.csv, line 4: 1 column\(s\), the header has 2"),
-    ("a.csv", "text,b\n\"x\ny\",1\nz,1,2\n", r"a\.csv, line 4: 3 column\(s\)"),
-    ("a.csv", "text,b\nx,1\n\"y,1\nz,2\n", r"a\.csv, line 3: unexpected end of data.*double quote"),
+    ("a.csv", 'text,b\n"x\ny",1\nz,1,2\n', r"a\.csv, line 4: 3 column\(s\)"),
+    ("a.csv", 'text,b\nx,1\n"y,1\nz,2\n', r"a\.csv, line 3: unexpected end of data.*double quote"),
     ("a.csv", "text,a,a\nx,1,2\n", r"two columns are called 'a'"),
     ("a.csv", "text,id\nx,1\ny,1\n", r"a\.csv, line 3: the passage id '1' occurs twice"),
     ("a.csv", "text,id\n ,1\n", r"a\.csv, line 2: no 'text'"),
@@ -239,28 +256,43 @@ def test_bad_tables(tmp_path: Path, name: str, content: str, says: str) -> None:
 
 def test_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    write_parquet(path, {
-        "text": [f"Text {i}." for i in range(2500)], "id": list(range(2500)), "lang": ["en", "fi"] * 1250,
-        "day": [date(2020, 1, 31)] * 2500, "score": [None, 0.5] * 1250, "vector": [[0.1, 0.2]] * 2500,
-        "image": [b"\x89PNG"] * 2500}, rows=900)
+    write_parquet(
+        path,
+        {
+            "text": [f"Text {i}." for i in range(2500)],
+            "id": list(range(2500)),
+            "lang": ["en", "fi"] * 1250,
+            "day": [date(2020, 1, 31)] * 2500,
+            "score": [None, 0.5] * 1250,
+            "vector": [[0.1, 0.2]] * 2500,
+            "image": [b"\x89PNG"] * 2500,
+        },
+        rows=900,
+    )
     report = Report()
     found = list(read_files(path, report=report))
     assert [one.text for one in found] == [f"Text {i}." for i in range(2500)]
     assert found[0] == Passage("0", "Text 0.", "", "en", {"source": "a.parquet", "day": "2020-01-31"})
-    assert found[-1] == Passage("2499", "Text 2499.", "", "fi",
-                                {"source": "a.parquet", "day": "2020-01-31", "score": "0.5"})
+    assert found[-1] == Passage(
+        "2499", "Text 2499.", "", "fi", {"source": "a.parquet", "day": "2020-01-31", "score": "0.5"}
+    )
     assert list(report.left_out) == [("a.parquet", "image"), ("a.parquet", "vector")]
     words = pyarrow.array(["One.", "Two.", "One."]).dictionary_encode()
     write_parquet(path, {"body": words})
     assert [(one.id, one.text) for one in read_files(path, lang="en", report=Report())] == [
-        ("a.parquet:1", "One."), ("a.parquet:2", "Two."), ("a.parquet:3", "One.")]
+        ("a.parquet:1", "One."),
+        ("a.parquet:2", "Two."),
+        ("a.parquet:3", "One."),
+    ]
 
 
 def test_bad_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.parquet"
-    for columns, says in (({"a": ["x"], "b": [1]}, "no column of text; the columns are a, b"),
-                          ({"text": [1, 2]}, "column 'text' holds int64, not text"),
-                          ({"text": ["x", None]}, "line 2: no 'text'")):
+    for columns, says in (
+        ({"a": ["x"], "b": [1]}, "no column of text; the columns are a, b"),
+        ({"text": [1, 2]}, "column 'text' holds int64, not text"),
+        ({"text": ["x", None]}, "line 2: no 'text'"),
+    ):
         write_parquet(path, columns)
         with pytest.raises(InterlinguaError, match=rf"a\.parquet.*{says}"):
             list(read_files(path, lang="en", report=Report()))
@@ -278,20 +310,23 @@ def test_bad_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- files that are no text
 
 
-@pytest.mark.parametrize(("content", "says"), [
-    (b"good\nbad \xe9\n", r"a\.txt, line 2: not UTF-8 \(.* at byte 9 of the file\)\. Convert"),
-    ("é".encode()[:1], r"a\.txt, line 1: not UTF-8 \(unexpected end of data at byte 0"),
-    ("\ufeff".encode() + b"x\xff", r"not UTF-8 \(invalid start byte at byte 4"),
-    (b"good\na\0b", r"a\.txt, line 2: a NUL at byte 6"),
-    ("text".encode("utf-16"), r"a\.txt: UTF-16"),
-    (b"\xed\xa0\x80 a surrogate", r"not UTF-8 .* at byte 0"),
-    (gzip.compress(b"some text, which is long enough", mtime=0)[:-12], r"a\.txt: cannot be read"),
-    (b"\x1f\x8bnot gzip at all", r"a\.txt: cannot be read"),
-    (b"", r"a\.txt: is empty"),
-    (b" \n\t\n", r"a\.txt: is empty"),
-    ("\ufeff".encode(), r"a\.txt: is empty"),
-    (b"***\n---\n", r"a\.txt: holds no text"),
-])
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"good\nbad \xe9\n", r"a\.txt, line 2: not UTF-8 \(.* at byte 9 of the file\)\. Convert"),
+        ("é".encode()[:1], r"a\.txt, line 1: not UTF-8 \(unexpected end of data at byte 0"),
+        ("\ufeff".encode() + b"x\xff", r"not UTF-8 \(invalid start byte at byte 4"),
+        (b"good\na\0b", r"a\.txt, line 2: a NUL at byte 6"),
+        ("text".encode("utf-16"), r"a\.txt: UTF-16"),
+        (b"\xed\xa0\x80 a surrogate", r"not UTF-8 .* at byte 0"),
+        (gzip.compress(b"some text, which is long enough", mtime=0)[:-12], r"a\.txt: cannot be read"),
+        (b"\x1f\x8bnot gzip at all", r"a\.txt: cannot be read"),
+        (b"", r"a\.txt: is empty"),
+        (b" \n\t\n", r"a\.txt: is empty"),
+        ("\ufeff".encode(), r"a\.txt: is empty"),
+        (b"***\n---\n", r"a\.txt: holds no text"),
+    ],
+)
 def test_bad_bytes(tmp_path: Path, content: bytes, says: str) -> None:
     with pytest.raises(InterlinguaError, match=says):
         read(tmp_path, "a.txt", content)

@@ -29,14 +29,22 @@ def test_too_short_counts_characters_where_there_are_no_spaces() -> None:
 
 def test_filter_reports_every_drop() -> None:
     good = pair("Järvi on hyvin syvä", "The lake is very deep")
-    rows = [good, pair("a b c", "A b  C"), pair("yksi kaksi", "one two three"), pair("a b c", "a b c" * 8), good,
-            pair("JÄRVI on hyvin syvä", "The lake is very deep"), ParallelPair(good.source, good.target, "et", "en")]
+    rows = [
+        good,
+        pair("a b c", "A b  C"),
+        pair("yksi kaksi", "one two three"),
+        pair("a b c", "a b c" * 8),
+        good,
+        pair("JÄRVI on hyvin syvä", "The lake is very deep"),
+        ParallelPair(good.source, good.target, "et", "en"),
+    ]
     report = FilterReport()
     kept = list(filter_parallel(rows, report=report))
     assert kept == [rows[0], rows[6]]
     assert report.kept == 2
     assert report.dropped == {"equal sides": 1, "fewer than 3 tokens": 1, "length ratio over 3": 1, "duplicate": 2}
-    assert str(report) == ("kept 2 of 7 pairs; dropped: duplicate 2, equal sides 1, fewer than 3 tokens 1, "
-                           "length ratio over 3 1")
+    assert str(report) == (
+        "kept 2 of 7 pairs; dropped: duplicate 2, equal sides 1, fewer than 3 tokens 1, length ratio over 3 1"
+    )
     assert len(list(filter_parallel(rows, duplicates=False))) == 4
     assert len(list(filter_parallel(rows, max_ratio=9, min_tokens=2))) == 4

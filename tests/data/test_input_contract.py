@@ -137,87 +137,152 @@ READERS: dict[str, Reader] = {
     "questions/triples": questions("q.tsv", fixture("questions/triples.tsv")),
     # two files are told by their names, and so are FIFOs
     "parallel/moses": Reader(
-        "x.fi", "Järvi.\nTorni.\n", lambda path, folder: list(read_parallel([path, folder / "x.en"])),
-        unnamed="one side of a parallel corpus", beside={"x.en": "A lake.\nA tower.\n"}),
+        "x.fi",
+        "Järvi.\nTorni.\n",
+        lambda path, folder: list(read_parallel([path, folder / "x.en"])),
+        unnamed="one side of a parallel corpus",
+        beside={"x.en": "A lake.\nA tower.\n"},
+    ),
     "parallel/tmx": parallel("m.tmx", fixture("parallel/memory.tmx")),
     "parallel/xliff": parallel("m.xlf", fixture("parallel/one.xlf")),
     "parallel/po": parallel("m.po", fixture("parallel/fi.po")),
-    "parallel/documents": parallel("d.jsonl", jsonl(
-        {"group": "g", "lang": "en", "sentences": ["A lake.", "A tower."]},
-        {"group": "g", "lang": "fi", "sentences": ["Järvi.", "Torni."]}), pairs=["fi-en"]),
+    "parallel/documents": parallel(
+        "d.jsonl",
+        jsonl(
+            {"group": "g", "lang": "en", "sentences": ["A lake.", "A tower."]},
+            {"group": "g", "lang": "fi", "sentences": ["Järvi.", "Torni."]},
+        ),
+        pairs=["fi-en"],
+    ),
     "parallel/jsonl": parallel("p.jsonl", fixture("parallel/plain.jsonl")),
-    "parallel/wikimatrix": parallel("w.tsv", fixture("parallel/WikiMatrix.en-fi.tsv"), source_lang="en",
-                                    target_lang="fi"),
+    "parallel/wikimatrix": parallel(
+        "w.tsv", fixture("parallel/WikiMatrix.en-fi.tsv"), source_lang="en", target_lang="fi"
+    ),
     "parallel/tsv": parallel("t.tsv", fixture("parallel/ara-eng.tsv"), source_lang="ar", target_lang="en"),
     "documents/jsonl": Reader("d.jsonl", fixture("documents/documents.jsonl"), listed(read_documents)),
     "sentences/jsonl": Reader("d.jsonl", fixture("documents/documents.jsonl"), listed(read_sentences)),
     "sentences/text": Reader("s.txt", fixture("documents/sw.txt"), listed(read_sentences, lang="sw")),
-    "linked/clirmatrix": Reader("c.jsonl", CLIRMATRIX, lambda path, folder: list(linked.read_linked(
-        path, source_documents=str(folder / "en.tsv"), target_documents=str(folder / "zh.tsv"), target_lang="zh")),
-        beside={"en.tsv": "12\tA river.\n", "zh.tsv": "73\t一条河。\n"}),
-    "linked/documents": Reader("zh.tsv", "73\t一条河。\n74\t湖。\n", lambda path, folder: list(linked.read_linked(
-        folder / "c.jsonl", source_documents=str(folder / "en.tsv"), target_documents=str(path), target_lang="zh")),
+    "linked/clirmatrix": Reader(
+        "c.jsonl",
+        CLIRMATRIX,
+        lambda path, folder: list(
+            linked.read_linked(
+                path, source_documents=str(folder / "en.tsv"), target_documents=str(folder / "zh.tsv"), target_lang="zh"
+            )
+        ),
+        beside={"en.tsv": "12\tA river.\n", "zh.tsv": "73\t一条河。\n"},
+    ),
+    "linked/documents": Reader(
+        "zh.tsv",
+        "73\t一条河。\n74\t湖。\n",
+        lambda path, folder: list(
+            linked.read_linked(
+                folder / "c.jsonl",
+                source_documents=str(folder / "en.tsv"),
+                target_documents=str(path),
+                target_lang="zh",
+            )
+        ),
         empty="none of the 1 documents wanted is in it",
-        beside={"en.tsv": "12\tA river.\n", "c.jsonl": CLIRMATRIX}),
-    "triples/jsonl": Reader("t.jsonl", jsonl(["q1", "p1", "p2"], ["q2", "p2", "p1"]),
-                            listed(read_id_triples, bad=BadRows())),
+        beside={"en.tsv": "12\tA river.\n", "c.jsonl": CLIRMATRIX},
+    ),
+    "triples/jsonl": Reader(
+        "t.jsonl", jsonl(["q1", "p1", "p2"], ["q2", "p2", "p1"]), listed(read_id_triples, bad=BadRows())
+    ),
     "triples/qrels": Reader("t.qrels", QRELS, listed(read_id_triples, bad=BadRows())),
     "triples/tsv": Reader("t.tsv", "q1\tp1\tp2\nq2\tp2\tp1\n", listed(read_id_triples, bad=BadRows())),
-    "triples/passages": Reader("p.tsv", "p1\tBook\ta book\np2\tSky\ta star\n",
-                               listed(id_passages, bad=BadRows(), lang="en")),
+    "triples/passages": Reader(
+        "p.tsv", "p1\tBook\ta book\np2\tSky\ta star\n", listed(id_passages, bad=BadRows(), lang="en")
+    ),
     "triples/queries": Reader("q.tsv", QUERIES, listed(id_queries, bad=BadRows(), lang="en")),
-    "collection/squad": Reader("c.json", fixture("questions/squad.json") + "\n",
-                               lambda path, _: whole(load_collection(path, lang="en"))),
+    "collection/squad": Reader(
+        "c.json", fixture("questions/squad.json") + "\n", lambda path, _: whole(load_collection(path, lang="en"))
+    ),
     "collection/folder": in_folder("passages.jsonl", ROWS, queries_tsv=QUERIES, qrels_txt=QRELS),
-    "collection/beir": in_folder("corpus.jsonl", ROWS.replace('"id"', '"_id"'), **{
-        "queries_jsonl": jsonl({"_id": "q1", "text": "what is read?"}, {"_id": "q2", "text": "what shines?"}),
-        "qrels/test_tsv": "query-id\tcorpus-id\tscore\nq1\tp1\t1\nq2\tp2\t1\n"}),
+    "collection/beir": in_folder(
+        "corpus.jsonl",
+        ROWS.replace('"id"', '"_id"'),
+        **{
+            "queries_jsonl": jsonl({"_id": "q1", "text": "what is read?"}, {"_id": "q2", "text": "what shines?"}),
+            "qrels/test_tsv": "query-id\tcorpus-id\tscore\nq1\tp1\t1\nq2\tp2\t1\n",
+        },
+    ),
     "collection/mrtydi": in_folder("docs.jsonl", ROWS, topic_test_tsv=QUERIES, qrels_test_txt=QRELS),
     "collection/passages": Reader("p.jsonl", ROWS, listed(jsonl_passages, lang="en")),
     "collection/queries": Reader("q.tsv", QUERIES, listed(tsv_queries, lang="en")),
     "collection/qrels": Reader("q.qrels", QRELS, lambda path, _: read_qrels(path)),
-    "xor/questions": Reader("x.jsonl", jsonl({"id": "1", "question": "Missä?", "lang": "fi", "answers": ["London"]}),
-                            listed(read_answered)),
-    "xor/predictions": Reader("x.json", '[{"id": "1", "ctxs": ["a"]},\n{"id": "2", "ctxs": []}]\n',
-                              lambda path, _: read_predictions(path), empty="a JSON array is needed"),
-    "bucc/folder": Reader("fr-en.training.fr", "fr-1\tUn lac.\nfr-2\tUne tour.\n",
-                          lambda _, folder: bucc.read_bucc(folder, "fr-en"), unnamed=None,
-                          empty="1 ids are not in", beside={"fr-en.training.en": "en-1\tA lake.\n",
-                                                            "fr-en.training.gold": "fr-1\ten-1\n"}),
-    "bucc/gold": Reader("x.gold", "fr-1\ten-1\nfr-2\ten-2\n", lambda path, _: sorted(bucc.read_gold(path)),
-                        empty="holds no pair"),
+    "xor/questions": Reader(
+        "x.jsonl", jsonl({"id": "1", "question": "Missä?", "lang": "fi", "answers": ["London"]}), listed(read_answered)
+    ),
+    "xor/predictions": Reader(
+        "x.json",
+        '[{"id": "1", "ctxs": ["a"]},\n{"id": "2", "ctxs": []}]\n',
+        lambda path, _: read_predictions(path),
+        empty="a JSON array is needed",
+    ),
+    "bucc/folder": Reader(
+        "fr-en.training.fr",
+        "fr-1\tUn lac.\nfr-2\tUne tour.\n",
+        lambda _, folder: bucc.read_bucc(folder, "fr-en"),
+        unnamed=None,
+        empty="1 ids are not in",
+        beside={"fr-en.training.en": "en-1\tA lake.\n", "fr-en.training.gold": "fr-1\ten-1\n"},
+    ),
+    "bucc/gold": Reader(
+        "x.gold", "fr-1\ten-1\nfr-2\ten-2\n", lambda path, _: sorted(bucc.read_gold(path)), empty="holds no pair"
+    ),
     "files/.txt": own("f.txt", "The lake is deep.\nFish live here.\n\nIt is cold.\n"),
     "files/.md": own("f.md", "# Lake\n\nThe lake is deep.\n\n```\ncode\n```\nIt is cold.\n"),
     "files/.html": own("f.html", "<html><title>Lake</title>\n<h1>Deep</h1>\n<p>Fish live\nhere.</p><pre>a\nb</pre>\n"),
     "files/.csv": own("f.csv", 'text;kind\n"a; book\nof bees";1\na star;2\n'),
     "files/.tsv": own("f.tsv", "text\tkind\na book\t1\na star\t2\n"),
     "files/.jsonl": own("f.jsonl", jsonl({"text": "a book", "kind": 1}, {"text": "a star"}), unnamed=""),
-    "files/.parquet": own("f.parquet", table({"text": ["a book", "a star"]}),
-                          empty="cannot be read as Parquet", packed="cannot be read as Parquet"),
-    "passages/jsonl": Reader("p.jsonl", jsonl({"text": "a book"}, {"text": "a star", "id": "s"}),
-                             listed(read_passages, lang="en")),
-    "passages/tsv": Reader("p.tsv", 'id\ttext\ttitle\n1\t"a ""b""\tbook"\tBook\n2\ta star\t\n',
-                           listed(read_passages, lang="en"), unnamed=NAMED),
-    "run": Reader("a.run", "q1 Q0 p1 1 2.5 t\nq1 Q0 p2 2 1.5 t\n", lambda path, _: dict(Run.read_trec(path)),
-                  empty=""),  # a run that found nothing
+    "files/.parquet": own(
+        "f.parquet",
+        table({"text": ["a book", "a star"]}),
+        empty="cannot be read as Parquet",
+        packed="cannot be read as Parquet",
+    ),
+    "passages/jsonl": Reader(
+        "p.jsonl", jsonl({"text": "a book"}, {"text": "a star", "id": "s"}), listed(read_passages, lang="en")
+    ),
+    "passages/tsv": Reader(
+        "p.tsv",
+        'id\ttext\ttitle\n1\t"a ""b""\tbook"\tBook\n2\ta star\t\n',
+        listed(read_passages, lang="en"),
+        unnamed=NAMED,
+    ),
+    "run": Reader(
+        "a.run", "q1 Q0 p1 1 2.5 t\nq1 Q0 p2 2 1.5 t\n", lambda path, _: dict(Run.read_trec(path)), empty=""
+    ),  # a run that found nothing
     "translations": Reader("t.tsv", QUERIES, lambda path, _: read_translations(path)),
     "lines of encode": Reader("s.txt", LINES, listed(read_lines), empty=""),  # the command itself says it
     "sides of mine": Reader("s.txt", LINES, lambda path, _: CorpusSide.read(path)),
     "sides of mine with ids": Reader("s.tsv", "a\tA lake.\nb\tA tower.\n", lambda path, _: CorpusSide.read(path)),
     "texts of calibrate": Reader("s.txt", LINES, lambda path, _: sample_texts([f"en={path}"], 5)),
-    "pairs of calibrate": Reader("p.jsonl", fixture("parallel/plain.jsonl"),
-                                 lambda path, _: translations([str(path)], "en", 5)),
-    "recipe": Reader("r.yaml", "model:\n  backbone: x\ntraining: {steps: 3}\n", lambda path, _: raw_recipe(path),
-                     empty="a recipe is a mapping"),
-    "vectors": Reader("v.parquet", vectors(), lambda path, _: [
-        (passages, vectors.tolist()) for passages, vectors in vector_files.read_parquet(path)],
-        empty="is damaged, or not a file of vectors", packed="is damaged, or not a file of vectors"),
+    "pairs of calibrate": Reader(
+        "p.jsonl", fixture("parallel/plain.jsonl"), lambda path, _: translations([str(path)], "en", 5)
+    ),
+    "recipe": Reader(
+        "r.yaml",
+        "model:\n  backbone: x\ntraining: {steps: 3}\n",
+        lambda path, _: raw_recipe(path),
+        empty="a recipe is a mapping",
+    ),
+    "vectors": Reader(
+        "v.parquet",
+        vectors(),
+        lambda path, _: [(passages, vectors.tolist()) for passages, vectors in vector_files.read_parquet(path)],
+        empty="is damaged, or not a file of vectors",
+        packed="is damaged, or not a file of vectors",
+    ),
 }
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """No copy of another test, and an error in place of a reader that waits for ever."""
+
     def late(*_: object) -> None:
         raise TimeoutError("a reader hangs")
 
@@ -231,6 +296,7 @@ def fresh() -> Iterator[None]:
 
 def fill(target: int | Path, content: bytes) -> threading.Thread:
     """A thread that writes `content` into an open file, or into a named pipe as soon as somebody opens it."""
+
     def write() -> None:
         with suppress(BrokenPipeError), open(target, "wb") as stream:
             stream.write(content)
@@ -330,8 +396,13 @@ def test_every_reader_reads_the_same_from_everything(key: str, tmp_path: Path, s
 
 
 def test_every_format_is_in_the_table() -> None:
-    for kind, formats in (("questions", QUESTIONS), ("parallel", PARALLEL), ("documents", DOCUMENTS),
-                          ("sentences", SENTENCES), ("triples", TRIPLES)):
+    for kind, formats in (
+        ("questions", QUESTIONS),
+        ("parallel", PARALLEL),
+        ("documents", DOCUMENTS),
+        ("sentences", SENTENCES),
+        ("triples", TRIPLES),
+    ):
         assert {f"{kind}/{one.name}" for one in formats} <= READERS.keys()
     known = {**reading.DOCUMENTS, **reading.TABLES}
     assert {known[key.removeprefix("files/")] for key in READERS if key.startswith("files/")} == set(known.values())
@@ -341,8 +412,13 @@ def test_a_pipe_without_a_writer_is_given_up(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(files, "PATIENCE", 0.0)
     fifo = tmp_path / "s.txt"
     os.mkfifo(fifo)
-    for read in (lambda: list(read_lines(fifo)), lambda: head(fifo), lambda: read_sentences(fifo, lang="en"),
-                 lambda: load_collection(fifo), lambda: list(read_files(fifo))):
+    for read in (
+        lambda: list(read_lines(fifo)),
+        lambda: head(fifo),
+        lambda: read_sentences(fifo, lang="en"),
+        lambda: load_collection(fifo),
+        lambda: list(read_files(fifo)),
+    ):
         with pytest.raises(InterlinguaError, match=r"s\.txt: nothing writes to this pipe\. Start the program"):
             read()
     monkeypatch.undo()
@@ -376,8 +452,9 @@ def test_a_writer_that_says_nothing_leaves_an_empty_input(tmp_path: Path) -> Non
     thread.join()
 
 
-def test_one_pipe_is_read_once_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                     standard_input: StandardInput) -> None:
+def test_one_pipe_is_read_once_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, standard_input: StandardInput
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     text = "".join(f"line {number} of a text that is longer than any buffer\n" for number in range(20_000))
     with pipe(text.encode()) as path, standard_input(int(path.name)):
@@ -419,8 +496,9 @@ def test_standard_input_from_a_file_begins_where_it_stands(tmp_path: Path, stand
         forget_pipes()
 
 
-def test_a_terminal_is_told_that_text_is_expected(capsys: pytest.CaptureFixture[str],
-                                                  standard_input: StandardInput) -> None:
+def test_a_terminal_is_told_that_text_is_expected(
+    capsys: pytest.CaptureFixture[str], standard_input: StandardInput
+) -> None:
     keyboard, terminal = os.openpty()
     os.write(keyboard, b"A lake.\nA tower.\n\x04")
     with standard_input(terminal):
@@ -450,8 +528,9 @@ def test_training_data_may_not_be_a_pipe(tmp_path: Path) -> None:
         source_fingerprint(tmp_path / "fi-en.tsv")
 
 
-def test_what_a_folder_or_glob_holds_beside_files_is_said_or_read(tmp_path: Path,
-                                                                capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_folder_or_glob_holds_beside_files_is_said_or_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.txt").write_text("A lake.\n")
     os.mkfifo(tmp_path / "b.txt")
     (tmp_path / "c.txt").symlink_to("nowhere")

@@ -110,8 +110,14 @@ class Store:
 class Data:
     """What a data set of ir_datasets offers."""
 
-    def __init__(self, docs: list[Any], queries: list[Any], qrels: list[Judgement], docs_lang: str | None,
-                 queries_lang: str | None) -> None:
+    def __init__(
+        self,
+        docs: list[Any],
+        queries: list[Any],
+        qrels: list[Judgement],
+        docs_lang: str | None,
+        queries_lang: str | None,
+    ) -> None:
         self.docs, self.queries, self.qrels = docs, queries, qrels
         self.langs, self.store, self.walks = (docs_lang, queries_lang), Store(docs), 0
 
@@ -148,17 +154,36 @@ class Data:
 
 HC4_TOPIC = CCQuery("12", "Glacier loss ", "How fast?", "冰川消失", "多快？", "冰川损失", "多块？", {"3": "x"}, "zh")
 DATA = {
-    "hc4/zh/test": Data([CCDoc("a-1", "冰川", "冰川在融化。", "http://x", "2019", "f"),
-                         CCDoc("a-2", "", "别的。", "http://y", "2020", "f")],
-                        [HC4_TOPIC], [Judgement("12", "a-1", 3), Judgement("12", "a-2", 0)], "zh", None),
-    "neuclir/1/zh+fa/x": Data([CCDoc("a", "t", "x", "u", "t", "f")], [MultiQuery("7", "Ice", "یخ", "冰")],
-                              [Judgement("7", "a", 1)], "zh", None),
-    "ntcir/zh": Data([TrecParsedDoc("N1", "題", "本文", b"<DOC>")], [TrecQuery("1", "t", "d", "n")],
-                     [Judgement("1", "N1", 1)], "zh", "en"),
-    "clirmatrix/sw/bi139-base/en/test1": Data([Generic("99", "Ziwa ni refu.")], [Generic("5", "lake")],
-                                              [Judgement("5", "99", 6)], "sw", "en"),
-    "neumarco/fa/dev": Data([Generic("0", "متن"), Generic("1", "دیگر")], [Generic("3", "a text")],
-                            [Judgement("3", "0", 1)], "fa", "en"),
+    "hc4/zh/test": Data(
+        [
+            CCDoc("a-1", "冰川", "冰川在融化。", "http://x", "2019", "f"),
+            CCDoc("a-2", "", "别的。", "http://y", "2020", "f"),
+        ],
+        [HC4_TOPIC],
+        [Judgement("12", "a-1", 3), Judgement("12", "a-2", 0)],
+        "zh",
+        None,
+    ),
+    "neuclir/1/zh+fa/x": Data(
+        [CCDoc("a", "t", "x", "u", "t", "f")],
+        [MultiQuery("7", "Ice", "یخ", "冰")],
+        [Judgement("7", "a", 1)],
+        "zh",
+        None,
+    ),
+    "ntcir/zh": Data(
+        [TrecParsedDoc("N1", "題", "本文", b"<DOC>")],
+        [TrecQuery("1", "t", "d", "n")],
+        [Judgement("1", "N1", 1)],
+        "zh",
+        "en",
+    ),
+    "clirmatrix/sw/bi139-base/en/test1": Data(
+        [Generic("99", "Ziwa ni refu.")], [Generic("5", "lake")], [Judgement("5", "99", 6)], "sw", "en"
+    ),
+    "neumarco/fa/dev": Data(
+        [Generic("0", "متن"), Generic("1", "دیگر")], [Generic("3", "a text")], [Judgement("3", "0", 1)], "fa", "en"
+    ),
 }
 
 
@@ -176,11 +201,17 @@ def test_hc4_asks_in_english_and_holds_another_language() -> None:
     assert loaded.qrels == {"12": {"a-1": 3, "a-2": 0}}
 
 
-@pytest.mark.parametrize(("field", "text", "lang"), [
-    ("title", "Glacier loss", "en"), ("description", "How fast?", "en"), ("mt_title", "冰川损失", "zh"),
-    ("ht_description", "多快？", "zh"), ("title+description", "Glacier loss How fast?", "en"),
-    ("mt_title+mt_description", "冰川损失 多块？", "zh"),
-])
+@pytest.mark.parametrize(
+    ("field", "text", "lang"),
+    [
+        ("title", "Glacier loss", "en"),
+        ("description", "How fast?", "en"),
+        ("mt_title", "冰川损失", "zh"),
+        ("ht_description", "多快？", "zh"),
+        ("title+description", "Glacier loss How fast?", "en"),
+        ("mt_title+mt_description", "冰川损失 多块？", "zh"),
+    ],
+)
 def test_a_field_of_the_topics_in_its_language(field: str, text: str, lang: str) -> None:
     loaded = load_collection(f"ir_datasets:hc4/zh/test#{field}")
     assert loaded.queries == [Query("12", text, lang)]
@@ -188,26 +219,35 @@ def test_a_field_of_the_topics_in_its_language(field: str, text: str, lang: str)
     assert irds.queries(f"hc4/zh/test#{field}") == loaded.queries
 
 
-@pytest.mark.parametrize(("dataset", "query", "passage"), [
-    ("neuclir/1/zh+fa/x#fa_mt_title", Query("7", "یخ", "fa"), Passage("a", "x", "t", "zh")),
-    ("neuclir/1/zh+fa/x#zh_mt_title", Query("7", "冰", "zh"), Passage("a", "x", "t", "zh")),
-    ("neuclir/1/zh+fa/x", Query("7", "Ice", "en"), Passage("a", "x", "t", "zh")),
-    ("ntcir/zh#narrative", Query("1", "n", "en"), Passage("N1", "本文", "題", "zh")),
-    ("clirmatrix/sw/bi139-base/en/test1", Query("5", "lake", "en"), Passage("99", "Ziwa ni refu.", "", "sw")),
-    ("neumarco/fa/dev", Query("3", "a text", "en"), Passage("0", "متن", "", "fa")),
-])
+@pytest.mark.parametrize(
+    ("dataset", "query", "passage"),
+    [
+        ("neuclir/1/zh+fa/x#fa_mt_title", Query("7", "یخ", "fa"), Passage("a", "x", "t", "zh")),
+        ("neuclir/1/zh+fa/x#zh_mt_title", Query("7", "冰", "zh"), Passage("a", "x", "t", "zh")),
+        ("neuclir/1/zh+fa/x", Query("7", "Ice", "en"), Passage("a", "x", "t", "zh")),
+        ("ntcir/zh#narrative", Query("1", "n", "en"), Passage("N1", "本文", "題", "zh")),
+        ("clirmatrix/sw/bi139-base/en/test1", Query("5", "lake", "en"), Passage("99", "Ziwa ni refu.", "", "sw")),
+        ("neumarco/fa/dev", Query("3", "a text", "en"), Passage("0", "متن", "", "fa")),
+    ],
+)
 def test_other_shapes(dataset: str, query: Query, passage: Passage) -> None:
     loaded = load_collection(f"ir_datasets:{dataset}")
     assert (loaded.queries, loaded.passages[0]) == ([query], passage)
 
 
-@pytest.mark.parametrize(("dataset", "said"), [
-    ("hc4/zh/test#mt_titel", r"hc4/zh/test#mt_titel: the topics have no text 'mt_titel'. Did you mean 'mt_title'\?"),
-    ("hc4/zh/test#narrative_by_relevance", "no text 'narrative_by_relevance'"),
-    ("hc4/zh/test#query_id", "no text 'query_id'"),
-    ("hc4/zh/test#default_text", "no text 'default_text'"),
-    ("hc4/zh/tset", "ir_datasets knows no such id"),
-])
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [
+        (
+            "hc4/zh/test#mt_titel",
+            r"hc4/zh/test#mt_titel: the topics have no text 'mt_titel'. Did you mean 'mt_title'\?",
+        ),
+        ("hc4/zh/test#narrative_by_relevance", "no text 'narrative_by_relevance'"),
+        ("hc4/zh/test#query_id", "no text 'query_id'"),
+        ("hc4/zh/test#default_text", "no text 'default_text'"),
+        ("hc4/zh/tset", "ir_datasets knows no such id"),
+    ],
+)
 def test_what_is_not_there(dataset: str, said: str) -> None:
     with pytest.raises(InterlinguaError, match=said):
         load_collection(f"ir_datasets:{dataset}")
@@ -238,8 +278,9 @@ def test_reranking_reads_the_candidates_alone(tmp_path: Any) -> None:
         def encode_document(self, texts: list[str], **options: Any) -> list[list[float]]:
             return [[float(len(text))] for text in texts]
 
-    data = Data([Generic(str(i), "x" * i) for i in range(1, 500)], [Generic("q", "?")], [Judgement("q", "7", 1)], "en",
-                "en")
+    data = Data(
+        [Generic(str(i), "x" * i) for i in range(1, 500)], [Generic("q", "?")], [Judgement("q", "7", 1)], "en", "en"
+    )
     DATA["big"] = data
     collection: Collection = load_collection("ir_datasets:big")
     Run.from_scores({"q": {"7": 1.0, "400": 0.5, "3": 0.1}}).write_trec(tmp_path / "x.run")
@@ -290,17 +331,32 @@ def test_the_package_itself(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
         def stream(self) -> Any:
             return open(self.file, "rb")
 
-    docs = File("docs.jsonl", [{"id": f"d{i}", "title": f"t{i}", "text": f"x{i}", "url": "u", "time": "t",
-                                "cc_file": "f"} for i in range(5)])
-    topic = [{"lang": "eng", "source": "original", "topic_title": "Ice", "topic_description": "?"},
-             {"lang": "zho", "source": "human translation", "topic_title": "冰", "topic_description": "？"},
-             {"lang": "zho", "source": "google", "topic_title": "冰块", "topic_description": "？"}]
-    topics = File("topics.jsonl", [{"topic_id": "1", "topics": topic, "languages_with_qrels": ["zho"],
-                                    "narratives": {"zho": {}}, "report": {"text": "r", "url": "u", "date": "d"}}])
+    docs = File(
+        "docs.jsonl",
+        [{"id": f"d{i}", "title": f"t{i}", "text": f"x{i}", "url": "u", "time": "t", "cc_file": "f"} for i in range(5)],
+    )
+    topic = [
+        {"lang": "eng", "source": "original", "topic_title": "Ice", "topic_description": "?"},
+        {"lang": "zho", "source": "human translation", "topic_title": "冰", "topic_description": "？"},
+        {"lang": "zho", "source": "google", "topic_title": "冰块", "topic_description": "？"},
+    ]
+    topics = File(
+        "topics.jsonl",
+        [
+            {
+                "topic_id": "1",
+                "topics": topic,
+                "languages_with_qrels": ["zho"],
+                "narratives": {"zho": {}},
+                "report": {"text": "r", "url": "u", "date": "d"},
+            }
+        ],
+    )
     data = ir_datasets.Dataset(
         formats.ExctractedCCDocs(docs, subset_lang="zh", namespace="hc4", count=5),
         formats.ExctractedCCQueries(topics, subset_lang="zh", namespace="hc4"),
-        formats.TrecQrels(File("qrels", ["1 0 d3 3"]), {}))
+        formats.TrecQrels(File("qrels", ["1 0 d3 3"]), {}),
+    )
     monkeypatch.setattr(ir_datasets, "load", {"hc4/zh/toy": data}.__getitem__)
     loaded = load_collection("ir_datasets:hc4/zh/toy#mt_title")
     assert loaded.queries == [Query("1", "冰块", "zh")]
@@ -308,6 +364,7 @@ def test_the_package_itself(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert loaded.qrels == {"1": {"d3": 3}}
     assert isinstance(loaded.passages, StoredPassages)
     assert loaded.passages.by_id(["d4", "none", "d1"]) == {
-        name: Passage(name, f"x{name[1]}", f"t{name[1]}", "zh") for name in ("d4", "d1")}
+        name: Passage(name, f"x{name[1]}", f"t{name[1]}", "zh") for name in ("d4", "d1")
+    }
     assert [p.id for p in loaded.passages] == [f"d{i}" for i in range(5)]
     assert loaded.passages.source is load_collection("ir_datasets:hc4/zh/toy").passages.source  # type: ignore[attr-defined]

@@ -27,7 +27,10 @@ def test_the_published_files_are_read_wherever_they_lie_below_the_folder(folder:
     expected = Comparable(
         [("fr-000000001", "Le lac est profond."), ("fr-000000002", "Le ciel."), ("fr-000000003", "Il pleut.")],
         [("en-000000001", "It rains."), ("en-000000002", "The lake is deep.")],
-        frozenset({("fr-000000001", "en-000000002"), ("fr-000000003", "en-000000001")}), "fr", "en")
+        frozenset({("fr-000000001", "en-000000002"), ("fr-000000003", "en-000000001")}),
+        "fr",
+        "en",
+    )
     for path in (folder, folder / "bucc2018/fr-en", str(folder)):
         assert read_bucc(path, "fr-en") == expected
         assert bucc_pairs(path) == ["fr-en"]
@@ -41,14 +44,25 @@ def test_the_published_files_are_read_wherever_they_lie_below_the_folder(folder:
     assert bucc_pairs(folder) == ["fr-en"]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("fr-en.training.en", "en-000000001\tIt rains.\nThe lake is deep.\n", r"training\.en, line 2: id <tab> sentence"),
-    ("fr-en.training.en", "en-1\tIt rains.\nen-1\tDeep.\n", r"training\.en, line 2: the id 'en-1' comes twice"),
-    ("fr-en.training.en", "It rains.\tIl pleut.\n", "line 1: the id holds a space: this looks like a table"),
-    ("fr-en.training.gold", "fr-000000001\n", r"training\.gold, line 1: id <tab> id"),
-    ("fr-en.training.gold", "", "holds no pair"),
-    ("fr-en.training.gold", "fr-000000001\ten-000000009\n", r"gold: 1 ids are not in .*training\.en \(en-000000009"),
-])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "fr-en.training.en",
+            "en-000000001\tIt rains.\nThe lake is deep.\n",
+            r"training\.en, line 2: id <tab> sentence",
+        ),
+        ("fr-en.training.en", "en-1\tIt rains.\nen-1\tDeep.\n", r"training\.en, line 2: the id 'en-1' comes twice"),
+        ("fr-en.training.en", "It rains.\tIl pleut.\n", "line 1: the id holds a space: this looks like a table"),
+        ("fr-en.training.gold", "fr-000000001\n", r"training\.gold, line 1: id <tab> id"),
+        ("fr-en.training.gold", "", "holds no pair"),
+        (
+            "fr-en.training.gold",
+            "fr-000000001\ten-000000009\n",
+            r"gold: 1 ids are not in .*training\.en \(en-000000009",
+        ),
+    ],
+)
 def test_a_broken_file_is_named_with_its_line(folder: Path, name: str, content: str, message: str) -> None:
     (folder / "bucc2018/fr-en" / name).write_text(content, encoding="utf-8")
     with pytest.raises(InterlinguaError, match=message):

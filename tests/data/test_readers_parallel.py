@@ -150,10 +150,14 @@ def test_tmx_in_utf16(tmp_path: Path) -> None:
     assert texts(read_parallel(tmp_path)) == texts(read_parallel(PARALLEL / "memory.tmx"))
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("bomb.tmx", "line 2: the entity 'a' is not read"), ("entity.tmx", "line 3: the entity 'secret' is not read"),
-    ("cut.tmx", "not well-formed XML"),
-])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bomb.tmx", "line 2: the entity 'a' is not read"),
+        ("entity.tmx", "line 3: the entity 'secret' is not read"),
+        ("cut.tmx", "not well-formed XML"),
+    ],
+)
 def test_harmful_or_broken_xml(name: str, message: str) -> None:
     with pytest.raises(InterlinguaError, match=message):
         list(read_parallel(BROKEN / name))

@@ -37,12 +37,15 @@ def test_dpr_is_streamed_over_any_chunk(monkeypatch: pytest.MonkeyPatch, chunk: 
     assert [text[line - 1] for line in lines] == ["    {", "    {"]
 
 
-@pytest.mark.parametrize(("text", "reason"), [
-    ('[{"positive_ctxs": [1, 2}]', "line 1: an element that is not JSON or is cut off"),
-    ('[\n{"positive_ctxs": []}\n', "line 3: ',' or ']' after an element is needed"),
-    ('[{"positive_ctxs": []}] 7', "text after the end of the array"),
-    ('["positive_ctxs"]', "the array must consist of objects"),
-])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[{"positive_ctxs": [1, 2}]', "line 1: an element that is not JSON or is cut off"),
+        ('[\n{"positive_ctxs": []}\n', "line 3: ',' or ']' after an element is needed"),
+        ('[{"positive_ctxs": []}] 7', "text after the end of the array"),
+        ('["positive_ctxs"]', "the array must consist of objects"),
+    ],
+)
 def test_broken_json_array(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "dpr.json").write_text(text)
     with pytest.raises(InterlinguaError, match=r"dpr\.json, line") as caught:
@@ -104,8 +107,12 @@ def test_bad_rows_stop_or_are_counted_and_listed(capsys: pytest.CaptureFixture[s
     assert [record.question for record in kept] == ["A?", "G?"]
     said = capsys.readouterr().err
     assert "4 bad rows left out" in said
-    for reason in ("line 2: not JSON", "line 3: 'question' is empty", "line 4: 'klingon' is not a language code",
-                   "line 5: no 'passage' (there is: question)"):
+    for reason in (
+        "line 2: not JSON",
+        "line 3: 'question' is empty",
+        "line 4: 'klingon' is not a language code",
+        "line 5: no 'passage' (there is: question)",
+    ):
         assert reason in said
 
 

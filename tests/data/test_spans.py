@@ -18,9 +18,18 @@ def document(lang, group, text="One. Two."):
     return Document((f"{text} {group}", lang), lang, group=group)
 
 
-DOCUMENTS = [document("de", "a"), document("en", "a"), document("sw", "b"), document("fr", "a"), document("en", "b"),
-             document("de", "c"), document("fr", "c"), document("en", "d"), document("th", ""),
-             document("de", "a", "X")]
+DOCUMENTS = [
+    document("de", "a"),
+    document("en", "a"),
+    document("sw", "b"),
+    document("fr", "a"),
+    document("en", "b"),
+    document("de", "c"),
+    document("fr", "c"),
+    document("en", "d"),
+    document("th", ""),
+    document("de", "a", "X"),
+]
 
 
 def names(linked):
@@ -32,14 +41,21 @@ def test_english_is_linked_with_every_other_language(capsys):
     assert names(linked) == [("en", "de", "a"), ("en", "fr", "a"), ("en", "sw", "b")]
     assert linked[0] == LinkedDocuments(DOCUMENTS[1], DOCUMENTS[0])  # the first German one, whole
     said = capsys.readouterr().err
-    assert said == ("linked documents: 5 of 10 documents have no partner and were left out (2 in a group without 'en', "
-                    "1 without a group, 1 repeated in their group and language, 1 alone in their group)\n")
+    assert said == (
+        "linked documents: 5 of 10 documents have no partner and were left out (2 in a group without 'en', "
+        "1 without a group, 1 repeated in their group and language, 1 alone in their group)\n"
+    )
 
 
 def test_another_source_and_any_two():
     assert names(link(DOCUMENTS, source="de")) == [("de", "en", "a"), ("de", "fr", "a"), ("de", "fr", "c")]
     assert names(link(DOCUMENTS, source="any")) == [
-        ("en", "de", "a"), ("en", "fr", "a"), ("de", "fr", "a"), ("en", "sw", "b"), ("de", "fr", "c")]
+        ("en", "de", "a"),
+        ("en", "fr", "a"),
+        ("de", "fr", "a"),
+        ("en", "sw", "b"),
+        ("de", "fr", "c"),
+    ]
 
 
 def test_languages_are_kept_beside_the_source():
@@ -92,8 +108,11 @@ def test_a_short_text_is_its_span(mode):
 
 @pytest.fixture
 def file(tmp_path):
-    rows = [{"group": f"g{number}", "lang": lang, "sentences": [f"Text {number} {lang}.", "More."]}
-            for number in range(6) for lang in (("en", "de", "sw") if number < 2 else ("en", "de"))]
+    rows = [
+        {"group": f"g{number}", "lang": lang, "sentences": [f"Text {number} {lang}.", "More."]}
+        for number in range(6)
+        for lang in (("en", "de", "sw") if number < 2 else ("en", "de"))
+    ]
     path = tmp_path / "documents.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return path
@@ -119,8 +138,10 @@ def test_a_recipes_entry_becomes_a_stream_that_resumes(file, tmp_path):
 
 def test_options_and_languages_of_an_entry(file):
     def langs(**options):
-        return {(one.source.lang, one.target.lang)
-                for one in read("linked", DataSpec(kind="linked", path=str(file), **options))}
+        return {
+            (one.source.lang, one.target.lang)
+            for one in read("linked", DataSpec(kind="linked", path=str(file), **options))
+        }
 
     assert langs() == {("en", "de"), ("en", "sw")}
     assert langs(langs=["sw"]) == {("en", "sw")}

@@ -18,8 +18,10 @@ from interlingua.data import (
 )
 from interlingua.errors import InterlinguaError
 
-PAIRS = [ParallelPair(f"lause {i}\n\u2028", f"sentence {i}", lang, "en", score=i / 7, group=f"g{i}")
-         for i, lang in enumerate(["fi", "th", "fi", "ar", "th", "fi"])]
+PAIRS = [
+    ParallelPair(f"lause {i}\n\u2028", f"sentence {i}", lang, "en", score=i / 7, group=f"g{i}")
+    for i, lang in enumerate(["fi", "th", "fi", "ar", "th", "fi"])
+]
 DOCUMENT = Document(("A.", "B."), "en", "d", "T", "g")
 OTHERS = [
     QuestionPassage("q?", (Passage("p", "text", "title", "en"), Passage("p2", "x")), (Passage("n", "no"),), "en", "1"),
@@ -37,7 +39,10 @@ def test_a_store_gives_back_what_was_put_in(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         store[6]
     assert {code: indices.tolist() for code, indices in store.languages.items()} == {
-        "ar": [3], "fi": [0, 2, 5], "th": [1, 4]}
+        "ar": [3],
+        "fi": [0, 2, 5],
+        "th": [1, 4],
+    }
     assert isinstance(store.languages["fi"].base, np.memmap)
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
@@ -109,4 +114,10 @@ def test_a_language_never_becomes_a_path(tmp_path: Path) -> None:
     store = RecordStore.build(tmp_path / "a" / "s", [Sentence("x", "../../evil")])
     assert list(store.languages) == ["../../evil"]
     assert sorted(path.name for path in tmp_path.rglob("*")) == [
-        "a", "offsets.npy", "order.npy", "records.jsonl", "s", "store.json"]
+        "a",
+        "offsets.npy",
+        "order.npy",
+        "records.jsonl",
+        "s",
+        "store.json",
+    ]

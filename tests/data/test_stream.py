@@ -48,8 +48,10 @@ def test_seeds_and_steps_differ() -> None:
     assert len({tuple(batch) for batch in langs}) == 20
 
 
-@pytest.mark.parametrize(("alpha", "weights"), [(1.0, SIZES), (0.0, dict.fromkeys(SIZES, 1)),
-                                                (0.5, {lang: size ** 0.5 for lang, size in SIZES.items()})])
+@pytest.mark.parametrize(
+    ("alpha", "weights"),
+    [(1.0, SIZES), (0.0, dict.fromkeys(SIZES, 1)), (0.5, {lang: size**0.5 for lang, size in SIZES.items()})],
+)
 def test_languages_come_with_n_to_the_alpha(alpha: float, weights: dict[str, float]) -> None:
     drawn = Counter(record.lang for batch in islice(stream(batch_size=50, alpha=alpha), 200) for record in batch)
     for lang, weight in weights.items():
@@ -58,7 +60,7 @@ def test_languages_come_with_n_to_the_alpha(alpha: float, weights: dict[str, flo
 
 def test_each_epoch_holds_every_record_once_in_a_new_order() -> None:
     drawn = [record.text for batch in islice(stream(batch_size=5, langs=["fi"]), 36) for record in batch]
-    epochs = [drawn[i:i + 60] for i in range(0, 180, 60)]
+    epochs = [drawn[i : i + 60] for i in range(0, 180, 60)]
     for epoch in epochs:
         assert sorted(epoch) == sorted(record.text for record in RECORDS if record.lang == "fi")
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
@@ -89,8 +91,11 @@ def test_a_store_on_disk_gives_the_same_batches(tmp_path: Path) -> None:
 
 def test_a_state_of_another_stream_is_refused() -> None:
     state = stream().state_dict()
-    for other, what in ((stream(seed=4), "seed"), (stream(batch_size=9), "batch_size"),
-                        (stream(limit_per_lang=5), "sizes")):
+    for other, what in (
+        (stream(seed=4), "seed"),
+        (stream(batch_size=9), "batch_size"),
+        (stream(limit_per_lang=5), "sizes"),
+    ):
         with pytest.raises(InterlinguaError, match=f"another {what}"):
             other.load_state_dict(state)
 

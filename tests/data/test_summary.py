@@ -7,9 +7,13 @@ from interlingua.data.summary import summarise, summarise_collection, summarise_
 
 
 def test_pairs_by_language() -> None:
-    arabic, finnish, everything = summarise([
-        ParallelPair("abcd", "ab", "ar", "en"), ParallelPair("ABCD", "ab ", "ar", "en"),
-        ParallelPair("ab", "abcdef", "fi", "en")])
+    arabic, finnish, everything = summarise(
+        [
+            ParallelPair("abcd", "ab", "ar", "en"),
+            ParallelPair("ABCD", "ab ", "ar", "en"),
+            ParallelPair("ab", "abcdef", "fi", "en"),
+        ]
+    )
     assert (arabic["lang"], arabic["records"], arabic["duplicates"]) == ("ar", 2, 0.5)
     assert (finnish["source mean"], finnish["target mean"]) == (2, 6)
     assert (everything["lang"], everything["records"]) == ("all", 3)

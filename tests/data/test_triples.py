@@ -41,8 +41,13 @@ def build(root, name="triples.tsv", **options):
 
 def expected(row, lang="en", text="passage"):
     query, positive, *negatives = row
-    return QuestionPassage(QUERIES[query], (Passage(positive, f"{text} {positive}", "", lang),),
-                           tuple(Passage(one, f"{text} {one}", "", lang) for one in negatives), "en", query)
+    return QuestionPassage(
+        QUERIES[query],
+        (Passage(positive, f"{text} {positive}", "", lang),),
+        tuple(Passage(one, f"{text} {one}", "", lang) for one in negatives),
+        "en",
+        query,
+    )
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 100])
@@ -66,12 +71,14 @@ def test_gzip_titles_several_files_and_jsonl(marco):
     rows = list(TEXTS.items())
     tsv(marco / "a.tsv", ((key, f"title {key}", text) for key, text in rows[:4]))
     with open(marco / "b.jsonl", "w") as stream:
-        stream.writelines(json.dumps({"_id": key, "title": f"title {key}", "text": text}) + "\n"
-                          for key, text in rows[4:])
+        stream.writelines(
+            json.dumps({"_id": key, "title": f"title {key}", "text": text}) + "\n" for key, text in rows[4:]
+        )
     with open(marco / "queries.jsonl", "w") as stream:
         stream.writelines(json.dumps({"_id": key, "text": text}) + "\n" for key, text in QUERIES.items())
-    store = build(marco, "triples.tsv.gz", passages=[marco / "a.tsv", marco / "b.jsonl"],
-                  queries=marco / "queries.jsonl")
+    store = build(
+        marco, "triples.tsv.gz", passages=[marco / "a.tsv", marco / "b.jsonl"], queries=marco / "queries.jsonl"
+    )
     assert len(store) == len(ROWS)
     assert store[0].question == "question 0"
     assert store[0].positives[0] == Passage("3", "passage 3", "title 3", "en")
@@ -104,16 +111,19 @@ def test_judgements_are_positives_without_negatives(marco, capsys):
         assert f"{name}: 1 judgements of grade 0 are no positives" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("row", "reason"), [
-    (("100", "3", "77"), "no passage '77' in {root}/collection.tsv"),
-    (("100", "77", "3"), "no passage '77' in {root}/collection.tsv"),
-    (("999", "3", "8"), "no query '999' in {root}/queries.tsv"),
-    (("100", "3"), "2 column(s), at least 3 are needed: query, positive, negative"),
-    (("100", "3", "3"), "the positive '3' is also a negative"),
-    (("100", "3", "8", "1"), "3 passage(s) without scores, but the first row had 2 passage(s) without scores"),
-    (("what is it", "a text", "a text"), "'what is it' is no id: triples of texts are read as questions"),
-    (("100", "", "3"), "'' is no id"),
-])
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (("100", "3", "77"), "no passage '77' in {root}/collection.tsv"),
+        (("100", "77", "3"), "no passage '77' in {root}/collection.tsv"),
+        (("999", "3", "8"), "no query '999' in {root}/queries.tsv"),
+        (("100", "3"), "2 column(s), at least 3 are needed: query, positive, negative"),
+        (("100", "3", "3"), "the positive '3' is also a negative"),
+        (("100", "3", "8", "1"), "3 passage(s) without scores, but the first row had 2 passage(s) without scores"),
+        (("what is it", "a text", "a text"), "'what is it' is no id: triples of texts are read as questions"),
+        (("100", "", "3"), "'' is no id"),
+    ],
+)
 def test_a_row_that_cannot_be_used_is_named_or_counted(marco, row, reason, capsys):
     tsv(marco / "bad.tsv", [*ROWS[:2], row, *ROWS[2:]])
     reason = reason.format(root=marco)
@@ -126,20 +136,23 @@ def test_a_row_that_cannot_be_used_is_named_or_counted(marco, row, reason, capsy
     assert f"1 bad row left out:\n  {marco}/bad.tsv, line 3: {reason}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "text", "reason"), [
-    ("collection.tsv", "3\ta\n8\tb\n3\tc\n", "collection.tsv: the id '3' occurs twice"),
-    ("queries.tsv", "100\ta\n100\ta\n", "queries.tsv: the id '100' occurs twice"),
-    ("collection.tsv", "3\ta\n8\t \n", "collection.tsv, line 2: '8' has no text"),
-    ("collection.tsv", "3\ta\n8\n", "collection.tsv, line 2: 1 column(s)"),
-    ("queries.tsv", "100\ta\tfr\n", "queries.tsv, line 1: a query has an id and a text"),
-    ("queries.tsv", '{"_id": "1", "text": "où ?", "lang": "fr"}\n', "a query in 'fr' among those in 'en'"),
-    ("triples.tsv", "", "triples.tsv: is empty"),
-    ("triples.tsv", "100\t77\t78\n", "line 1: no passage '77'"),
-    ("triples.jsonl", '[100, [3, "NaN"], [8, 1]]\n', "'NaN' is no score"),
-    ("triples.jsonl", "[100, [3, 1], 8]\n", "every passage must be [id, score], or none"),
-    ("triples.jsonl", "[100]\n", "line 1: a JSON list is needed"),
-    ("triples.jsonl", "[true, 3, 8]\n", "True is no id"),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("collection.tsv", "3\ta\n8\tb\n3\tc\n", "collection.tsv: the id '3' occurs twice"),
+        ("queries.tsv", "100\ta\n100\ta\n", "queries.tsv: the id '100' occurs twice"),
+        ("collection.tsv", "3\ta\n8\t \n", "collection.tsv, line 2: '8' has no text"),
+        ("collection.tsv", "3\ta\n8\n", "collection.tsv, line 2: 1 column(s)"),
+        ("queries.tsv", "100\ta\tfr\n", "queries.tsv, line 1: a query has an id and a text"),
+        ("queries.tsv", '{"_id": "1", "text": "où ?", "lang": "fr"}\n', "a query in 'fr' among those in 'en'"),
+        ("triples.tsv", "", "triples.tsv: is empty"),
+        ("triples.tsv", "100\t77\t78\n", "line 1: no passage '77'"),
+        ("triples.jsonl", '[100, [3, "NaN"], [8, 1]]\n', "'NaN' is no score"),
+        ("triples.jsonl", "[100, [3, 1], 8]\n", "every passage must be [id, score], or none"),
+        ("triples.jsonl", "[100]\n", "line 1: a JSON list is needed"),
+        ("triples.jsonl", "[true, 3, 8]\n", "True is no id"),
+    ],
+)
 def test_files_that_cannot_be_used(marco, name, text, reason):
     (marco / name).write_text(text)
     with pytest.raises(InterlinguaError) as caught:
@@ -169,8 +182,11 @@ def test_a_store_is_built_once_and_damage_is_noticed(marco):
 
 def test_the_digest_follows_every_file(marco):
     digests = {build(marco).digest}
-    for change in ({"passages": marco / "zh.tsv"}, {"queries": tsv(marco / "q.tsv", ((k, "?") for k in QUERIES))},
-                   {"name": tsv(marco / "t.tsv", ROWS[::-1]).name}):
+    for change in (
+        {"passages": marco / "zh.tsv"},
+        {"queries": tsv(marco / "q.tsv", ((k, "?") for k in QUERIES))},
+        {"name": tsv(marco / "t.tsv", ROWS[::-1]).name},
+    ):
         digests.add(build(marco, **change).digest)
     assert len(digests) == 4
 
@@ -201,14 +217,21 @@ def test_an_entry_is_read_anew_when_any_of_its_files_changed(marco):
     stream = open_stream("questions", store, spec(marco), 1)
     with pytest.raises(InterlinguaError, match="another content"):
         open_stream("questions", open_store("questions", spec(marco), marco / "data"), spec(marco), 1).load_state_dict(
-            stream.state_dict())
+            stream.state_dict()
+        )
 
 
-@pytest.mark.parametrize(("changes", "reason"), [
-    ({"options": {"queries": "q"}}, "data.questions.options.passages: field required"),
-    ({"options": {"queries": "q", "passages": "p", "fingerprint": "x"}}, "data.questions.options.fingerprint: extra"),
-    ({"langs": ["en"]}, "leave out langs"),
-])
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"options": {"queries": "q"}}, "data.questions.options.passages: field required"),
+        (
+            {"options": {"queries": "q", "passages": "p", "fingerprint": "x"}},
+            "data.questions.options.fingerprint: extra",
+        ),
+        ({"langs": ["en"]}, "leave out langs"),
+    ],
+)
 def test_options_of_an_entry(marco, changes, reason):
     (marco / "q").write_text("1\ta\n")
     (marco / "p").write_text("1\ta\n")
@@ -237,15 +260,23 @@ def test_scores_survive_the_store_and_stand_in_jsonl(tmp_path):
     (tmp_path / "s" / "records.jsonl").write_text(old)
     np.save(tmp_path / "s" / "offsets.npy", np.array([0, len(old)]))
     assert RecordStore.open(tmp_path / "s")[0].scores == ()  # as written before there were scores
-    row = {"query_id": "1", "query": "q?", "positive_passages": [{"docid": "p", "text": "x", "lang": "zho"}],
-           "negative_passages": [{"docid": "n", "text": "y"}]}
+    row = {
+        "query_id": "1",
+        "query": "q?",
+        "positive_passages": [{"docid": "p", "text": "x", "lang": "zho"}],
+        "negative_passages": [{"docid": "n", "text": "y"}],
+    }
     file = tmp_path / "q.jsonl"
     file.write_text(json.dumps({**row, "scores": [1, -2.5]}) + "\n")
     read = next(read_questions(file))
     assert read.scores == (1.0, -2.5)
     assert [one.lang for one in (*read.positives, *read.negatives)] == ["zh", "en"]
-    for wrong, reason in (([1], "1 scores, 2 are needed"), ([1, "2"], "finite numbers"), (3, "finite numbers"),
-                          ([1, float("nan")], "finite numbers")):
+    for wrong, reason in (
+        ([1], "1 scores, 2 are needed"),
+        ([1, "2"], "finite numbers"),
+        (3, "finite numbers"),
+        ([1, float("nan")], "finite numbers"),
+    ):
         file.write_text(json.dumps({**row, "scores": wrong}) + "\n")
         with pytest.raises(InterlinguaError, match=reason):
             list(read_questions(file))

@@ -33,9 +33,15 @@ class Marked:
 
 
 def collections(count=20):
-    return {lang: Collection(lang, [Passage(f"p{i}", f"{lang} {i}", lang=lang) for i in range(count)],
-                             [Query(f"q{i}", f"{lang} {i}", lang) for i in range(0, count, 2)],
-                             {f"q{i}": {f"p{i}": 1} for i in range(0, count, 2)}) for lang in LANGS}
+    return {
+        lang: Collection(
+            lang,
+            [Passage(f"p{i}", f"{lang} {i}", lang=lang) for i in range(count)],
+            [Query(f"q{i}", f"{lang} {i}", lang) for i in range(0, count, 2)],
+            {f"q{i}": {f"p{i}": 1} for i in range(0, count, 2)},
+        )
+        for lang in LANGS
+    }
 
 
 @pytest.mark.parametrize("accent", [0.0, 0.7, 5.0])
@@ -55,10 +61,19 @@ def test_numbers_are_those_of_a_sort_by_hand(accent):
                 counted[LANGS.index(lang)] += 1
             ranks = [order.index((lang, gold)) + 1 for lang in LANGS]
             behind.append([rank - ranks[row] for rank in ranks])
-            target.append([1 / (1 + sum(one != (lang, gold) and one[1] != gold for one in order[: rank - 1]))
-                           for lang, rank in zip(LANGS, ranks, strict=True)])
-            fair.append(peer([" ".join(one) for one in order], {" ".join(one): one[0] for one in names},
-                             {f"{lang} {gold}": 1 for lang in LANGS}))
+            target.append(
+                [
+                    1 / (1 + sum(one != (lang, gold) and one[1] != gold for one in order[: rank - 1]))
+                    for lang, rank in zip(LANGS, ranks, strict=True)
+                ]
+            )
+            fair.append(
+                peer(
+                    [" ".join(one) for one in order],
+                    {" ".join(one): one[0] for one in names},
+                    {f"{lang} {gold}": 1 for lang in LANGS},
+                )
+            )
         assert found.preference[row] == pytest.approx(counted / counted.sum())
         assert found.displacement[row].tolist() == np.median(behind, axis=0).tolist()
         assert found.target[row] == pytest.approx(np.mean(target, axis=0))

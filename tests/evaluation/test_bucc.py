@@ -140,8 +140,16 @@ def test_tables(tmp_path):
     write(tmp_path, "training", task(1))
     found = {"model": {"fr-en": bucc(WordVectors(), tmp_path, "fr-en")}}
     text = bucc_table(found)
-    assert text.splitlines()[2].split() == ["model", "fr-en", "100.0", "–", "100.0", "100.0",
-                                            f"{found['model']['fr-en'].score.threshold:.4f}", "20"]
+    assert text.splitlines()[2].split() == [
+        "model",
+        "fr-en",
+        "100.0",
+        "–",
+        "100.0",
+        "100.0",
+        f"{found['model']['fr-en'].score.threshold:.4f}",
+        "20",
+    ]
     assert "not comparable" in text
     assert bucc_table(found, "markdown").startswith("| BUCC")
     (record,) = json.loads(bucc_table(found, "json"))

@@ -13,8 +13,12 @@ from interlingua.retrieval.run import Run
 
 def random_run(seed, queries=40):
     rng = random.Random(seed)
-    return Run.from_scores({f"q{i}": {f"d{j}": rng.gauss(0, 1) + 0.4 * (j == i % 25) for j in
-                                      rng.sample(range(25), 15)} for i in range(queries)})
+    return Run.from_scores(
+        {
+            f"q{i}": {f"d{j}": rng.gauss(0, 1) + 0.4 * (j == i % 25) for j in rng.sample(range(25), 15)}
+            for i in range(queries)
+        }
+    )
 
 
 QRELS = {f"q{i}": {f"d{i % 25}": 1, f"d{(i + 7) % 25}": 2} for i in range(40)}

@@ -49,9 +49,16 @@ def test_seed_interval_is_students():
     assert str(found) == f"0.330 [{0.33 - half:.3f}, {0.33 + half:.3f}] (t interval over seeds, n=3)"
 
 
-@pytest.mark.parametrize("call", [lambda: seed_interval([0.3]), lambda: bootstrap_interval([]),
-                                  lambda: bootstrap_interval([0.1, float("nan")]), lambda: stratified_interval({}),
-                                  lambda: bootstrap_interval([0.1], resamples=0)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: seed_interval([0.3]),
+        lambda: bootstrap_interval([]),
+        lambda: bootstrap_interval([0.1, float("nan")]),
+        lambda: stratified_interval({}),
+        lambda: bootstrap_interval([0.1], resamples=0),
+    ],
+)
 def test_what_has_no_interval_is_refused(call):
     with pytest.raises(InterlinguaError):
         call()

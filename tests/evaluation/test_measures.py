@@ -29,10 +29,14 @@ def random_case(seed):
     """A run with many ties, queries without judgments, judgments without results, queries without relevant."""
     rng = random.Random(seed)
     names = [f"d{i}" for i in range(30)] + ["é", "Z", "あ"]
-    scores = {f"q{i}": {name: rng.choice([0.0, 0.5, 0.5 + 1e-11, 1.0]) for name in rng.sample(names, rng.randrange(34))}
-              for i in range(20)}
-    qrels = {f"q{i}": {name: rng.choice([0, 0, 0, 1, 3]) for name in rng.sample(names, rng.randrange(1, 9))}
-             for i in range(3, 24)}
+    scores = {
+        f"q{i}": {name: rng.choice([0.0, 0.5, 0.5 + 1e-11, 1.0]) for name in rng.sample(names, rng.randrange(34))}
+        for i in range(20)
+    }
+    qrels = {
+        f"q{i}": {name: rng.choice([0, 0, 0, 1, 3]) for name in rng.sample(names, rng.randrange(1, 9))}
+        for i in range(3, 24)
+    }
     return scores, qrels
 
 
@@ -45,8 +49,10 @@ def test_equals_the_definitions_on_runs_with_ties(seed):
     run = Run.from_scores(scores)
     found = evaluate(run, qrels, MEASURES)
     for name in MEASURES:
-        expected = {query_id: by_definition(name, run.ids(query_id) if query_id in run else [], grades)
-                    for query_id, grades in qrels.items()}
+        expected = {
+            query_id: by_definition(name, run.ids(query_id) if query_id in run else [], grades)
+            for query_id, grades in qrels.items()
+        }
         assert found.per_query[name] == pytest.approx(expected, abs=1e-6)
         assert found[name] == pytest.approx(sum(expected.values()) / len(qrels), abs=1e-6)
 
@@ -96,9 +102,17 @@ def test_aliases_name_the_same_measure():
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("nDGC@10", "Did you mean 'nDCG'"), ("Recal@5", "Did you mean 'Recall'"), ("R", "Write for example 'R@100'"),
-     ("R@0", "cut-off of 1"), ("RR@-1", "RR@-1"), ("nDCG@x", "nDCG@x"), ("nDCG(dcg='exp-log2')@10", "these parameters"),
-     ("", "unknown measure"), ("AP(nonsense=1)@5", "nonsense")],
+    [
+        ("nDGC@10", "Did you mean 'nDCG'"),
+        ("Recal@5", "Did you mean 'Recall'"),
+        ("R", "Write for example 'R@100'"),
+        ("R@0", "cut-off of 1"),
+        ("RR@-1", "RR@-1"),
+        ("nDCG@x", "nDCG@x"),
+        ("nDCG(dcg='exp-log2')@10", "these parameters"),
+        ("", "unknown measure"),
+        ("AP(nonsense=1)@5", "nonsense"),
+    ],
 )
 def test_unknown_measures_are_refused(name, message):
     with pytest.raises(InterlinguaError, match=message):

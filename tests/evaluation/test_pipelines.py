@@ -47,8 +47,9 @@ def test_rows_are_pipelines_and_a_model_alone_is_what_evaluate_on_measures(model
     english = load_collection("encyclopedia:en")
     collections = [english, load_collection("encyclopedia:fi"), cross(load_collection("encyclopedia:sw"), english)]
     models = {"m": model, "o": other}
-    found = evaluate_pipelines(pipelines("m", "m % 20 >> o", "rrf(m, o)"), collections, ["RR@10", "nDCG@10"], 50,
-                               load=models.__getitem__)
+    found = evaluate_pipelines(
+        pipelines("m", "m % 20 >> o", "rrf(m, o)"), collections, ["RR@10", "nDCG@10"], 50, load=models.__getitem__
+    )
     assert found["m"] == evaluate_on(model, collections, ["RR@10", "nDCG@10"], 50)
     for text, results in found.items():
         for collection, result in zip(collections, results, strict=True):
@@ -62,8 +63,9 @@ def test_collections_with_the_same_passages_are_encoded_once(model):
     collections = [english, *(cross(load_collection(f"encyclopedia:{lang}"), english) for lang in ("fi", "sw"))]
     counting = Counting(model)
     loads = []
-    evaluate_pipelines(pipelines("m", "m % 3 >> m", "m + m"), collections, ["RR@10"], load=lambda name: loads.append(
-        name) or counting)
+    evaluate_pipelines(
+        pipelines("m", "m % 3 >> m", "m + m"), collections, ["RR@10"], load=lambda name: loads.append(name) or counting
+    )
     assert loads == ["m"]
     assert set(counting.seen.values()) == {1}
     assert len(counting.seen) == len(english.passages)
@@ -80,10 +82,12 @@ def test_what_is_missing_is_said_before_anything_is_searched(model, tmp_path):
 
     (tmp_path / "x.run").write_text("x Q0 y 1 1.0 t\n", encoding="utf-8")
     (tmp_path / "t.tsv").write_text("x\ttext\n", encoding="utf-8")
-    for text, said in (("m >> nowhere", "nowhere: is not a model"),
-                       (f"m + run({tmp_path}/nowhere)", "nowhere: no such file"),
-                       (f"m + run({tmp_path}/x.run)", "has results for no query of encyclopedia_en"),
-                       (f"m >> m(queries={tmp_path}/t.tsv)", "no translation of 56 of 56 queries")):
+    for text, said in (
+        ("m >> nowhere", "nowhere: is not a model"),
+        (f"m + run({tmp_path}/nowhere)", "nowhere: no such file"),
+        (f"m + run({tmp_path}/x.run)", "has results for no query of encyclopedia_en"),
+        (f"m >> m(queries={tmp_path}/t.tsv)", "no translation of 56 of 56 queries"),
+    ):
         with pytest.raises(InterlinguaError, match=said):
             evaluate_pipelines(pipelines("m", text), [collection], load=load)
     with pytest.raises(InterlinguaError, match="looks deeper than depth=10"):
@@ -94,9 +98,12 @@ def test_what_is_missing_is_said_before_anything_is_searched(model, tmp_path):
 
 
 def test_unjudged_documents_and_empty_lists_count_as_trec_eval_counts_them(tmp_path):
-    collection = Collection("c", load_collection("encyclopedia:en").passages[:3],
-                            [Query("a", "?", "en"), Query("b", "?", "en"), Query("c", "?", "en")],
-                            {"a": {"1": 1}, "b": {"2": 1}, "c": {"3": 1}})
+    collection = Collection(
+        "c",
+        load_collection("encyclopedia:en").passages[:3],
+        [Query("a", "?", "en"), Query("b", "?", "en"), Query("c", "?", "en")],
+        {"a": {"1": 1}, "b": {"2": 1}, "c": {"3": 1}},
+    )
     (tmp_path / "x.run").write_text("a Q0 unjudged 1 2.0 t\na Q0 1 2 1.0 t\nb Q0 2 1 1.0 t\n", encoding="utf-8")
     text = f"run({tmp_path}/x.run)"
     (result,) = evaluate_pipelines(pipelines(text), [collection], ["RR@10"])[text]

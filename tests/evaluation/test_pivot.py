@@ -39,8 +39,9 @@ def test_every_sentence_is_used_once_and_the_rest_is_counted():
 
 def test_against_a_join_by_brute_force():
     rng = np.random.default_rng(3)
-    german, french = (of(lang, *((f"{lang}{a}", f"en{b}") for a, b in rng.integers(0, 30, (60, 2))))
-                      for lang in ("de", "fr"))
+    german, french = (
+        of(lang, *((f"{lang}{a}", f"en{b}") for a, b in rng.integers(0, 30, (60, 2)))) for lang in ("de", "fr")
+    )
     used, expected, repeated = set(), [], 0
     for left, right in product(german, french):
         if left.target == right.target:
@@ -56,11 +57,14 @@ def test_against_a_join_by_brute_force():
         assert len({row[side] for row in expected}) == len(expected)
 
 
-@pytest.mark.parametrize(("first", "second", "said"), [
-    (of("de", ("a", "b")), of("de", ("c", "b")), "given: de and de"),
-    ([], of("de", ("c", "b")), "given: nothing and de"),
-    (of("de", ("a", "b")), [ParallelPair("a", "b", "fr", "it")], "fr and it cannot be joined"),
-])
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (of("de", ("a", "b")), of("de", ("c", "b")), "given: de and de"),
+        ([], of("de", ("c", "b")), "given: nothing and de"),
+        (of("de", ("a", "b")), [ParallelPair("a", "b", "fr", "it")], "fr and it cannot be joined"),
+    ],
+)
 def test_what_cannot_be_joined_is_refused(first, second, said):
     with pytest.raises(InterlinguaError, match=said):
         pivot_pairs(first, second)
@@ -77,7 +81,9 @@ SETS = {
 def test_a_pair_of_languages_comes_from_one_file_or_from_two_through_english(capsys):
     name, pairs = pairs_between("fra-ita", SETS)
     assert (name, [(p.source, p.target, p.lang) for p in pairs]) == (
-        "ita-fra", [("chien", "cane", "fr-it"), ("chat", "gatto", "fr-it")])
+        "ita-fra",
+        [("chien", "cane", "fr-it"), ("chat", "gatto", "fr-it")],
+    )
     assert not capsys.readouterr().err
     name, pairs = pairs_between("fr-de", SETS)
     assert (name, [(p.source, p.target, p.lang) for p in pairs]) == ("fra-eng + deu-eng", [("chien", "Hund", "fr-de")])
@@ -85,11 +91,17 @@ def test_a_pair_of_languages_comes_from_one_file_or_from_two_through_english(cap
     assert said.startswith("fr-de: 1 pair through English, 1 left out as repeated; an accuracy over fewer than 100")
 
 
-@pytest.mark.parametrize(("codes", "said"), [
-    ("de", "written as two languages"), ("de-de", "needs two languages"), ("de-xx", "not a language code"),
-    ("de-fir", "not a language code"), ("de-it", "no file has 'it' and English, and none has de and it"),
-    ("de-fi", "no English sentence in common. Give a file of de and fi"),
-])
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ("de", "written as two languages"),
+        ("de-de", "needs two languages"),
+        ("de-xx", "not a language code"),
+        ("de-fir", "not a language code"),
+        ("de-it", "no file has 'it' and English, and none has de and it"),
+        ("de-fi", "no English sentence in common. Give a file of de and fi"),
+    ],
+)
 def test_pairs_that_the_files_do_not_hold(codes, said):
     with pytest.raises(InterlinguaError, match=said):
         pairs_between(codes, SETS)

@@ -40,9 +40,13 @@ def test_seed_share_and_size():
 
 
 def test_duplicates_and_untranslated_rows_are_left_out_and_counted(capsys):
-    odd = [ParallelPair("1 TALO", "another", "fi", "en"), ParallelPair("sama", "Same", "fi", "en"),
-           ParallelPair("other", "same ", "fi", "en"), ParallelPair("Nokia", "NOKIA", "fi", "en"),
-           ParallelPair("5 house", "five", "fi", "en")]
+    odd = [
+        ParallelPair("1 TALO", "another", "fi", "en"),
+        ParallelPair("sama", "Same", "fi", "en"),
+        ParallelPair("other", "same ", "fi", "en"),
+        ParallelPair("Nokia", "NOKIA", "fi", "en"),
+        ParallelPair("5 house", "five", "fi", "en"),
+    ]
     made = planted([*rows(400), *odd], share=0.5)
     assert "7 of 405 rows left out" in capsys.readouterr().err  # the five, and rows 1 and 5
     texts = {text for side in (made.x, made.y) for _, text in side}
@@ -66,8 +70,13 @@ class Numbers:
     similarity = "cosine"
 
     def encode_document(self, sentences, **options):
-        return np.array([np.random.default_rng(number(text)).standard_normal(48)
-                         + 0.05 * np.random.default_rng(len(text)).standard_normal(48) for text in sentences])
+        return np.array(
+            [
+                np.random.default_rng(number(text)).standard_normal(48)
+                + 0.05 * np.random.default_rng(len(text)).standard_normal(48)
+                for text in sentences
+            ]
+        )
 
 
 def test_a_planted_bitext_is_mined_by_the_code_of_bucc(tmp_path):

@@ -72,8 +72,14 @@ def test_one_plane_for_both_languages_and_numbers_of_the_whole_space():
 def test_the_numbers_as_a_table():
     found = language_projection({"apart": Planted(20.0), "together": Planted(0.0)}, PAIRS)
     first, second = json.loads(projection_table(found, "json"))
-    assert first == {"system": "apart", "languages": "ar-en", "distance": found["apart"].distance,
-                     "accuracy": found["apart"].accuracy.mean, "explained": sum(found["apart"].explained), "pairs": 40}
+    assert first == {
+        "system": "apart",
+        "languages": "ar-en",
+        "distance": found["apart"].distance,
+        "accuracy": found["apart"].accuracy.mean,
+        "explained": sum(found["apart"].explained),
+        "pairs": 40,
+    }
     assert second["system"] == "together"
     text = projection_table(found)
     assert text.splitlines()[2].split()[:3] == ["apart", "ar-en", f"{found['apart'].distance:.3f}"]

@@ -10,8 +10,11 @@ from interlingua.errors import InterlinguaError
 from interlingua.evaluation import evaluate, evaluate_on, language_matrix, results_table
 from interlingua.retrieval import Run, retrieve
 
-WORDS = {"en": ["cat", "dog", "sun", "sea"], "de": ["katze", "hund", "sonne", "meer"],
-         "th": ["แมว", "หมา", "แดด", "ทะเล"]}
+WORDS = {
+    "en": ["cat", "dog", "sun", "sea"],
+    "de": ["katze", "hund", "sonne", "meer"],
+    "th": ["แมว", "หมา", "แดด", "ทะเล"],
+}
 
 
 class DictionaryEncoder:
@@ -44,8 +47,12 @@ class DictionaryEncoder:
 def in_language(lang):
     words = WORDS[lang]
     passages = [Passage(f"p{i}", f"{word} {word} {words[i - 1]}", lang=lang) for i, word in enumerate(words)]
-    return Collection(f"toy_{lang}", passages, [Query(f"q{i}", word, lang) for i, word in enumerate(words)],
-                      {f"q{i}": {f"p{i}": 1} for i in range(4)})
+    return Collection(
+        f"toy_{lang}",
+        passages,
+        [Query(f"q{i}", word, lang) for i, word in enumerate(words)],
+        {f"q{i}": {f"p{i}": 1} for i in range(4)},
+    )
 
 
 COLLECTIONS = {lang: in_language(lang) for lang in WORDS}
@@ -68,7 +75,10 @@ def test_the_encoder_is_told_the_language_of_every_text():
     encoder = DictionaryEncoder()
     evaluate_on(encoder, [mixed], ["RR@10"], depth=10)
     expected = {("passage", passage.text): "de" for passage in german.passages} | {
-        ("passage", "แมว"): None, ("query", "cat"): "en", ("query", "หมา"): "th"}
+        ("passage", "แมว"): None,
+        ("query", "cat"): "en",
+        ("query", "หมา"): "th",
+    }
     assert encoder.told == expected
     again = DictionaryEncoder()
     retrieve(again, mixed, depth=10)
@@ -77,8 +87,10 @@ def test_the_encoder_is_told_the_language_of_every_text():
 
 def test_passages_shared_by_collections_are_encoded_once():
     english = COLLECTIONS["en"]
-    asked_in = [Collection(f"en_asked_in_{lang}", list(english.passages), other.queries, other.qrels)
-                for lang, other in COLLECTIONS.items()]
+    asked_in = [
+        Collection(f"en_asked_in_{lang}", list(english.passages), other.queries, other.qrels)
+        for lang, other in COLLECTIONS.items()
+    ]
     other = Collection("other", [Passage("p0", "cat"), *english.passages[1:]], english.queries, english.qrels)
     encoder = DictionaryEncoder()
     results = evaluate_on(encoder, [asked_in[0], other, *asked_in[1:]], ["RR@10"], depth=10)
@@ -89,10 +101,12 @@ def test_passages_shared_by_collections_are_encoded_once():
 
 @pytest.mark.parametrize(
     ("collections", "options", "message"),
-    [([COLLECTIONS["en"], COLLECTIONS["en"]], {}, "two collections"),
-     ([COLLECTIONS["en"]], {"depth": 50}, "deeper than depth=50"),
-     ([Collection("c", [], [Query("q", "x")], {"q": {}})], {}, "has no passages"),
-     ([Collection("c", COLLECTIONS["en"].passages, [Query("q", "x")])], {}, "has no qrels")],
+    [
+        ([COLLECTIONS["en"], COLLECTIONS["en"]], {}, "two collections"),
+        ([COLLECTIONS["en"]], {"depth": 50}, "deeper than depth=50"),
+        ([Collection("c", [], [Query("q", "x")], {"q": {}})], {}, "has no passages"),
+        ([Collection("c", COLLECTIONS["en"].passages, [Query("q", "x")])], {}, "has no qrels"),
+    ],
 )
 def test_what_cannot_be_evaluated_is_refused(collections, options, message):
     with pytest.raises(InterlinguaError, match=message):
@@ -100,14 +114,17 @@ def test_what_cannot_be_evaluated_is_refused(collections, options, message):
 
 
 def test_table_of_results():
-    systems = {name: evaluate_on(DictionaryEncoder(accent), COLLECTIONS.values(), ["RR@100"])
-               for name, accent in (("fair", 0.0), ("partial", 5.0))}
+    systems = {
+        name: evaluate_on(DictionaryEncoder(accent), COLLECTIONS.values(), ["RR@100"])
+        for name, accent in (("fair", 0.0), ("partial", 5.0))
+    }
     table = results_table(systems, "MRR@100", expected={"fair": {"en": 0.9}})
     assert table.columns == ["en", "de", "th"]
     assert table.counts == {"en": 4, "de": 4, "th": 4}
     assert "avg w/o en" in table.render()
     assert {row["interval"] for row in table.records() if row["column"] == "avg"} == {
-        "bootstrap over queries within each language"}
+        "bootstrap over queries within each language"
+    }
     same = {"x": [systems["fair"][0], systems["fair"][0].__class__("second", "en", Run(), systems["fair"][0].scores)]}
     assert results_table(same, "RR@100").columns == ["toy_en", "second"]
 
@@ -147,8 +164,9 @@ def test_pool_map_is_average_precision_of_the_merged_run():
     encoder = DictionaryEncoder(accent=0.5)
     pool = [Passage(f"{lang}:{p.id}", p.text, lang=lang) for lang, c in COLLECTIONS.items() for p in c.passages]
     for lang, collection in COLLECTIONS.items():
-        qrels = {name: {f"{other}:{p}": 1 for other in WORDS for p in grades}
-                 for name, grades in collection.qrels.items()}
+        qrels = {
+            name: {f"{other}:{p}": 1 for other in WORDS for p in grades} for name, grades in collection.qrels.items()
+        }
         run = retrieve(encoder, Collection("pool", pool, collection.queries), depth=len(pool))
         expected = evaluate(run, qrels, ["AP"])["AP"]
         assert language_matrix(encoder, COLLECTIONS).pool_map[lang] == pytest.approx(expected)

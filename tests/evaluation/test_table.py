@@ -11,21 +11,31 @@ from interlingua.evaluation import Interval, Row, Table
 @pytest.fixture
 def table():
     table = Table("RR@100", ["ar", "en", "th"], counts={"ar": 1000, "en": 744, "th": 1190})
-    table.add(Row("XLM-R", {"ar": 0.33349, "en": 0.275, "th": 0.403}, expected={"ar": 0.335, "en": 0.275, "th": 0.403},
-                  source="Hu T2", marks={"ar": "*"},
-                  intervals={"ar": Interval(0.33349, 0.3, 0.36, "bootstrap over queries", 1000)}))
+    table.add(
+        Row(
+            "XLM-R",
+            {"ar": 0.33349, "en": 0.275, "th": 0.403},
+            expected={"ar": 0.335, "en": 0.275, "th": 0.403},
+            source="Hu T2",
+            marks={"ar": "*"},
+            intervals={"ar": Interval(0.33349, 0.3, 0.36, "bootstrap over queries", 1000)},
+        )
+    )
     table.add(Row("partial", {"ar": 0.5}))
     return table
 
 
 def test_text_shows_averages_counts_marks_and_the_papers_row(table):
-    assert table.render() == """\
+    assert (
+        table.render()
+        == """\
 RR@100        ar     en     th    avg    avg w/o en
 --------  ------  -----  -----  -----  ------------
 XLM-R     0.333*  0.275  0.403  0.337         0.368
 ↳ Hu T2    0.335  0.275  0.403  0.338         0.369
 partial    0.500      –      –      –             –
 queries    1,000    744  1,190  2,934         2,190"""
+    )
 
 
 def test_markdown_with_intervals_says_what_they_are(table):
@@ -38,9 +48,18 @@ def test_markdown_with_intervals_says_what_they_are(table):
 def test_records_keep_full_precision(table):
     records = json.loads(table.render("json"))
     assert len(records) == 6
-    assert records[0] == {"system": "XLM-R", "measure": "RR@100", "column": "ar", "value": 0.33349, "low": 0.3,
-                          "high": 0.36, "interval": "bootstrap over queries", "mark": "*", "expected": 0.335,
-                          "queries": 1000}
+    assert records[0] == {
+        "system": "XLM-R",
+        "measure": "RR@100",
+        "column": "ar",
+        "value": 0.33349,
+        "low": 0.3,
+        "high": 0.36,
+        "interval": "bootstrap over queries",
+        "mark": "*",
+        "expected": 0.335,
+        "queries": 1000,
+    }
     assert records[3]["column"] == "avg"
     assert records[3]["value"] == pytest.approx((0.33349 + 0.275 + 0.403) / 3)
     rows = [line.split("\t") for line in table.render("tsv").splitlines()]

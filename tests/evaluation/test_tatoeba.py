@@ -45,8 +45,9 @@ class PassagesOnly:
         return np.array([vectors[text] for text in texts])
 
 
-@pytest.mark.parametrize(("name", "rows"), [
-    ("fin-eng.tsv", "talo\thouse\nkissa\tcat\n"), ("eng-fin.tsv", "house\ttalo\ncat\tkissa\n")])
+@pytest.mark.parametrize(
+    ("name", "rows"), [("fin-eng.tsv", "talo\thouse\nkissa\tcat\n"), ("eng-fin.tsv", "house\ttalo\ncat\tkissa\n")]
+)
 def test_a_file_is_read_by_the_passage_encoder_and_forward_asks_with_the_foreign_side(tmp_path, name, rows):
     (tmp_path / name).write_text(rows, encoding="utf-8")
     # kissa is nearer to house than to cat, but no other word is nearer to cat
@@ -84,7 +85,9 @@ def test_a_folder_is_a_set_for_each_file(tmp_path):
         (tmp_path / f"tatoeba.swh-eng.{side}").write_text(f"{text}\n", encoding="utf-8")
     sets = read_sets([tmp_path])
     assert {name.rpartition("/")[2]: [(p.source, p.target, p.lang) for p in pairs] for name, pairs in sets.items()} == {
-        "fin-eng.tsv": [("talo", "house", "fi")], "tatoeba.swh-eng.swh": [("paka", "cat", "sw")]}
+        "fin-eng.tsv": [("talo", "house", "fi")],
+        "tatoeba.swh-eng.swh": [("paka", "cat", "sw")],
+    }
 
 
 def test_several_languages_in_one_place_are_refused(tmp_path):

@@ -28,13 +28,22 @@ PASSAGES = [
     Passage("p2", "Ada Lovelace wrote the first program.", "", "en"),
     Passage("p3", "London lies on the Thames.", "Paris", "en"),
 ]
-RUN = Run.from_scores({
-    "ar1": {"p1": 3, "p2": 2, "p3": 1}, "ar2": {"p3": 2, "p1": 1}, "fi1": {"p2": 1}, "fi2": {"p3": 1}, "fi3": {"p3": 1},
-    "elsewhere": {"p1": 1},
-})
+RUN = Run.from_scores(
+    {
+        "ar1": {"p1": 3, "p2": 2, "p3": 1},
+        "ar2": {"p3": 2, "p1": 1},
+        "fi1": {"p2": 1},
+        "fi2": {"p3": 1},
+        "fi3": {"p3": 1},
+        "elsewhere": {"p1": 1},
+    }
+)
 QUESTIONS = [
-    asked("ar1", "ar", "Ada Lovelace"), asked("ar2", "ar", "Moore's law"),
-    asked("fi1", "fi", "no", "program"), asked("fi2", "fi", "thames", "Paris"), asked("fi3", "fi", "yes"),
+    asked("ar1", "ar", "Ada Lovelace"),
+    asked("ar2", "ar", "Moore's law"),
+    asked("fi1", "fi", "no", "program"),
+    asked("fi2", "fi", "thames", "Paris"),
+    asked("fi3", "fi", "yes"),
 ]
 
 
@@ -54,8 +63,12 @@ def test_a_tokenised_answer_only_adds():
     # alone, the answer ends in a full stop that the tokeniser parts; inside the passage it may not
     words = str.split
     texts = {"q": ["Smith Jr. was here"]}
-    result, = xor_results(texts, [asked("q", "ko", "Smith Jr.")], (4,),
-                          tokenize=lambda text: words(text[:-1] + " .") if text.endswith(".") else words(text))
+    (result,) = xor_results(
+        texts,
+        [asked("q", "ko", "Smith Jr.")],
+        (4,),
+        tokenize=lambda text: words(text[:-1] + " .") if text.endswith(".") else words(text),
+    )
     assert dict(result.scores) == {"R@4t": 100.0, "R@4t" + TOKENISED: 100.0}
 
 
@@ -72,7 +85,7 @@ def test_more_tokens_never_find_less():
     texts = {f"q{i}": [text[i:], text] for i in range(40)}
     questions = [asked(f"q{i}", "ja", f"w{3 * i % 60} ", f"w{7 * i % 60}x") for i in range(40)]
     budgets = list(range(1, 90, 4))
-    result, = xor_results(texts, questions, budgets, tokenize=str.split)
+    (result,) = xor_results(texts, questions, budgets, tokenize=str.split)
     for how in ("", TOKENISED):
         values = [result.scores[measure_name(budget) + how] for budget in budgets]
         assert values == sorted(values)
@@ -96,19 +109,24 @@ def test_tokenising_stops_when_there_are_enough():
 
 def test_what_is_short_missing_or_unknown_is_said(capsys):
     texts = {"q1": ["one two"], "else": ["x"]}
-    xor_results(texts, [asked("q1", "ar", "one"), asked("q2", "ar", "two"), asked("q3", "ar", "no")], (3,),
-                tokenize=str.split)
+    xor_results(
+        texts, [asked("q1", "ar", "one"), asked("q2", "ar", "two"), asked("q3", "ar", "no")], (3,), tokenize=str.split
+    )
     assert capsys.readouterr().err.splitlines() == [
         "1 question(s) have no results: each counts as a miss",
         "1 question(s) have fewer than 3 tokens retrieved: give more passages (--depth)",
-        "1 result(s) for questions that are not among those given: left out"]
+        "1 result(s) for questions that are not among those given: left out",
+    ]
 
 
 def test_results_make_tables_by_language():
     systems = {"m": xor_results(run_texts(RUN, PASSAGES), QUESTIONS, (11,), tokenize=tokenize)}
     rows = {row["column"]: row for row in results_table(systems, "R@11t").records()}
     assert {column: (row["value"], row["queries"]) for column, row in rows.items()} == {
-        "ar": (50.0, 2), "fi": (50.0, 2), "avg w/o en": (50.0, None)}
+        "ar": (50.0, 2),
+        "fi": (50.0, 2),
+        "avg w/o en": (50.0, None),
+    }
     assert rows["ar"]["low"] <= 50.0 <= rows["ar"]["high"]
 
 
@@ -129,10 +147,13 @@ def word_tokenize_without_data(text):
     raise LookupError(text)
 
 
-@pytest.mark.parametrize(("module", "said"), [
-    (None, r"pip install interlingua\[eval\]"),
-    (SimpleNamespace(word_tokenize=word_tokenize_without_data), "python -m nltk.downloader punkt_tab"),
-])
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (None, r"pip install interlingua\[eval\]"),
+        (SimpleNamespace(word_tokenize=word_tokenize_without_data), "python -m nltk.downloader punkt_tab"),
+    ],
+)
 def test_without_nltk_or_its_data_the_error_says_what_to_do(monkeypatch, module, said):
     monkeypatch.setitem(sys.modules, "nltk", module)
     monkeypatch.setitem(sys.modules, "nltk.tokenize", module)
@@ -146,12 +167,25 @@ def test_nltk_parts_sentences_first():
     except InterlinguaError as error:
         pytest.skip(str(error))
     assert words("It is Moore's law. In the U.S. too.") == [
-        "It", "is", "Moore", "'s", "law", ".", "In", "the", "U.S.", "too", "."]
+        "It",
+        "is",
+        "Moore",
+        "'s",
+        "law",
+        ".",
+        "In",
+        "the",
+        "U.S.",
+        "too",
+        ".",
+    ]
 
 
 def test_nltk_puts_a_space_into_a_possessive_and_none_into_an_abbreviation():
     treebank = pytest.importorskip("nltk.tokenize").NLTKWordTokenizer().tokenize  # needs no downloaded data
     texts = {"q": ["It is Moore's law in the U.S. and elsewhere."]}
-    found = [xor_results(texts, [asked("q", "ar", answer)], (2000,), tokenize=treebank)[0].scores
-             for answer in ("Moore's law", "the U.S. and")]
+    found = [
+        xor_results(texts, [asked("q", "ar", answer)], (2000,), tokenize=treebank)[0].scores
+        for answer in ("Moore's law", "the U.S. and")
+    ]
     assert [[scores["R@2kt"], scores["R@2kt" + TOKENISED]] for scores in found] == [[0.0, 100.0], [100.0, 100.0]]

@@ -29,8 +29,9 @@ def finnish():
 @pytest.fixture(scope="module")
 def alone(finnish):
     """Pipeline → question → reciprocal rank, each run by itself."""
-    return {text: evaluate(run_pipeline(text, finnish, 1000), finnish.qrels, ["RR"]).per_query["RR"]
-            for text in PIPELINES}
+    return {
+        text: evaluate(run_pipeline(text, finnish, 1000), finnish.qrels, ["RR"]).per_query["RR"] for text in PIPELINES
+    }
 
 
 def mean(values, questions):
@@ -60,8 +61,9 @@ def test_dev_questions_decide_where_there_are_some(finnish, alone):
     if not easy:
         odd = max(PIPELINES, key=lambda text: mean(alone[text], finnish.qrels))
         easy = list(finnish.qrels)
-    dev = Collection("dev", finnish.passages, [q for q in finnish.queries if q.id in easy],
-                     {q: finnish.qrels[q] for q in easy})
+    dev = Collection(
+        "dev", finnish.passages, [q for q in finnish.queries if q.id in easy], {q: finnish.qrels[q] for q in easy}
+    )
     assert GRID.scores(None, finnish, ["RR"], dev=dev)["RR"] == alone[odd]
 
 
@@ -83,8 +85,9 @@ def test_a_grid_asks_a_model_once(finnish):
 
 
 def test_one_question_cannot_be_tuned_on_the_other_half(finnish):
-    one = Collection("one", finnish.passages, finnish.queries[:1],
-                     {finnish.queries[0].id: finnish.qrels[finnish.queries[0].id]})
+    one = Collection(
+        "one", finnish.passages, finnish.queries[:1], {finnish.queries[0].id: finnish.qrels[finnish.queries[0].id]}
+    )
     with pytest.raises(InterlinguaError, match="'one': tuning takes 2 questions"):
         GRID.scores(None, one, ["RR"])
 
@@ -96,14 +99,16 @@ def test_bm25_reads_the_translation_and_keeps_the_id(finnish):
     assert crossed.passage_langs == ["fi"]
     assert crossed.name == "fi"
     assert {translated[q.id].lang for q in crossed.queries} == {"fi"}
-    by_hand = Collection("x", finnish.passages, [Query(q.id, translated[q.id].text, "fi") for q in crossed.queries],
-                         crossed.qrels)
+    by_hand = Collection(
+        "x", finnish.passages, [Query(q.id, translated[q.id].text, "fi") for q in crossed.queries], crossed.qrels
+    )
     expected = evaluate(run_pipeline("bm25", by_hand, 1000), by_hand.qrels, ["RR"]).per_query["RR"]
     found = measure(None, {"s": suite}, ["RR"], None, ranking=Ranking("bm25"))["s"]["RR"]["fi"]
     assert found == expected
     plain = suite.model_copy(update={"translations": None})
-    assert fmean(measure(None, {"s": plain}, ["RR"], None, ranking=Ranking("bm25"))["s"]["RR"]["fi"].values()) < \
-        fmean(found.values())
+    assert fmean(measure(None, {"s": plain}, ["RR"], None, ranking=Ranking("bm25"))["s"]["RR"]["fi"].values()) < fmean(
+        found.values()
+    )
 
 
 def test_translations_of_a_file(tmp_path, finnish):
@@ -192,13 +197,16 @@ def test_the_plan_names_what_comes_before_and_how_rows_rank(work):
     assert lines[2].endswith("ranked by bm25 % 20 >> {model}(maxp=20/10)")
 
 
-@pytest.mark.parametrize(("row", "message"), [
-    ("{pipeline: 'bm25(k1={k1})'}", "names ..k1"),
-    ("{pipeline: bm25, tune: {k1: [1.0]}}", "tune has ..k1"),
-    ("{pipeline: bm25, set: [seed=3]}", "has no .model., so of, calibrate and set say nothing"),
-    ("{after: nobody}", "comes after 'nobody'"),
-    ("{recipe: {huge: a.yaml}}", "'huge' is neither"),
-])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("{pipeline: 'bm25(k1={k1})'}", "names ..k1"),
+        ("{pipeline: bm25, tune: {k1: [1.0]}}", "tune has ..k1"),
+        ("{pipeline: bm25, set: [seed=3]}", "has no .model., so of, calibrate and set say nothing"),
+        ("{after: nobody}", "comes after 'nobody'"),
+        ("{recipe: {huge: a.yaml}}", "'huge' is neither"),
+    ],
+)
 def test_rows_that_say_nothing_sensible(tmp_path, row, message):
     for name, text in FILES.items():
         (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")

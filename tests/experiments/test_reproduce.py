@@ -124,10 +124,13 @@ def test_only_the_rows_asked_for(made):
         Reproduction(table, "small", "tiny", None, root / "out", only=["semantic"]).run()
 
 
-@pytest.mark.parametrize(("data", "says"), [
-    (None, r"small at scale files reads files\. Say where with --data FOLDER"),
-    ("/nowhere", r"/nowhere/xquad_fi: not there\. --data must name the folder"),
-])
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (None, r"small at scale files reads files\. Say where with --data FOLDER"),
+        ("/nowhere", r"/nowhere/xquad_fi: not there\. --data must name the folder"),
+    ],
+)
 def test_missing_data_is_said_before_anything_is_trained(made, tmp_path, data, says):
     _, table, _ = made
     with pytest.raises(InterlinguaError, match=says):
@@ -148,19 +151,25 @@ def test_the_text_has_averages_intervals_gains_and_the_papers_numbers(made):
     _, table, results = made
     text = present(table, "tiny", results)
     assert text.startswith("# A small table\n\nScale tiny, 2 seeds.\n\n## mono: RR@10\n")
-    means = {row: [fmean(fmean(values.values()) for values in run["mono"]["RR@10"].values()) for run in runs]
-             for row, runs in results.items()}
+    means = {
+        row: [fmean(fmean(values.values()) for values in run["mono"]["RR@10"].values()) for run in runs]
+        for row, runs in results.items()
+    }
     first, second = (fmean(means[row]) for row in ("retrieval", "+ semantic"))
     section = text.split("## mono: RR@10")[1].split("## ")[0]
     line = next(line for line in section.splitlines() if line.startswith("- retrieval"))
-    found = re.fullmatch(r"- retrieval: ([\d.]+) \[(-?[\d.]+), ([\d.]+)\] \(t interval over seeds\); "
-                         r"northern \(fi\) ([\d.]+)", line)
+    found = re.fullmatch(
+        r"- retrieval: ([\d.]+) \[(-?[\d.]+), ([\d.]+)\] \(t interval over seeds\); "
+        r"northern \(fi\) ([\d.]+)",
+        line,
+    )
     assert found, line
     average, low, high, northern = map(float, found.groups())
     assert average == pytest.approx(first, abs=5e-5)
     assert low <= min(means["retrieval"]) <= max(means["retrieval"]) <= high
     assert northern == pytest.approx(
-        fmean(fmean(run["mono"]["RR@10"]["fi"].values()) for run in results["retrieval"]), abs=5e-5)
+        fmean(fmean(run["mono"]["RR@10"]["fi"].values()) for run in results["retrieval"]), abs=5e-5
+    )
     line = next(line for line in section.splitlines() if line.startswith("- + semantic"))
     gain = re.search(r"gain ([+-][\d.]+) \[", line)
     assert float(gain[1]) == pytest.approx(second - first, abs=1e-4)

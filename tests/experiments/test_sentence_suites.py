@@ -61,17 +61,20 @@ def made(tmp_path_factory):
     pairs = list(parallel(langs=["fi", "sw"]))
     for lang in ("fi", "sw"):
         rows = [(p.source, p.target)[:: 1 if p.source_lang == lang else -1] for p in pairs if p.lang == lang]
-        (folder / f"{lang}-en.tsv").write_text("".join(
-            f"{own}\t{english}\t{'kept' if i % 2 else 'other'}\n" for i, (own, english) in enumerate(rows)),
-            encoding="utf-8")
+        (folder / f"{lang}-en.tsv").write_text(
+            "".join(f"{own}\t{english}\t{'kept' if i % 2 else 'other'}\n" for i, (own, english) in enumerate(rows)),
+            encoding="utf-8",
+        )
     bucc = folder / "bucc"
     bucc.mkdir()
     for split, part in (("sample", pairs[:6]), ("training", pairs[6:16])):
         for code, side in (("fi", "source"), ("en", "target")):
-            (bucc / f"fi-en.{split}.{code}").write_text("".join(
-                f"{code}-{i}\t{getattr(p, side)}\n" for i, p in enumerate(part)), encoding="utf-8")
-        (bucc / f"fi-en.{split}.gold").write_text("".join(f"fi-{i}\ten-{i}\n" for i in range(len(part))),
-                                                  encoding="utf-8")
+            (bucc / f"fi-en.{split}.{code}").write_text(
+                "".join(f"{code}-{i}\t{getattr(p, side)}\n" for i, p in enumerate(part)), encoding="utf-8"
+            )
+        (bucc / f"fi-en.{split}.gold").write_text(
+            "".join(f"fi-{i}\ten-{i}\n" for i in range(len(part))), encoding="utf-8"
+        )
     table = read_table(str(folder / "table.yaml"))
     work = Reproduction(table, "sentences", "tiny", str(folder), folder / "runs", seeds=1)
     return work, work.run()
@@ -110,8 +113,10 @@ def test_only_the_row_that_is_no_other_rows_is_trained(made):
     assert not (work.folder("before", 1) / "model").exists()
     assert not (work.folder("+ shift", 1) / "model").exists()
     assert json.loads((work.folder("+ shift", 1) / "values.json").read_text())["asked"]["of"] == "CCP"
-    assert [line for line in work.plan() if "the model of" in line] == \
-        ["before: the model of 'start'", "+ shift: the model of 'CCP', calibrated"]
+    assert [line for line in work.plan() if "the model of" in line] == [
+        "before: the model of 'start'",
+        "+ shift: the model of 'CCP', calibrated",
+    ]
 
 
 def test_the_vector_is_that_of_the_layer_and_the_calibration_changes_it(made, monkeypatch):
@@ -146,11 +151,14 @@ def test_the_picture_has_a_panel_for_each_row(made):
     assert path.read_text(encoding="utf-8").count("<!-- before -->") == 1
 
 
-@pytest.mark.parametrize(("row", "message"), [
-    ("bad: {of: nowhere}", "no row that is trained"),
-    ("bad: {of: before}", "no row that is trained"),
-    ("bad: {of: CCP, set: [seed=3]}", "would change nothing"),
-])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("bad: {of: nowhere}", "no row that is trained"),
+        ("bad: {of: before}", "no row that is trained"),
+        ("bad: {of: CCP, set: [seed=3]}", "would change nothing"),
+    ],
+)
 def test_a_row_of_nothing_is_an_error(made, tmp_path, row, message):
     for name, text in FILES.items():
         (tmp_path / f"{name}.yaml").write_text(text + (f"  {row}\n" if name == "table" else ""), encoding="utf-8")

@@ -7,8 +7,12 @@ from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import recipe_folder
 from interlingua.training.terms import check
 
-FOUND = sorted(f"{paper}/{path.stem}" for paper in ("c3", "ccp", "hu2023") for kind in ("table", "figure")
-               for path in (recipe_folder() / paper).glob(f"{kind}*.yaml"))
+FOUND = sorted(
+    f"{paper}/{path.stem}"
+    for paper in ("c3", "ccp", "hu2023")
+    for kind in ("table", "figure")
+    for path in (recipe_folder() / paper).glob(f"{kind}*.yaml")
+)
 TABLES = [name for name in FOUND if name != "hu2023/table1"]
 RECIPE = """
 model: {backbone: {static: {dim: 8}}}
@@ -31,10 +35,12 @@ rows:
 @pytest.fixture
 def write(tmp_path):
     """Write a table (and its recipe) and return its path."""
+
     def write(text=TABLE, recipe=RECIPE, suites="mono: {collections: {en: 'encyclopedia:en'}}\n"):
         for name, content in (("recipe", recipe), ("suites", suites), ("table", text)):
             (tmp_path / f"{name}.yaml").write_text(content, encoding="utf-8")
         return str(tmp_path / "table.yaml")
+
     return write
 
 
@@ -73,8 +79,11 @@ def test_every_scale_has_suites_with_its_columns(name):
     table = read_table(name)
     for scale in table.scales:
         suites = table.suites(scale)
-        known = {column for suite in suites.values()
-                 for column in (*suite.collections, *suite.tatoeba, *suite.bucc, *suite.planted, *suite.projection)}
+        known = {
+            column
+            for suite in suites.values()
+            for column in (*suite.collections, *suite.tatoeba, *suite.bucc, *suite.planted, *suite.projection)
+        }
         assert suites
         assert all(suite.paths() for suite in suites.values())
         assert set(table.scale(scale).columns or known) <= known
@@ -95,10 +104,16 @@ def test_the_papers_numbers_belong_to_rows_and_look_like_scores(name):
 
 def test_table_2_switches_objectives_row_by_row():
     table = read_table("hu2023/table2")
-    on = {row: {name for name, spec in table.recipe(row, "paper", "/data", 1, None).objectives.items() if spec}
-          for row in table.rows}
-    assert on == {"retrieval": {"retrieval"}, "+ semantic": {"retrieval", "semantic"},
-                  "+ language": {"retrieval", "language"}, "+ both": {"retrieval", "semantic", "language"}}
+    on = {
+        row: {name for name, spec in table.recipe(row, "paper", "/data", 1, None).objectives.items() if spec}
+        for row in table.rows
+    }
+    assert on == {
+        "retrieval": {"retrieval"},
+        "+ semantic": {"retrieval", "semantic"},
+        "+ language": {"retrieval", "language"},
+        "+ both": {"retrieval", "semantic", "language"},
+    }
 
 
 def test_overrides_of_the_table_come_first_then_the_scales_then_the_rows(write, tmp_path):
@@ -122,25 +137,31 @@ def test_an_unknown_scale_is_answered_with_the_nearest(write):
         read_table(write()).suites("tinny")
 
 
-@pytest.mark.parametrize(("before", "after", "says"), [
-    ("measures: [RR@10]", "measuers: [RR@10]", "table.yaml: "),
-    ("plain: {set:", "plain: {sett:", "'sett' is neither a key of a row nor a scale of this table"),
-    ("set: {tiny:", "set: {tinny:", "'tinny' is neither"),
-    ("scales: [big]", "scales: [bigger]", "'bigger' is neither"),
-    ("title: a small one", "title: [", "table.yaml: not valid YAML"),
-    ("title: a small one", "name: a small one", "is a recipe, not a table"),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("measures: [RR@10]", "measuers: [RR@10]", "table.yaml: "),
+        ("plain: {set:", "plain: {sett:", "'sett' is neither a key of a row nor a scale of this table"),
+        ("set: {tiny:", "set: {tinny:", "'tinny' is neither"),
+        ("scales: [big]", "scales: [bigger]", "'bigger' is neither"),
+        ("title: a small one", "title: [", "table.yaml: not valid YAML"),
+        ("title: a small one", "name: a small one", "is a recipe, not a table"),
+    ],
+)
 def test_mistakes_in_a_table_are_named(write, before, after, says):
     assert before in TABLE
     with pytest.raises(InterlinguaError, match=says.replace("?", r"\?")):
         read_table(write(TABLE.replace(before, after)))
 
 
-@pytest.mark.parametrize(("suites", "says"), [
-    ("mono: {collection: {en: a}}", "suites.yaml: unknown key 'mono.collection'"),
-    ("mono: [", "suites.yaml: not valid YAML"),
-    ("", "suites.yaml: "),
-])
+@pytest.mark.parametrize(
+    ("suites", "says"),
+    [
+        ("mono: {collection: {en: a}}", "suites.yaml: unknown key 'mono.collection'"),
+        ("mono: [", "suites.yaml: not valid YAML"),
+        ("", "suites.yaml: "),
+    ],
+)
 def test_mistakes_in_suites_are_named(write, suites, says):
     table = read_table(write(suites=suites))
     with pytest.raises(InterlinguaError, match=says):

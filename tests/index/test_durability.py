@@ -146,10 +146,14 @@ def test_writes_together_are_synced_once_when_the_block_ends(place, synced):
     assert content(Index.open(place, Lengths())) == texts(passages(1, 105))
 
 
-@pytest.mark.parametrize("write", [
-    lambda index: index.add(passages(110, 111)),
-    lambda index: index.replace(passages(100, 103)),  # nothing is new, but it answers for what is there
-], ids=["new", "nothing new"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda index: index.add(passages(110, 111)),
+        lambda index: index.replace(passages(100, 103)),  # nothing is new, but it answers for what is there
+    ],
+    ids=["new", "nothing new"],
+)
 def test_process_waits_for_no_disk_and_the_next_full_write_brings_all_there(place, synced, write):
     before = files(place)
     quick = Index.open(place, Lengths(), durability="process")
@@ -159,8 +163,9 @@ def test_process_waits_for_no_disk_and_the_next_full_write_brings_all_there(plac
     assert content(Index.open(place, Lengths())) == texts(passages(1, 103))
     write(Index.open(place, Lengths()))
     after = files(place)
-    assert {path for path in after if path.is_file() and before.get(path) != after[path]
-            and after[path] not in synced} == set()
+    assert {
+        path for path in after if path.is_file() and before.get(path) != after[path] and after[path] not in synced
+    } == set()
 
 
 def unsynced(place: Path, change: Callable[[Index], object]) -> list[Path]:
@@ -184,8 +189,11 @@ def test_after_a_power_cut_all_that_was_acknowledged_is_there(place, capsys, los
     index.add(passages(100, 110))
     index.delete(["p000"])
     whole, version = content(index), PassageStore.open(place).version
-    hit = [path for path in unsynced(place, lambda index: index.replace(passages(90, 120, "other")))
-           if lost in str(path.relative_to(place))]
+    hit = [
+        path
+        for path in unsynced(place, lambda index: index.replace(passages(90, 120, "other")))
+        if lost in str(path.relative_to(place))
+    ]
     assert hit
     for path in hit:
         cut(path, kept)
@@ -272,8 +280,11 @@ def test_a_build_that_a_power_cut_stopped_goes_on_with_what_is_whole(tmp_path, m
     cut(newest, kept)
     fresh: list[str] = []
     real = index_build.encoded
-    monkeypatch.setattr(index_build, "encoded", lambda encoder, chunk, **options: (
-        fresh.extend(one.id for one in chunk), real(encoder, chunk, **options))[1])
+    monkeypatch.setattr(
+        index_build,
+        "encoded",
+        lambda encoder, chunk, **options: (fresh.extend(one.id for one in chunk), real(encoder, chunk, **options))[1],
+    )
     assert content(Index.build(Lengths(), passages(0, 40), tmp_path / "idx")) == texts(passages(0, 40))
     assert fresh == [one.id for one in passages(20, 40)]
 
@@ -285,16 +296,21 @@ def test_a_cache_is_of_a_version_that_the_disk_holds(place):
 
 
 def test_durability_is_full_or_process(place):
-    for call in (lambda: Index.open(place, durability="fast"), lambda: open_index(place, durability="fast"),
-                 lambda: Index.build(Lengths(), passages(0, 1), place.parent / "new", durability="fast"),
-                 lambda: open_index("milvus:file.db/docs", durability="fast")):
+    for call in (
+        lambda: Index.open(place, durability="fast"),
+        lambda: open_index(place, durability="fast"),
+        lambda: Index.build(Lengths(), passages(0, 1), place.parent / "new", durability="fast"),
+        lambda: open_index("milvus:file.db/docs", durability="fast"),
+    ):
         with pytest.raises(InterlinguaError, match="durability 'fast'"):
             call()
     with pytest.raises(InterlinguaError, match="Milvus server decides by itself"):
         open_index("milvus:file.db/docs", durability="process")
 
 
-TRACED = PROGRAM + """
+TRACED = (
+    PROGRAM
+    + """
 import os
 from types import SimpleNamespace
 import torch
@@ -323,8 +339,11 @@ for name, call in {
     call()
     os.write(1, f"done {name}\\n".encode())
 """
-CALLS = "openat,creat,write,writev,pwrite64,pwritev,ftruncate,copy_file_range,sendfile,rename,renameat,renameat2," \
-        "link,linkat,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,fdatasync,sync_file_range"
+)
+CALLS = (
+    "openat,creat,write,writev,pwrite64,pwritev,ftruncate,copy_file_range,sendfile,rename,renameat,renameat2,"
+    "link,linkat,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,fdatasync,sync_file_range"
+)
 
 
 class Disk:
@@ -360,8 +379,13 @@ class Disk:
 
     def lacks(self) -> set[str]:
         """What a power cut would take now, but for locks and for files without a name."""
-        return {path for path, number in self.changed.items() if f"{path}/".startswith(f"{self.root}/")
-                and self.synced.get(path, -1) < number and not re.search(r"\.lock$|/#\d+$", path)}
+        return {
+            path
+            for path, number in self.changed.items()
+            if f"{path}/".startswith(f"{self.root}/")
+            and self.synced.get(path, -1) < number
+            and not re.search(r"\.lock$|/#\d+$", path)
+        }
 
     def _path(self, folder: str, name: str) -> str:
         return os.path.join(folder, name)
@@ -411,9 +435,26 @@ def test_the_system_is_told_to_sync_each_file_before_a_call_returns(tmp_path, ti
     place = tmp_path / "place"
     place.mkdir()
     done = subprocess.run(
-        [*command, "-y", "-s", "64", "-e", f"trace={CALLS}", "-o", str(tmp_path / "calls"),
-         sys.executable, "-c", TRACED, str(place), str(tmp_path / "tiny")], capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
+        [
+            *command,
+            "-y",
+            "-s",
+            "64",
+            "-e",
+            f"trace={CALLS}",
+            "-o",
+            str(tmp_path / "calls"),
+            sys.executable,
+            "-c",
+            TRACED,
+            str(place),
+            str(tmp_path / "tiny"),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     disk, lacking = Disk(place), {}
     for number, (call, arguments) in enumerate(traced(tmp_path / "calls")):

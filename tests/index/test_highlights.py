@@ -15,18 +15,21 @@ def marked(question, text, lang, asked="", encoder=None):
     return [text[start:end] for start, end in spans]
 
 
-@pytest.mark.parametrize(("question", "text", "lang", "expected"), [
-    ("Who keeps lighthouses?", "The keeper kept the Lighthouse, near a house.", "en", ["Lighthouse"]),
-    ("¿Quién escribió los libros?", "El libro rojo.", "es", ["libro"]),
-    ("книги о буре", "Буря сломала книгу.", "ru", ["Буря", "книгу"]),
-    ("Häuser am Fluss", "Das Haus steht am Fluss.", "de", ["Haus", "Fluss"]),
-    ("灯塔在哪里", "海边有一座灯塔。", "zh", ["灯塔"]),
-    ("การศึกษาคืออะไร", "ระบบการศึกษาไทย", "th", ["การศึกษา"]),
-    ("Alan Turing alizaliwa wapi?", "Turing was born in 1912.", "en", ["Turing"]),
-    ("the of and", "the of and", "en", []),
-    ("", "a text", "en", []),
-    ("question", "", "en", []),
-])
+@pytest.mark.parametrize(
+    ("question", "text", "lang", "expected"),
+    [
+        ("Who keeps lighthouses?", "The keeper kept the Lighthouse, near a house.", "en", ["Lighthouse"]),
+        ("¿Quién escribió los libros?", "El libro rojo.", "es", ["libro"]),
+        ("книги о буре", "Буря сломала книгу.", "ru", ["Буря", "книгу"]),
+        ("Häuser am Fluss", "Das Haus steht am Fluss.", "de", ["Haus", "Fluss"]),
+        ("灯塔在哪里", "海边有一座灯塔。", "zh", ["灯塔"]),
+        ("การศึกษาคืออะไร", "ระบบการศึกษาไทย", "th", ["การศึกษา"]),
+        ("Alan Turing alizaliwa wapi?", "Turing was born in 1912.", "en", ["Turing"]),
+        ("the of and", "the of and", "en", []),
+        ("", "a text", "en", []),
+        ("question", "", "en", []),
+    ],
+)
 def test_words_with_the_terms_of_the_question_are_marked(question, text, lang, expected):
     assert marked(question, text, lang) == expected
 
@@ -36,8 +39,15 @@ def test_words_near_the_tokens_of_the_question_are_marked(tiny_encoder, monkeypa
     text = "Two rivers meet below the old town, and a bridge crosses both."
     assert marked("rivers", text, "en") == ["rivers"]
     # a token's nearest token is itself, if both are read alike: layers that look at other tokens are left out
-    monkeypatch.setattr(encoder.backbone, "token_states", lambda ids: (
-        encoder.input_embeddings(__import__("torch").tensor([id for one in ids for id in one])), None, None))
+    monkeypatch.setattr(
+        encoder.backbone,
+        "token_states",
+        lambda ids: (
+            encoder.input_embeddings(__import__("torch").tensor([id for one in ids for id in one])),
+            None,
+            None,
+        ),
+    )
     monkeypatch.setattr(encoder, "_expanded_states", lambda ids: encoder.backbone.token_states(ids)[0])
     for skip in (False, True):
         encoder.change(query_length=16, document_length=48, query_expansion=True, skip_punctuation=skip)

@@ -21,9 +21,11 @@ def test_words_are_two_shares_and_meaning_is_brought_to_0_to_1():
     lexical, dense = {"a": 6.0, "b": 3.0, "c": 0.0}, {"a": -0.5, "b": 0.5, "c": 1.5}
     shares = [36 / (6 * 12), 9 / (6 * 12), 0]  # of the best candidate's score · of the most there could be
     assert dict(fuse(lexical, 12.0, [dense], 1.0)["q"]) == pytest.approx(
-        dict(zip("abc", [(shares[0] + 0) / 2, (shares[1] + 0.5) / 2, (shares[2] + 1) / 2], strict=True)))
+        dict(zip("abc", [(shares[0] + 0) / 2, (shares[1] + 0.5) / 2, (shares[2] + 1) / 2], strict=True))
+    )
     assert dict(fuse(lexical, 12.0, [dict.fromkeys(lexical, 0.3)], 1.0)["q"]) == pytest.approx(
-        dict(zip("abc", [(share + 0.5) / 2 for share in shares], strict=True)))
+        dict(zip("abc", [(share + 0.5) / 2 for share in shares], strict=True))
+    )
     assert dict(fuse(lexical, 6.0, [dense], 3.0)["q"]) == pytest.approx({"a": 0.25, "b": 0.4375, "c": 0.75})
 
 
@@ -48,9 +50,17 @@ def test_meaning_weighs_more_the_fewer_passages_are_in_the_language_of_the_quest
     assert meaning_weight(0.5) == pytest.approx((own * foreign) ** 0.5)
 
 
-@pytest.mark.parametrize(("lang", "languages", "share"), [
-    ("fi", {"fi": 10}, 1.0), ("eng", {"en": 10}, 1.0), ("fi", {"en": 10}, 0.0), ("fi", {"fi": 5, "en": 15}, 0.25),
-    ("", {"fi": 10}, 0.5), ("fi", {}, 0.5)])
+@pytest.mark.parametrize(
+    ("lang", "languages", "share"),
+    [
+        ("fi", {"fi": 10}, 1.0),
+        ("eng", {"en": 10}, 1.0),
+        ("fi", {"en": 10}, 0.0),
+        ("fi", {"fi": 5, "en": 15}, 0.25),
+        ("", {"fi": 10}, 0.5),
+        ("fi", {}, 0.5),
+    ],
+)
 def test_the_share_of_passages_in_the_language_of_the_question(lang, languages, share):
     assert share_of_own(lang, languages) == share
 
@@ -129,9 +139,11 @@ def test_the_first_candidates_are_matched_subword_by_subword(tmp_path, monkeypat
     [question] = [words.question(text) for text in sentences[:1]]
     whole = index.search(sentences[0], len(passages), lang="en")
     assert [hit.parts["tokens"] for hit in whole] == words.scores(
-        question, words.subwords([hit.passage for hit in whole])).tolist()
+        question, words.subwords([hit.passage for hit in whole])
+    ).tolist()
     monkeypatch.setattr(hybrid, "MATCHED", 3)
     assert [set(hit.parts) for hit in index.search(sentences[0], len(passages), lang="en")].count(
-        {"dense", "lexical", "tokens"}) == 3
+        {"dense", "lexical", "tokens"}
+    ) == 3
     monkeypatch.setattr(hybrid, "MATCHED", 0)
     assert all(set(hit.parts) == {"dense", "lexical"} for hit in index.search(sentences[0], lang="en"))

@@ -34,8 +34,10 @@ class LetterEncoder:
 
 
 PASSAGES = [
-    Passage("1", "a cat sat", lang="en"), Passage("2", "die katze saß", "Katze", "de"),
-    Passage("3", "le chat était assis\u2028là", lang="fr"), Passage("4", "a cat sat", lang="en"),
+    Passage("1", "a cat sat", lang="en"),
+    Passage("2", "die katze saß", "Katze", "de"),
+    Passage("3", "le chat était assis\u2028là", lang="fr"),
+    Passage("4", "a cat sat", lang="en"),
 ]
 
 
@@ -69,8 +71,9 @@ def test_an_unknown_language_is_not_listed_as_an_empty_name(tmp_path):
     index = Index.build(LetterEncoder(), [*PASSAGES, Passage("5", "12 %")], tmp_path / "idx")
     with pytest.raises(InterlinguaError) as error:
         index.search("cat", langs=["zu"])
-    assert str(error.value).endswith("has no passage in language 'zu'. Known: de, en, fr. Of 1 passages the "
-                                     "language is unknown.")
+    assert str(error.value).endswith(
+        "has no passage in language 'zu'. Known: de, en, fr. Of 1 passages the language is unknown."
+    )
 
 
 def test_passages_are_encoded_in_chunks(index, tmp_path, monkeypatch):
@@ -108,8 +111,9 @@ def test_a_reranker_orders_what_was_found(index, tiny_static):
             return -self.encode_query([text if isinstance(text, str) else " ".join(text) for text in sentences])
 
     for mode in ("dense", "hybrid"):
-        first, again = (index.search("cat sat", 4, mode=mode, reranker=model, lang="en")
-                        for model in (None, Backwards()))
+        first, again = (
+            index.search("cat sat", 4, mode=mode, reranker=model, lang="en") for model in (None, Backwards())
+        )
         assert sorted(hit.passage.id for hit in first) == sorted(hit.passage.id for hit in again)
         assert again[-1].passage.id == "1"  # of the two best, which tie, the second
         assert all(hit.score == hit.parts["reranker"] == pytest.approx(-hit.parts["dense"]) for hit in again)
@@ -194,8 +198,13 @@ def test_a_table_that_was_cut_is_an_error(index, tmp_path, kept):
 
 def test_the_names_of_manifests_tell_the_newest_version(index, tmp_path):
     """A reader that has not opened the table goes by them; LanceDB itself must agree."""
-    for change in (lambda: None, lambda: index.add([Passage("5", "new", lang="en")]), lambda: index.delete(["1"]),
-                   index.compact, lambda: index.replace([Passage("5", "other", lang="en")])):
+    for change in (
+        lambda: None,
+        lambda: index.add([Passage("5", "new", lang="en")]),
+        lambda: index.delete(["1"]),
+        index.compact,
+        lambda: index.replace([Passage("5", "other", lang="en")]),
+    ):
         change()
         assert newest_version(index.path) == PassageStore.open(index.path).version
     versions = index.path / "passages.lance/_versions"
@@ -278,8 +287,11 @@ def test_parameters_of_bm25_are_kept(tmp_path):
 
 
 def test_modes_and_numbers_are_checked(index):
-    for options, message in [({"mode": "fuzzy"}, "mode 'fuzzy' is unknown"), ({"k": 0}, "k=0"),
-                             ({"lang": ["en", "de"]}, "2 languages for 1 questions")]:
+    for options, message in [
+        ({"mode": "fuzzy"}, "mode 'fuzzy' is unknown"),
+        ({"k": 0}, "k=0"),
+        ({"lang": ["en", "de"]}, "2 languages for 1 questions"),
+    ]:
         with pytest.raises(InterlinguaError, match=message):
             index.search_many(["cat"], **options)
     assert index.search_many([]) == []
@@ -289,9 +301,11 @@ def test_modes_and_numbers_are_checked(index):
 def many(request, tmp_path):
     random = np.random.default_rng(0)
     texts = {"".join(random.choice(list(request.param), size=random.integers(3, 30))) for _ in range(600)}
-    return Index.build(LetterEncoder(request.param),
-                       [Passage(text, text, lang="en" if "a" in text else "de", metadata={"end": text[-1]})
-                        for text in sorted(texts)], tmp_path / "many")
+    return Index.build(
+        LetterEncoder(request.param),
+        [Passage(text, text, lang="en" if "a" in text else "de", metadata={"end": text[-1]}) for text in sorted(texts)],
+        tmp_path / "many",
+    )
 
 
 @pytest.fixture

@@ -43,12 +43,21 @@ class LetterEncoder:
 def collection():
     random = np.random.default_rng(0)
     words = "river bridge storm book blue star town keeper light sea".split()
-    return [Passage(f"p{i}", " ".join(random.choice(words, 3 + i % 7)), title="Titel" * (i % 5 == 0),
-                    lang=("en", "de", "fi")[i % 3], metadata={"shelf": str(i % 4)} if i % 2 else {}) for i in range(40)]
+    return [
+        Passage(
+            f"p{i}",
+            " ".join(random.choice(words, 3 + i % 7)),
+            title="Titel" * (i % 5 == 0),
+            lang=("en", "de", "fi")[i % 3],
+            metadata={"shelf": str(i % 4)} if i % 2 else {},
+        )
+        for i in range(40)
+    ]
 
 
 def reads(index):
     """What an index returns, one call after another, as JSON can hold it."""
+
     def told(call):
         with pytest.raises(InterlinguaError) as error:
             call()
@@ -61,8 +70,13 @@ def reads(index):
     index.refresh()
     found = {"len": len(index), "languages": dict(sorted(index.languages.items()))}
     for mode in ("dense", "lexical", "hybrid"):
-        for name, narrowed in (("all", {}), ("langs", {"langs": ["de", "fi"]}), ("where", {"where": {"shelf": "1"}}),
-                               ("both", {"langs": ["fi"], "where": {"shelf": "3"}}), ("none", {"where": {"x": "y"}})):
+        for name, narrowed in (
+            ("all", {}),
+            ("langs", {"langs": ["de", "fi"]}),
+            ("where", {"where": {"shelf": "1"}}),
+            ("both", {"langs": ["fi"], "where": {"shelf": "3"}}),
+            ("none", {"where": {"x": "y"}}),
+        ):
             many = index.search_many(QUESTIONS, 100, mode=mode, lang="en", **narrowed)
             found[f"{mode} {name}"] = [listed(hits) for hits in many]
         found[f"{mode} best"] = [hit.score for hit in index.search("storm", 2, mode=mode, lang="en")]
@@ -85,12 +99,17 @@ def reads(index):
 def calls(index):
     """All calls: reads, then each way of writing, with all reads after it."""
     steps = {"built": reads(index)}
-    changed = [Passage("p1", "river " * 5, lang="fi", metadata={"shelf": "1"}), collection()[3],
-               Passage("newer", "sea of stars", "Titel", "en")]
-    for name, write in (("added", lambda: index.add([Passage("new", "storm storm town", lang="de")])),
-                        ("replaced", lambda: index.replace(changed)),
-                        ("deleted", lambda: index.delete(["p5", "p6", "nowhere"])),
-                        ("compacted", index.compact)):
+    changed = [
+        Passage("p1", "river " * 5, lang="fi", metadata={"shelf": "1"}),
+        collection()[3],
+        Passage("newer", "sea of stars", "Titel", "en"),
+    ]
+    for name, write in (
+        ("added", lambda: index.add([Passage("new", "storm storm town", lang="de")])),
+        ("replaced", lambda: index.replace(changed)),
+        ("deleted", lambda: index.delete(["p5", "p6", "nowhere"])),
+        ("compacted", index.compact),
+    ):
         steps[name] = {"returned": write(), **reads(index)}
     with pytest.raises(InterlinguaError, match="has a passage 'new' already"):
         index.add([Passage("new", "again", lang="en")])
@@ -129,19 +148,35 @@ def expected(tmp_path_factory):
     return json.loads(json.dumps(calls(build_index(LetterEncoder(), collection(), folder))))
 
 
-@pytest.fixture(scope="module", params=[
-    LOCAL,
-    pytest.param(LITE, marks=pytest.mark.skipif(find_spec("milvus_lite") is None, reason="Milvus Lite is not installed "
-                                                "(pip install 'interlingua[milvus]')")),
-    pytest.param(MILVUS, marks=pytest.mark.skipif(not os.environ.get(SERVER), reason=f"{SERVER} names no Milvus server "
-                                                  "(http://host:19530)"))])
+@pytest.fixture(
+    scope="module",
+    params=[
+        LOCAL,
+        pytest.param(
+            LITE,
+            marks=pytest.mark.skipif(
+                find_spec("milvus_lite") is None,
+                reason="Milvus Lite is not installed (pip install 'interlingua[milvus]')",
+            ),
+        ),
+        pytest.param(
+            MILVUS,
+            marks=pytest.mark.skipif(
+                not os.environ.get(SERVER), reason=f"{SERVER} names no Milvus server (http://host:19530)"
+            ),
+        ),
+    ],
+)
 def store(request, tmp_path_factory):
     """A kind of store, and a place of it for each name."""
     folder, run = tmp_path_factory.mktemp("contract"), uuid4().hex[:8]
     uri = os.environ.get(SERVER, "")
     server = f"milvus:{uri}" if uri.startswith("https:") else f"milvus:{uri.removeprefix('http:')}"
-    places = {LOCAL: f"{folder}/{{}}", LITE: f"milvus:{folder}/{{}}.db/docs",
-              MILVUS: f"{server.rstrip('/')}/contract_{run}_{{}}"}
+    places = {
+        LOCAL: f"{folder}/{{}}",
+        LITE: f"milvus:{folder}/{{}}.db/docs",
+        MILVUS: f"{server.rstrip('/')}/contract_{run}_{{}}",
+    }
     yield request.param, places[request.param].format
     if request.param == MILVUS:
         from pymilvus import MilvusClient
@@ -201,12 +236,15 @@ def test_milvus_lite_tells_a_second_process_in_one_line_that_it_serves_one(tmp_p
     second = open_index(place, LetterEncoder())
     second.close()
     assert first.search("storm", 1)  # still open here
-    told = subprocess.run([sys.executable, "-m", "interlingua", "index", "--info", place], capture_output=True,
-                          text=True, timeout=240)
+    told = subprocess.run(
+        [sys.executable, "-m", "interlingua", "index", "--info", place], capture_output=True, text=True, timeout=240
+    )
     first.close()
     assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr == (f"interlingua: {tmp_path}/lite.db: Milvus Lite cannot open it. It serves one process at a "
-                           "time: end the other one, or keep the index on a Milvus server.\n")
+    assert told.stderr == (
+        f"interlingua: {tmp_path}/lite.db: Milvus Lite cannot open it. It serves one process at a "
+        "time: end the other one, or keep the index on a Milvus server.\n"
+    )
 
 
 if __name__ == "__main__":

@@ -92,8 +92,9 @@ class Processes:
 
     def __init__(self):
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.server = subprocess.Popen([sys.executable, "-c", SERVER], env=environment, text=True,
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.server = subprocess.Popen(
+            [sys.executable, "-c", SERVER], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self._write(PROGRAM)
 
     def start(self, code, place, output):
@@ -142,12 +143,12 @@ def built(tmp_path):
 
 
 BUILDS = [
-    "at(index_build, 'encoded', times=3)",                                      # between two chunks
-    "at(passage_store.PassageStore, 'create')",                                 # before there is a table
+    "at(index_build, 'encoded', times=3)",  # between two chunks
+    "at(passage_store.PassageStore, 'create')",  # before there is a table
     "at(passage_store.PassageStore, 'add', times=2, after=True)",
     "at(passage_store.PassageStore, 'compact', after=True)",
-    "at(index_cache, 'atomic_folder')",                                         # in front of the cache
-    "at(index_cache.Int8Matrix, 'build')",                                      # within the cache
+    "at(index_cache, 'atomic_folder')",  # in front of the cache
+    "at(index_cache.Int8Matrix, 'build')",  # within the cache
     "at(index_build, 'move_into_place')",
     "at(os, 'rename', times=2)",
 ]
@@ -167,8 +168,10 @@ def test_a_build_that_was_killed_goes_on(tmp_path, run, kill):
 
 
 def test_what_changed_since_a_build_was_killed_is_encoded_again(tmp_path, run, capsys):
-    assert run("at(index_cache, 'atomic_folder')\nIndex.build(Encoder(), passages(0, 100), place)",
-               tmp_path / "idx")[0] == KILLED
+    assert (
+        run("at(index_cache, 'atomic_folder')\nIndex.build(Encoder(), passages(0, 100), place)", tmp_path / "idx")[0]
+        == KILLED
+    )
     Encoder.encoded = 0
     changed = [Passage("p000", "another text", lang="en"), *passages(1, 60)]
     index = Index.build(Encoder(), changed, tmp_path / "idx")
@@ -178,8 +181,10 @@ def test_what_changed_since_a_build_was_killed_is_encoded_again(tmp_path, run, c
 
 
 def test_a_build_with_another_model_begins_anew(tmp_path, run):
-    assert run("at(index_cache, 'atomic_folder')\nIndex.build(Encoder(), passages(0, 100), place)",
-               tmp_path / "idx")[0] == KILLED
+    assert (
+        run("at(index_cache, 'atomic_folder')\nIndex.build(Encoder(), passages(0, 100), place)", tmp_path / "idx")[0]
+        == KILLED
+    )
 
     class Other(Encoder):
         def encode_query(self, sentences, **options):
@@ -191,14 +196,18 @@ def test_a_build_with_another_model_begins_anew(tmp_path, run):
 
 WRITES = {
     "index.add(passages(100, 160))": texts(passages(0, 160)),
-    "index.replace([Passage(p.id, 'a new text', lang='fi') for p in passages(80, 120)])":
-        texts(passages(0, 80)) | {f"p{number:03}": "a new text" for number in range(80, 120)},
+    "index.replace([Passage(p.id, 'a new text', lang='fi') for p in passages(80, 120)])": texts(passages(0, 80))
+    | {f"p{number:03}": "a new text" for number in range(80, 120)},
     "index.delete([p.id for p in passages(0, 60)])": texts(passages(60, 100)),
 }
-POINTS = [("at(index, 'encoded', times=1)", False), ("at(passage_store.PassageStore, VERB)", False),
-          ("at(passage_store.PassageStore, VERB, after=True)", True),
-          ("at(index, 'write_cache')", True), ("at(index_cache.Int8Matrix, 'build')", True),
-          ("at(index, 'remove_other_caches')", True)]
+POINTS = [
+    ("at(index, 'encoded', times=1)", False),
+    ("at(passage_store.PassageStore, VERB)", False),
+    ("at(passage_store.PassageStore, VERB, after=True)", True),
+    ("at(index, 'write_cache')", True),
+    ("at(index_cache.Int8Matrix, 'build')", True),
+    ("at(index, 'remove_other_caches')", True),
+]
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -218,15 +227,26 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
             index.compact()
             assert content(Index.open(built, Encoder())) == expected | {"new": "a"}
             assert [path.name for path in (built / "caches").iterdir()] == [str(index.info().cache)]
-            assert {path.name for path in built.iterdir()} == {"index.json", "passages.lance", "caches", "synced.json",
-                                                               "writer.lock"}
+            assert {path.name for path in built.iterdir()} == {
+                "index.json",
+                "passages.lance",
+                "caches",
+                "synced.json",
+                "writer.lock",
+            }
             Index.build(Encoder(), passages(0, 100), built, overwrite=True)
 
 
-@pytest.mark.parametrize("kill", [
-    "at(passage_store.PassageStore, 'compact')", "at(passage_store.PassageStore, 'compact', after=True)",
-    "at(index_cache.Int8Matrix, 'build')", "at(index, 'remove_other_caches')",
-    "at(index_cache.shutil, 'rmtree', after=True)"])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "at(passage_store.PassageStore, 'compact')",
+        "at(passage_store.PassageStore, 'compact', after=True)",
+        "at(index_cache.Int8Matrix, 'build')",
+        "at(index, 'remove_other_caches')",
+        "at(index_cache.shutil, 'rmtree', after=True)",
+    ],
+)
 def test_a_compaction_that_was_killed_loses_nothing(built, run, kill):
     Index.open(built, Encoder()).add(passages(100, 110))
     assert run(f"{kill}\nIndex.open(place, Encoder()).compact()", built)[0] == KILLED
@@ -237,12 +257,16 @@ def test_a_compaction_that_was_killed_loses_nothing(built, run, kill):
 
 
 def test_killed_at_any_moment_while_adding_one_by_one(built, processes, tmp_path):
-    writer = processes.start("""
+    writer = processes.start(
+        """
         index = Index.open(place, Encoder())
         for passage in passages(100, 10_000):
             index.add([passage])
             print(passage.id, flush=True)
-        """, built, tmp_path / "said")
+        """,
+        built,
+        tmp_path / "said",
+    )
     while not (tmp_path / "said").exists() or (tmp_path / "said").read_text().count("\n") < 10:
         pass
     assert len(content(Index.open(built, Encoder()))) > 100  # a reader, while it is being written
@@ -259,7 +283,9 @@ def test_a_second_writer_is_told_at_once_and_readers_are_not(built, run):
 
     def slow():
         for passage in passages(100, 103):
-            other = run("""
+            other = (
+                run(
+                    """
             index = Index.open(place, Encoder())
             for write in (lambda: index.add(passages(200, 201)), lambda: index.delete(["p000"]), index.compact,
                           lambda: Index.build(Encoder(), passages(0, 1), place, overwrite=True)):
@@ -268,7 +294,12 @@ def test_a_second_writer_is_told_at_once_and_readers_are_not(built, run):
                 except InterlinguaError as error:
                     print(error)
             print(len(index.search("a", 1000)))
-            """, built) if not inside else None
+            """,
+                    built,
+                )
+                if not inside
+                else None
+            )
             inside.append(other)
             yield passage
 
@@ -316,14 +347,17 @@ def test_a_full_disk_leaves_the_last_good_state(built, run, size):
 
 
 def test_a_full_disk_after_the_write_costs_only_the_cache(built, run):
-    _, said = run("""
+    _, said = run(
+        """
     import errno
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
     index.FEW, index.STALE, index.write_cache = 5, 0.0, full
     index = Index.open(place, Encoder())
     print(index.add(passages(100, 160)), len(index.search("a", 1000)))
-    """, built)
+    """,
+        built,
+    )
     assert said.splitlines()[-1].split() == ["60", "160"]
     assert "the passages are written, but not the new cache" in said
     assert len(Index.open(built, Encoder())) == 160

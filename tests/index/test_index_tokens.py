@@ -14,8 +14,10 @@ from interlingua.index.local.table import synced_version
 from interlingua.index.local.tokens import IndexTokens, complete, folder_of
 from interlingua.models.late_interaction import LateInteractionEncoder
 
-PASSAGES = [Passage(f"p{n}", f"{word} river and {word} hill", lang="en") for n, word in enumerate(
-    "red green blue old new wide small far near high low".split())]
+PASSAGES = [
+    Passage(f"p{n}", f"{word} river and {word} hill", lang="en")
+    for n, word in enumerate("red green blue old new wide small far near high low".split())
+]
 
 
 class LengthEncoder:
@@ -41,8 +43,9 @@ def reranker(tiny_encoder, monkeypatch):
     monkeypatch.setattr(index_tokens, "PART", 4)
     model = LateInteractionEncoder.start(tiny_encoder(), dim=16, query_length=12, document_length=24)
     encode, model.given = model.encode_document, []
-    monkeypatch.setattr(model, "encode_document", lambda texts, **options: model.given.extend(texts) or
-                        encode(texts, **options))
+    monkeypatch.setattr(
+        model, "encode_document", lambda texts, **options: model.given.extend(texts) or encode(texts, **options)
+    )
     return model
 
 

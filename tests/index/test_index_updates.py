@@ -22,8 +22,14 @@ WORDS = {
     "ru": "кот собака дом река буря смотритель писал книга маяк маленький синий".split(),
     "": "cat кот 42 x1 x2".split(),
 }
-QUESTIONS = [("cat in the house", "en"), ("катце кот и река", "ru"), ("der leuchtturm 42", "de"), ("storm буря", ""),
-             ("nothing of this", "en"), ("katzen und häuser", None)]
+QUESTIONS = [
+    ("cat in the house", "en"),
+    ("катце кот и река", "ru"),
+    ("der leuchtturm 42", "de"),
+    ("storm буря", ""),
+    ("nothing of this", "en"),
+    ("katzen und häuser", None),
+]
 
 
 class HashEncoder:
@@ -49,7 +55,7 @@ def some(rng, name):
     lang = rng.choice(list(WORDS))
     words = rng.choices(WORDS[lang], k=rng.randint(1, 6))
     title = rng.choice(["", "", rng.choice(WORDS[lang])])
-    return Passage(name, " ".join(words), title, lang, {"part": str(rng.randint(0, 2)), "quote": "it's \"x\""})
+    return Passage(name, " ".join(words), title, lang, {"part": str(rng.randint(0, 2)), "quote": 'it\'s "x"'})
 
 
 def results(index, k=7):
@@ -57,9 +63,17 @@ def results(index, k=7):
     found = []
     for mode in ("dense", "lexical", "hybrid"):
         for langs in (None, sorted(index.languages)[:2]):
-            for where in (None, {"part": "1"}, {"part": "2", "quote": "it's \"x\""}):
-                found.append(index.search_many([q for q, _ in QUESTIONS], k, lang=[lang for _, lang in QUESTIONS],
-                                               mode=mode, langs=langs, where=where))
+            for where in (None, {"part": "1"}, {"part": "2", "quote": 'it\'s "x"'}):
+                found.append(
+                    index.search_many(
+                        [q for q, _ in QUESTIONS],
+                        k,
+                        lang=[lang for _, lang in QUESTIONS],
+                        mode=mode,
+                        langs=langs,
+                        where=where,
+                    )
+                )
         assert [index.search(q, k, lang=lang, mode=mode) for q, lang in QUESTIONS] == found[-6]
     return found
 
@@ -110,8 +124,10 @@ def test_search_is_a_sort_of_all_scores(tmp_path):
     bm25 = BM25.build(passages)
     for text, lang in QUESTIONS[:3]:
         vector = encoder.encode_query([text])[0].astype(np.float32)
-        scored = [(float(np.float32(encoder.encode_document([(p.title, p.text) if p.title else p.text])[0] @ vector)),
-                   p.id) for p in passages]
+        scored = [
+            (float(np.float32(encoder.encode_document([(p.title, p.text) if p.title else p.text])[0] @ vector)), p.id)
+            for p in passages
+        ]
         for k in (1, 10, 149, 500):
             hits = index.search(text, k, mode="dense", lang=lang)
             assert [(hit.score, hit.passage.id) for hit in hits] == sorted(scored, reverse=True)[:k]

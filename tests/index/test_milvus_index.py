@@ -16,8 +16,18 @@ from interlingua.retrieval.run import Run
 
 pytest.importorskip("milvus_lite")
 
-HOSTILE = ['" or 1 == 1 or id == "', '"] or number >= 0 or id in ["', "' or '1'=='1", "a\\", 'a\\" or number >= 0 or "',
-           "new\nline\r\ttab", "{x} %s", "\x00\x01", "𝔘\u202e\u200b", ""]
+HOSTILE = [
+    '" or 1 == 1 or id == "',
+    '"] or number >= 0 or id in ["',
+    "' or '1'=='1",
+    "a\\",
+    'a\\" or number >= 0 or "',
+    "new\nline\r\ttab",
+    "{x} %s",
+    "\x00\x01",
+    "𝔘\u202e\u200b",
+    "",
+]
 WORDS = "river bridge storm book blue star town keeper light sea book river book".split()
 
 
@@ -40,10 +50,17 @@ class LetterEncoder:
 def collection(count=300, seed=0):
     """Short passages over few words, so that both kinds of scores tie often; one has no term, some share a text."""
     random = np.random.default_rng(seed)
-    made = [Passage(f"p{i}", " ".join(random.choice(WORDS, random.integers(1, 9))), title="Titel" * (i % 7 == 0),
-                    lang=("en", "de", "fi")[i % 3], metadata={"shelf": str(i % 4), "a=b": "c"} if i % 2 else {})
-            for i in range(count)]
-    return [*made, Passage("none", "...", lang="en"), Passage('quo"te', "blue sea \\ \"star\"\n", lang="de")]
+    made = [
+        Passage(
+            f"p{i}",
+            " ".join(random.choice(WORDS, random.integers(1, 9))),
+            title="Titel" * (i % 7 == 0),
+            lang=("en", "de", "fi")[i % 3],
+            metadata={"shelf": str(i % 4), "a=b": "c"} if i % 2 else {},
+        )
+        for i in range(count)
+    ]
+    return [*made, Passage("none", "...", lang="en"), Passage('quo"te', 'blue sea \\ "star"\n', lang="de")]
 
 
 QUESTIONS = ["blue book of the river", "storm", "keeper bridge light light", "xylophone", "the star town sea"]
@@ -74,8 +91,10 @@ def assert_same_to_within_ties(found, expected):
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
-@pytest.mark.parametrize("narrowed", [{}, {"langs": ["de", "fi"]}, {"where": {"shelf": "1", "a=b": "c"}},
-                                      {"langs": ["fi"], "where": {"shelf": "3"}}])
+@pytest.mark.parametrize(
+    "narrowed",
+    [{}, {"langs": ["de", "fi"]}, {"where": {"shelf": "1", "a=b": "c"}}, {"langs": ["fi"], "where": {"shelf": "3"}}],
+)
 def test_results_are_those_of_the_local_index(both, mode, narrowed):
     local, stored = both
     for text in QUESTIONS:
@@ -104,8 +123,10 @@ def test_the_server_fuses_by_reciprocal_rank(tmp_path):
     stored = MilvusIndex.build(LetterEncoder(), passages, f"milvus:{tmp_path}/lite.db/docs?fusion=rrf")
     texts = [" ".join(random.choice(words, 3)) for _ in range(6)] + ["xylophone"]
     for text, hits in zip(texts, stored.search_many(texts, 10, lang="en"), strict=True):
-        found = [{hit.passage.id: hit.score for hit in local.search(text, 100, mode=mode, lang="en")}
-                 for mode in ("dense", "lexical")]
+        found = [
+            {hit.passage.id: hit.score for hit in local.search(text, 100, mode=mode, lang="en")}
+            for mode in ("dense", "lexical")
+        ]
         assert all(len(set(scores.values())) == len(scores) for scores in found)  # ties may be ranked either way
         expected = rrf([Run.from_scores({"q": scores}) for scores in found if scores])["q"]
         assert {hit.passage.id: hit.score for hit in hits} == pytest.approx(dict(expected[:10]), rel=1e-5)
@@ -128,7 +149,7 @@ def test_nothing_in_a_question_or_filter_becomes_a_condition(both):
             stored.passage(text)
         assert len(stored.search(text, 400, mode="dense")) == 302
     assert len(stored) == 302
-    assert stored.passage('quo"te').text == "blue sea \\ \"star\"\n"
+    assert stored.passage('quo"te').text == 'blue sea \\ "star"\n'
 
 
 @pytest.mark.slow
@@ -137,10 +158,12 @@ def test_hostile_ids_and_metadata_are_kept_as_they_are(tmp_path):
         literal("\ud800")
     for text in HOSTILE:  # one string from its first quote to its last
         assert re.fullmatch(r'"(?:[^"\\\n\r]|\\["\\nrt])*"', literal(text))
-    passages = [Passage(f"id {text}", f"blue {text}", title=text, lang="en", metadata={f"k{text}": text})
-                for text in HOSTILE]
-    index = MilvusIndex.build(LetterEncoder(), [*passages, Passage("other", "blue", lang="en")],
-                              f"milvus:{tmp_path}/lite.db/docs")
+    passages = [
+        Passage(f"id {text}", f"blue {text}", title=text, lang="en", metadata={f"k{text}": text}) for text in HOSTILE
+    ]
+    index = MilvusIndex.build(
+        LetterEncoder(), [*passages, Passage("other", "blue", lang="en")], f"milvus:{tmp_path}/lite.db/docs"
+    )
     for passage in passages:
         assert index.passage(passage.id) == passage
         found = index.search("blue", 20, mode="dense", where=dict(passage.metadata))
@@ -174,16 +197,22 @@ def test_writing_keeps_the_counts_exact_and_compact_the_mean_length(tmp_path):
 
     assert numbers(stored) == numbers(local)
     fresh = MilvusIndex.build(LetterEncoder(), now.values(), f"milvus:{tmp_path}/lite.db/fresh")
-    counts = [{row["number"]: row["found_in"] for row in index._store._query(
-        index._store.terms, "number > 0 and found_in > 0", ["number", "found_in"])} for index in (stored, fresh)]
+    counts = [
+        {
+            row["number"]: row["found_in"]
+            for row in index._store._query(index._store.terms, "number > 0 and found_in > 0", ["number", "found_in"])
+        }
+        for index in (stored, fresh)
+    ]
     assert counts[0] == counts[1]
     assert stored.about["mean_length"] != fresh.about["mean_length"]
     stored.compact()
     assert stored.about["mean_length"] == pytest.approx(fresh.about["mean_length"])
     for text in QUESTIONS:
         for mode in ("lexical", "hybrid"):
-            assert_same_to_within_ties(stored.search(text, 9, mode=mode, lang="en"),
-                                       local.search(text, 9, mode=mode, lang="en"))
+            assert_same_to_within_ties(
+                stored.search(text, 9, mode=mode, lang="en"), local.search(text, 9, mode=mode, lang="en")
+            )
     stored.close()
 
 
@@ -278,20 +307,37 @@ def test_another_model_and_other_faults_are_told(tmp_path):
         MilvusIndex.open(f"milvus:{tmp_path}/nowhere.db/docs")
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("milvus://localhost/docs", Address("http://localhost:19530", "docs", False)),
-    ("milvus://10.0.0.7:1953/d_2?fusion=rrf", Address("http://10.0.0.7:1953", "d_2", False, "rrf")),
-    ("milvus:https://x.y.com/docs", Address("https://x.y.com:443", "docs", False)),
-    ("milvus:some/where.db/docs", Address("some/where.db", "docs", True)),
-    ("milvus:/abs/w.db/docs", Address("/abs/w.db", "docs", True))])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("milvus://localhost/docs", Address("http://localhost:19530", "docs", False)),
+        ("milvus://10.0.0.7:1953/d_2?fusion=rrf", Address("http://10.0.0.7:1953", "d_2", False, "rrf")),
+        ("milvus:https://x.y.com/docs", Address("https://x.y.com:443", "docs", False)),
+        ("milvus:some/where.db/docs", Address("some/where.db", "docs", True)),
+        ("milvus:/abs/w.db/docs", Address("/abs/w.db", "docs", True)),
+    ],
+)
 def test_addresses(text, expected):
     assert Address.parse(text) == expected
 
 
-@pytest.mark.parametrize("text", [
-    "milvus://localhost", "milvus://localhost/", "milvus://user:secret@localhost/docs", "milvus://localhost/a/b",
-    "milvus://localhost/do cs", "milvus://localhost/1docs", "milvus:x.sqlite/docs", "milvus://localhost/docs?fusion=max",
-    "milvus://localhost/docs?token=x", "milvus:x.db/do\"cs", "http://localhost/docs", "milvus://localhost:port/docs"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "milvus://localhost",
+        "milvus://localhost/",
+        "milvus://user:secret@localhost/docs",
+        "milvus://localhost/a/b",
+        "milvus://localhost/do cs",
+        "milvus://localhost/1docs",
+        "milvus:x.sqlite/docs",
+        "milvus://localhost/docs?fusion=max",
+        "milvus://localhost/docs?token=x",
+        'milvus:x.db/do"cs',
+        "http://localhost/docs",
+        "milvus://localhost:port/docs",
+    ],
+)
 def test_an_address_that_is_none_is_refused(text):
     with pytest.raises(InterlinguaError):
         Address.parse(text)

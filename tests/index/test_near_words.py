@@ -18,8 +18,14 @@ from interlingua.models.layout import Parts
 from interlingua.models.static import StaticEmbedding
 from interlingua.training.backbones import unigram_tokenizer
 
-MEANINGS = [["▁river", "▁joki", "河", normalize("NFKC", "แม่น้ำ")], ["▁bridge", "▁silta", "桥"], ["▁old", "▁van", "ha"],
-            ["▁1937", "▁1938", "▁year"], ["▁the", "▁in"], ["▁"]]
+MEANINGS = [
+    ["▁river", "▁joki", "河", normalize("NFKC", "แม่น้ำ")],
+    ["▁bridge", "▁silta", "桥"],
+    ["▁old", "▁van", "ha"],
+    ["▁1937", "▁1938", "▁year"],
+    ["▁the", "▁in"],
+    ["▁"],
+]
 """Subwords with the same vector, and the mark of a beginning; "vanha" has two."""
 
 
@@ -38,22 +44,25 @@ def marked(question: str, text: str, asked: str, told: str, encoder: object) -> 
     return [text[start:end] for start, end in highlights(question, Passage("1", text, lang=told), asked, encoder)]
 
 
-@pytest.mark.parametrize(("question", "text", "asked", "told", "expected"), [
-    ("the old bridge", "Joki ja vanha silta.", "en", "fi", ["vanha", "silta"]),
-    ("bridge", "河上有桥。", "en", "zh", ["桥"]),
-    ("river", "ข้ามแม่น้ำไป", "en", "th", ["แม่น้ำ"]),
-    ("桥", "Vanha, silta!", "zh", "fi", ["silta"]),
-    ("river", "Silta, silta.", "en", "fi", []),
-    ("in", "the", "en", "en", []),
-    ("in", "the", "fi", "en", []),
-    ("in", "the", "en", "fi", []),
-    ("in", "the", "fi", "fi", ["the"]),
-    ("1937", "The 1938 year.", "en", "en", []),
-    ("1937", "The year.", "en", "en", ["year"]),
-    ("", "Silta.", "en", "fi", []),
-    ("bridge", "…", "en", "fi", []),
-    ("桥", "河", "zh", "ja", []),
-])
+@pytest.mark.parametrize(
+    ("question", "text", "asked", "told", "expected"),
+    [
+        ("the old bridge", "Joki ja vanha silta.", "en", "fi", ["vanha", "silta"]),
+        ("bridge", "河上有桥。", "en", "zh", ["桥"]),
+        ("river", "ข้ามแม่น้ำไป", "en", "th", ["แม่น้ำ"]),
+        ("桥", "Vanha, silta!", "zh", "fi", ["silta"]),
+        ("river", "Silta, silta.", "en", "fi", []),
+        ("in", "the", "en", "en", []),
+        ("in", "the", "fi", "en", []),
+        ("in", "the", "en", "fi", []),
+        ("in", "the", "fi", "fi", ["the"]),
+        ("1937", "The 1938 year.", "en", "en", []),
+        ("1937", "The year.", "en", "en", ["year"]),
+        ("", "Silta.", "en", "fi", []),
+        ("bridge", "…", "en", "fi", []),
+        ("桥", "河", "zh", "ja", []),
+    ],
+)
 def test_the_nearest_word_is_marked(question, text, asked, told, expected, encoder):
     assert marked(question, text, asked, told, encoder) == expected
     assert marked(question, text, asked, told, DualEncoder(encoder)) == expected

@@ -71,8 +71,7 @@ def test_every_version_is_found_with_its_own_text(index, mode):
     many = index.search_many(["river", "joki"], 10, mode=mode, lang=["en", "fi"])
     assert [hits[0].passage for hits in many] == [page(2, "en"), page(2, "fi")]
     assert many[0] == index.search("river", 10, mode=mode, lang="en")
-    assert [hit.passage for hit in index.search("joki", 1, mode=mode, where={"source": "fi.jsonl"})] == [
-        page(2, "fi")]
+    assert [hit.passage for hit in index.search("joki", 1, mode=mode, where={"source": "fi.jsonl"})] == [page(2, "fi")]
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
@@ -93,8 +92,11 @@ def test_a_passage_is_had_by_its_id_or_with_its_source(index):
     assert index.passage("x:0") == index.passage(":x:0") == Passage("x:0", "star", lang="en")
     for lang in WORDS:
         assert index.passage(f"{lang}.jsonl:3") == page(3, lang)
-    with pytest.raises(InterlinguaError, match=r"has 2 passages with the id '3'\. Name one of them: 'en\.jsonl:3', "
-                                               r"'fi\.jsonl:3'\."):
+    with pytest.raises(
+        InterlinguaError,
+        match=r"has 2 passages with the id '3'\. Name one of them: 'en\.jsonl:3', "
+        r"'fi\.jsonl:3'\.",
+    ):
         index.passage("3")
     for name in ("nobody", "de.jsonl:3", "en.jsonl:9", "b:only"):
         with pytest.raises(InterlinguaError, match=f"has no passage '{name}'"):
@@ -108,7 +110,8 @@ def test_an_id_deletes_all_versions_and_with_its_source_one(index):
     assert index.delete("4") == 2
     assert len(index) == 5
     assert sorted(keys(index.search("river", 10, mode="dense"))) == sorted(
-        one.key for one in PAGES if one.id in "01" or one.key == ("en.jsonl", "3"))
+        one.key for one in PAGES if one.id in "01" or one.key == ("en.jsonl", "3")
+    )
 
 
 def test_replacing_one_version_leaves_the_others(index):
@@ -139,8 +142,10 @@ def test_a_passage_without_a_source_replaces_the_only_one_with_its_id(index):
 
 
 def test_what_is_there_is_not_added(index):
-    for twin, says in ((page(1, "fi", "x"), "has a passage '1' already"),
-                       (Passage("1", "x", lang="en"), r"has a passage '1' already, from 'en\.jsonl', 'fi\.jsonl'")):
+    for twin, says in (
+        (page(1, "fi", "x"), "has a passage '1' already"),
+        (Passage("1", "x", lang="en"), r"has a passage '1' already, from 'en\.jsonl', 'fi\.jsonl'"),
+    ):
         with pytest.raises(InterlinguaError, match=says):
             index.add([twin])
     for write in (index.add, index.replace):
@@ -200,7 +205,8 @@ def test_a_build_that_was_stopped_goes_on_with_each_version(tmp_path, monkeypatc
     assert encoder.given[-3:] == [one.text for one in PAGES[7:]]
     assert not {one.text for one in PAGES[:6]} & set(encoder.given)
     assert sorted(keys(index.search("river", 20, mode="dense"))) == sorted(
-        one.key for one in PAGES if one.key != PAGES[6].key)
+        one.key for one in PAGES if one.key != PAGES[6].key
+    )
     assert not (tmp_path / "idx" / index_build.STARTED).exists()
 
 
@@ -214,7 +220,8 @@ def test_reranking_scores_each_version_by_its_own_text(index, reranker):
     alone = {one.key: reranker_score(reranker, queries, one) for one in PAGES}
     for hits, number in zip(index.search_many(queries, 10, lang="en", reranker=reranker), (0, 1), strict=True):
         assert {hit.passage.key: hit.score for hit in hits} == pytest.approx(
-            {key: scores[number] for key, scores in alone.items()}, abs=1e-5)
+            {key: scores[number] for key, scores in alone.items()}, abs=1e-5
+        )
         assert all(hit.parts["reranker"] == hit.score for hit in hits)
 
 
@@ -227,7 +234,8 @@ def test_kept_tokens_are_those_of_each_version(tmp_path, reranker):
     kept = index.search("joki kirja", 10, lang="fi", reranker=reranker)
     assert not given
     assert {hit.passage.key: hit.score for hit in kept} == pytest.approx(
-        {hit.passage.key: hit.score for hit in fresh}, abs=0.05)  # int8
+        {hit.passage.key: hit.score for hit in fresh}, abs=0.05
+    )  # int8
     index.replace([page(2, "fi", "meri")])
     index.search("joki kirja", 10, lang="fi", reranker=reranker)
     assert given == ["meri"]

@@ -27,8 +27,10 @@ from interlingua.retrieval.retriever import embed_passages
 
 
 def passages(sentences, count):
-    return [Passage(f"p{i}", sentences[i % len(sentences)][: 5 + i], title="T" * (i % 2), lang="fi",
-                    metadata={"n": str(i)}) for i in range(count)]
+    return [
+        Passage(f"p{i}", sentences[i % len(sentences)][: 5 + i], title="T" * (i % 2), lang="fi", metadata={"n": str(i)})
+        for i in range(count)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +162,15 @@ def place(tiny_static, sentences, tmp_path_factory):
 
 def interlingua(place, environment, *words, code=0):
     """What a command says in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "interlingua", *words], cwd=place, env=environment, text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-m", "interlingua", *words],
+        cwd=place,
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=240,
+    )
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     return done.stderr
@@ -207,8 +216,11 @@ class Cluster:
         self.environment = {
             **environment,
             # a machine that refuses connections is given up after 2 seconds, and not 15
-            "RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "500",
-            "RAY_health_check_failure_threshold": "4", "RAY_health_check_timeout_ms": "30000"}
+            "RAY_health_check_initial_delay_ms": "1000",
+            "RAY_health_check_period_ms": "500",
+            "RAY_health_check_failure_threshold": "4",
+            "RAY_health_check_timeout_ms": "30000",
+        }
         self.nodes: list[subprocess.Popen[bytes]] = []
 
     def run(self, beginning: str) -> list[str]:
@@ -219,8 +231,9 @@ class Cluster:
         try:
             self.environment |= dict(word.split("=") for word in self.run("export "))
             ray = Path(sys.executable).with_name("ray")
-            subprocess.run([ray, *self.run("ray get-auth-token")], env=self.environment, check=True,
-                           capture_output=True)
+            subprocess.run(
+                [ray, *self.run("ray get-auth-token")], env=self.environment, check=True, capture_output=True
+            )
             for line in ("ray start --head", "ray start --address"):
                 self.start([str(ray), *self.run(line)])
         except BaseException:
@@ -231,8 +244,9 @@ class Cluster:
     def start(self, command: list[str]) -> None:
         log = Path(self.environment["RAY_TMPDIR"], f"node{len(self.nodes)}.log")
         with open(log, "wb") as stream:
-            node = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
-                                    env=self.environment)
+            node = subprocess.Popen(
+                command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True, env=self.environment
+            )
         self.nodes.append(node)
         deadline = time.monotonic() + 90
         while b"Ray runtime started" not in log.read_bytes():
@@ -267,8 +281,17 @@ def test_the_two_nodes_of_the_docs_encode(cluster, place):
     assert "Ray: 2 machines, 2 workers, 1 parts" in told
     assert_vectors_are_of_the_handbook((place / "parts").iterdir(), place)
     # without the token
-    told = interlingua(place, {**cluster.environment, "RAY_AUTH_MODE": "disabled"}, "encode", "MODEL", "handbook/",
-                       "--out", "refused", f"--ray=127.0.0.2:{cluster.port}", code=2)
+    told = interlingua(
+        place,
+        {**cluster.environment, "RAY_AUTH_MODE": "disabled"},
+        "encode",
+        "MODEL",
+        "handbook/",
+        "--out",
+        "refused",
+        f"--ray=127.0.0.2:{cluster.port}",
+        code=2,
+    )
     assert "it wants a token. Set RAY_AUTH_MODE=token" in told.splitlines()[-1]
 
 
@@ -279,10 +302,11 @@ from interlingua.data.records import Passage
 from interlingua.index.ray import encode_on_ray
 sentences = {sentences!r}
 given = [Passage(f"q{{i}}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(360)]
-encode_on_ray({str(model)!r}, given, {str(tmp_path / 'parts')!r}, address="127.0.0.2:{cluster.port}", size=3)
+encode_on_ray({str(model)!r}, given, {str(tmp_path / "parts")!r}, address="127.0.0.2:{cluster.port}", size=3)
 """
-    driver = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True,
-                              env=cluster.environment)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=cluster.environment
+    )
     try:
         deadline = time.monotonic() + 180
         while (written := len(list((tmp_path / "parts").glob("part-*")))) < 25:
@@ -318,11 +342,18 @@ def listener():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("address", "patience", "reason"), [
-    ("127.0.0.2:1", 20, "nobody listens there (Connection refused)"), ("{listener}", 3, "no answer in 3 seconds"),
-    ("ray://{listener}", 3, "no answer in 3 seconds"), ("somewhere", 20, "somewhere")])
-def test_a_cluster_that_is_not_there_is_told(environment, model, sentences, tmp_path, monkeypatch, listener, address,
-                                             patience, reason):
+@pytest.mark.parametrize(
+    ("address", "patience", "reason"),
+    [
+        ("127.0.0.2:1", 20, "nobody listens there (Connection refused)"),
+        ("{listener}", 3, "no answer in 3 seconds"),
+        ("ray://{listener}", 3, "no answer in 3 seconds"),
+        ("somewhere", 20, "somewhere"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told(
+    environment, model, sentences, tmp_path, monkeypatch, listener, address, patience, reason
+):
     monkeypatch.setattr(ray_encoding, "PATIENCE", patience)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -336,8 +367,17 @@ def test_a_cluster_that_is_not_there_is_told(environment, model, sentences, tmp_
 def test_a_cluster_that_this_machine_belonged_to_and_is_gone_is_told(place, environment, tmp_path):
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.2:1")
-    told = interlingua(place, {**environment, "RAY_TMPDIR": str(tmp_path)}, "encode", "MODEL", "handbook/",
-                       "--out", "never", "--ray", code=2)
+    told = interlingua(
+        place,
+        {**environment, "RAY_TMPDIR": str(tmp_path)},
+        "encode",
+        "MODEL",
+        "handbook/",
+        "--out",
+        "never",
+        "--ray",
+        code=2,
+    )
     assert "127.0.0.2:1': nobody listens there" in told.splitlines()[-1]
     assert "--ray=local" in told.splitlines()[-1]
     assert "Traceback" not in told

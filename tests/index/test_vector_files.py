@@ -15,8 +15,10 @@ from interlingua.retrieval.retriever import embed_passages
 
 
 def passages(sentences):
-    return [Passage(f"p{i}", text, title="T" * (i % 2), lang="xx", metadata={"n": str(i)} if i % 3 else {})
-            for i, text in enumerate(sentences)]
+    return [
+        Passage(f"p{i}", text, title="T" * (i % 2), lang="xx", metadata={"n": str(i)} if i % 3 else {})
+        for i, text in enumerate(sentences)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +101,10 @@ def test_a_lone_surrogate_is_named_and_other_files_are_refused(tmp_path):
 
 def test_parts_know_passages_of_one_id_by_their_sources(tiny_static, tmp_path):
     model = DualEncoder.tied(tiny_static())
-    pages = [Passage("1", text, lang=lang, metadata={"source": f"{lang}.jsonl"})
-             for lang, text in (("en", "a small blue book"), ("fi", "pieni sininen kirja"))]
+    pages = [
+        Passage("1", text, lang=lang, metadata={"source": f"{lang}.jsonl"})
+        for lang, text in (("en", "a small blue book"), ("fi", "pieni sininen kirja"))
+    ]
     write_parquet(tmp_path / "part.parquet", encoded(model, pages, 2))
     vectors = EncodedParts(model, [tmp_path / "part.parquet"]).passage_vectors(pages)
     assert np.array_equal(vectors, embed_passages(model, pages))

@@ -40,8 +40,15 @@ def test_a_new_backbone_follows_from_texts_and_seed(spec, corpus, sentences, tmp
 
 
 def test_scratch_has_the_shape_asked_for(corpus, sentences):
-    encoder = build_encoder(SCRATCH, texts=corpus, pooling="cls", max_length={"query": 8, "passage": 30},
-                            prompts={"query": "q "}, template="pair", device="cpu")
+    encoder = build_encoder(
+        SCRATCH,
+        texts=corpus,
+        pooling="cls",
+        max_length={"query": 8, "passage": 30},
+        prompts={"query": "q "},
+        template="pair",
+        device="cpu",
+    )
     config = encoder.backbone.model.config
     assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (2, 16, len(encoder.tokenizer))
     assert (encoder.pooling, encoder.pad_id, encoder.backbone.positions) == ("cls", 1, 32)
@@ -58,14 +65,17 @@ def test_static_starts_with_frequent_subwords_weighing_little(corpus):
     assert encoder.backbone.token_dropout == 0.15
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ({"scratch": {"layer": 3}}, r"scratch\.layer: Extra inputs"),
-    ({"scratch": {}, "static": {}}, "exactly one of scratch and static"),
-    ({}, "exactly one of scratch and static"),
-    ({"scratch": {"hidden": 10, "heads": 4}}, "not a multiple of heads"),
-    ({"static": {"token_dropout": 1.5}}, "static.token_dropout"),
-    ({"static": {}}, "give `texts`"),
-])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"scratch": {"layer": 3}}, r"scratch\.layer: Extra inputs"),
+        ({"scratch": {}, "static": {}}, "exactly one of scratch and static"),
+        ({}, "exactly one of scratch and static"),
+        ({"scratch": {"hidden": 10, "heads": 4}}, "not a multiple of heads"),
+        ({"static": {"token_dropout": 1.5}}, "static.token_dropout"),
+        ({"static": {}}, "give `texts`"),
+    ],
+)
 def test_a_wrong_spec_is_explained(spec, message):
     with pytest.raises(InterlinguaError, match=message):
         build_encoder(spec)

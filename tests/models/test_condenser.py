@@ -55,7 +55,7 @@ def test_only_the_first_token_brings_the_late_state(encoder, head, sentences):
     after = head(late, early, lengths)
     second = slice(starts[1], starts[2])
     assert (after[second] - before[second]).abs().amin(1).min() > 0  # every token of its text sees it
-    others = torch.cat([after[: starts[1]] - before[: starts[1]], after[starts[2]:] - before[starts[2]:]])
+    others = torch.cat([after[: starts[1]] - before[: starts[1]], after[starts[2] :] - before[starts[2] :]])
     assert not others.any()  # and no other text does
 
 

@@ -16,8 +16,13 @@ from interlingua.evaluation.protocol import evaluate_on
 from interlingua.models.folder import lasting_name, model_folder
 
 BOX = Path(model_folder("default"))
-GREETINGS = ["The river flows into the sea.", "Der Fluss mündet ins Meer.", "El río desemboca en el mar.",
-             "نظام المدارس جديد", "Stock prices fell again today."]
+GREETINGS = [
+    "The river flows into the sea.",
+    "Der Fluss mündet ins Meer.",
+    "El río desemboca en el mar.",
+    "نظام المدارس جديد",
+    "Stock prices fell again today.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +33,9 @@ def encoder():
 def test_it_is_small_and_in_a_known_layout():
     assert sum(file.stat().st_size for file in BOX.rglob("*") if file.is_file()) <= 25 * 1024 * 1024
     assert {entry["type"].rsplit(".", 1)[-1] for entry in json.loads((BOX / "modules.json").read_text())} == {
-        "StaticEmbedding", "Normalize"}
+        "StaticEmbedding",
+        "Normalize",
+    }
     assert (BOX / "README.md").is_file()
 
 
@@ -50,8 +57,9 @@ def test_a_changed_file_is_an_error(tmp_path):
     Encoder.load(folder)
     file = folder / "tokenizer.json"
     text = json.loads(file.read_text(encoding="utf-8"))
-    text["model"]["vocab"] = [[piece, score] if piece != "?" else ["¿?", score] for piece, score in
-                              text["model"]["vocab"]]
+    text["model"]["vocab"] = [
+        [piece, score] if piece != "?" else ["¿?", score] for piece, score in text["model"]["vocab"]
+    ]
     file.write_text(json.dumps(text, ensure_ascii=False), encoding="utf-8")
     with pytest.raises(InterlinguaError, match="another model"):
         Encoder.load(folder)
@@ -72,7 +80,11 @@ def test_a_folder_called_default_is_not_taken_for_it(tmp_path, monkeypatch):
     for name in ("default", "other"):
         (tmp_path / name).mkdir()
     assert [lasting_name(name) for name in ("default", "other", "gone", "")] == [
-        "default", str(tmp_path / "other"), "gone", ""]
+        "default",
+        str(tmp_path / "other"),
+        "gone",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("name", ["numpy//etc", "numpy/../..", "__main__/x", "no_such_package/x"])
@@ -83,7 +95,9 @@ def test_a_package_gives_its_own_folders_only(name):
 
 @pytest.mark.slow
 def test_the_default_model_is_loaded_without_the_models_of_transformers():
-    code = ("import sys; from interlingua.models.late_interaction import load_any;"
-            "load_any('default').encode_query('tea');"
-            "assert 'transformers.modeling_utils' not in sys.modules")
+    code = (
+        "import sys; from interlingua.models.late_interaction import load_any;"
+        "load_any('default').encode_query('tea');"
+        "assert 'transformers.modeling_utils' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

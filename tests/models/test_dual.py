@@ -41,8 +41,10 @@ def test_untied_loads_in_sentence_transformers_with_the_same_vectors(tiny_encode
 
 
 def test_untied_static_and_lengths_by_role(tiny_static, tiny_hf_folder, sentences, tmp_path):
-    for name, encoder in {"static": tiny_static(), "lengths": Encoder.load(
-            tiny_hf_folder, max_length={"query": 6, "passage": 12}, device="cpu")}.items():
+    for name, encoder in {
+        "static": tiny_static(),
+        "lengths": Encoder.load(tiny_hf_folder, max_length={"query": 6, "passage": 12}, device="cpu"),
+    }.items():
         dual = changed(DualEncoder.untied(encoder))
         dual.save(tmp_path / name)
         theirs = SentenceTransformer(str(tmp_path / name), device="cpu")
@@ -61,8 +63,9 @@ def test_tied_is_one_encoder_and_saves_as_one(tiny_encoder, sentences, tmp_path)
     again = DualEncoder.load(tmp_path / "tied", device="cpu")
     assert (again.tied, again.similarity) == (True, "dot")
     np.testing.assert_array_equal(again.encode_query(sentences), encoder.encode_query(sentences))
-    np.testing.assert_array_equal(Encoder.load(tmp_path / "tied", device="cpu").encode(sentences),
-                                  encoder.encode(sentences))
+    np.testing.assert_array_equal(
+        Encoder.load(tmp_path / "tied", device="cpu").encode(sentences), encoder.encode(sentences)
+    )
 
 
 def test_untied_encoders_share_nothing(tiny_encoder, sentences):

@@ -45,9 +45,21 @@ def test_layer_is_refused_where_a_last_norm_would_change_it(tiny_tokenizer, tmp_
     from transformers import ModernBertConfig, ModernBertModel
 
     tokenizer = tiny_tokenizer()
-    model = ModernBertModel(ModernBertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=32,
-        pad_token_id=1, bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2, initializer_range=0.2))
+    model = ModernBertModel(
+        ModernBertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            intermediate_size=32,
+            pad_token_id=1,
+            bos_token_id=0,
+            eos_token_id=2,
+            cls_token_id=0,
+            sep_token_id=2,
+            initializer_range=0.2,
+        )
+    )
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     assert Encoder.load(tmp_path, device="cpu").encode(["a", "b c d"]).shape == (2, 32)

@@ -16,22 +16,32 @@ def test_a_saved_and_loaded_model_is_the_same(tiny_encoder, tiny_static, tmp_pat
     weighted = tiny_static(token_weights=True)
     with torch.no_grad():
         weighted.backbone.log_weights.add_(0.3)
-    for name, dual in {"tied": DualEncoder.tied(tiny_encoder()), "untied": DualEncoder.untied(tiny_encoder()),
-                       "static": DualEncoder.tied(weighted)}.items():
+    for name, dual in {
+        "tied": DualEncoder.tied(tiny_encoder()),
+        "untied": DualEncoder.untied(tiny_encoder()),
+        "static": DualEncoder.tied(weighted),
+    }.items():
         dual.save(tmp_path / name)
         recorded = json.loads(json.dumps(fingerprint(dual)))
         check(DualEncoder.load(tmp_path / name, device="cpu"), recorded, name)
     assert fingerprint(tiny_encoder()) == fingerprint(DualEncoder.tied(tiny_encoder()))
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    (lambda m: m.passage.input_embeddings.weight.data.mul_(1.0001), "weights"),
-    (lambda m: m.query.settings.prompts.update(query="query: "), "settings, tokens"),
-    (lambda m: setattr(m.passage, "normalize", True), "settings"),
-    (lambda m: setattr(m, "similarity", "dot"), "similarity"),
-    (lambda m: setattr(m.passage, "language_maps", LanguageMaps({"*": LanguageMap(torch.zeros(m.dim),
-                                                                                  torch.ones(m.dim))})), "calibration"),
-])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda m: m.passage.input_embeddings.weight.data.mul_(1.0001), "weights"),
+        (lambda m: m.query.settings.prompts.update(query="query: "), "settings, tokens"),
+        (lambda m: setattr(m.passage, "normalize", True), "settings"),
+        (lambda m: setattr(m, "similarity", "dot"), "similarity"),
+        (
+            lambda m: setattr(
+                m.passage, "language_maps", LanguageMaps({"*": LanguageMap(torch.zeros(m.dim), torch.ones(m.dim))})
+            ),
+            "calibration",
+        ),
+    ],
+)
 def test_every_change_is_noticed_and_named(change, named, tiny_encoder):
     dual = DualEncoder.untied(tiny_encoder())
     recorded = fingerprint(dual)

@@ -13,9 +13,18 @@ from interlingua.objectives.masked_lm import MaskedLanguageModelHead
 def masked_language_model(tiny_tokenizer, tmp_path):
     tokenizer = tiny_tokenizer()
     torch.manual_seed(0)
-    model = XLMRobertaForMaskedLM(XLMRobertaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-        max_position_embeddings=66, initializer_range=0.2, layer_norm_eps=1e-5)).eval()
+    model = XLMRobertaForMaskedLM(
+        XLMRobertaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            max_position_embeddings=66,
+            initializer_range=0.2,
+            layer_norm_eps=1e-5,
+        )
+    ).eval()
     torch.nn.init.normal_(model.lm_head.bias)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

@@ -62,8 +62,9 @@ def test_roles_and_tied_models_pass_the_language_on(tiny_encoder, sentences):
         expected = dual.query.encode(sentences, role=role, lang="fr")
         assert not np.allclose(expected, dual.query.encode(sentences, role=role), atol=0.1)
         np.testing.assert_array_equal(getattr(dual, f"encode_{role}")(sentences, lang="fr"), expected)
-    assert not np.allclose(dual.encode_query(sentences, lang="fr"), dual.encode_document(sentences, lang="fr"),
-                           atol=0.01)
+    assert not np.allclose(
+        dual.encode_query(sentences, lang="fr"), dual.encode_document(sentences, lang="fr"), atol=0.01
+    )
 
 
 def test_without_a_calibration_the_language_changes_nothing(tiny_encoder, sentences):
@@ -125,9 +126,14 @@ def labse_like(tiny_encoder):
 
 @pytest.mark.parametrize("kind", ["plain", "normalised", "LaBSE", "static"])
 def test_a_folded_model_is_the_same_in_sentence_transformers(kind, tiny_encoder, tiny_static, sentences, tmp_path):
-    encoder = calibrated({"plain": lambda: tiny_encoder(prompts={"query": "ask "}), "static": tiny_static,
-                          "normalised": lambda: tiny_encoder(normalize=True),
-                          "LaBSE": lambda: labse_like(tiny_encoder)}[kind]())
+    encoder = calibrated(
+        {
+            "plain": lambda: tiny_encoder(prompts={"query": "ask "}),
+            "static": tiny_static,
+            "normalised": lambda: tiny_encoder(normalize=True),
+            "LaBSE": lambda: labse_like(tiny_encoder),
+        }[kind]()
+    )
     expected = encoder.encode(sentences, lang="fr")
     folded = encoder.folded("fr")
     assert encoder.language_maps is not None
@@ -156,8 +162,9 @@ def test_saving_keeps_the_calibration_and_the_plain_model(tiny_encoder, sentence
     assert again.language_maps.about == {"pivot": "en"}
     np.testing.assert_allclose(again.encode(sentences, lang="fr"), encoder.encode(sentences, lang="fr"), atol=1e-6)
     again.save(tmp_path / "again")
-    assert {name: tensor.tolist() for name, tensor in load_file(tmp_path / "again/calibration.safetensors").items()} \
-        == {name: tensor.tolist() for name, tensor in load_file(tmp_path / "model/calibration.safetensors").items()}
+    assert {
+        name: tensor.tolist() for name, tensor in load_file(tmp_path / "again/calibration.safetensors").items()
+    } == {name: tensor.tolist() for name, tensor in load_file(tmp_path / "model/calibration.safetensors").items()}
     dual = DualEncoder.load(tmp_path / "model", device="cpu")
     np.testing.assert_allclose(dual.encode_query(sentences, lang="fr"), encoder.encode(sentences, lang="fr"), atol=1e-6)
     theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu")
@@ -173,8 +180,9 @@ def test_two_encoders_keep_one_calibration_each(tiny_encoder, sentences, tmp_pat
     dual.save(tmp_path / "dual")
     again = DualEncoder.load(tmp_path / "dual", device="cpu")
     for method in ("encode_query", "encode_document"):
-        np.testing.assert_allclose(getattr(again, method)(sentences, lang="fr"),
-                                   getattr(dual, method)(sentences, lang="fr"), atol=1e-6)
+        np.testing.assert_allclose(
+            getattr(again, method)(sentences, lang="fr"), getattr(dual, method)(sentences, lang="fr"), atol=1e-6
+        )
     assert not torch.equal(again.query.language_maps.of("fr").shift, again.passage.language_maps.of("fr").shift)
     dual.query.language_maps = None
     dual.save(tmp_path / "dual")

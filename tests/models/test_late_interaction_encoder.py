@@ -40,8 +40,13 @@ def close(ours, theirs, atol=1e-5):
         torch.testing.assert_close(a, torch.as_tensor(b), atol=atol, rtol=0)
 
 
-KINDS = {"plain": {}, "no expansion": {"query_expansion": False}, "no punctuation": {"skip_punctuation": True},
-         "prompts": {"prompts": {"query": "query: ", "passage": "passage: "}}, "short": {"document_length": 9}}
+KINDS = {
+    "plain": {},
+    "no expansion": {"query_expansion": False},
+    "no punctuation": {"skip_punctuation": True},
+    "prompts": {"prompts": {"query": "query: ", "passage": "passage: "}},
+    "short": {"document_length": 9},
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,28 +67,38 @@ def test_saved_folder_gives_the_same_vectors_in_both_libraries(kind, late, sente
 def test_saved_folder_holds_built_in_types_and_no_pickle(late, tmp_path):
     late().save(tmp_path / "model")
     types = [entry["type"] for entry in json.loads((tmp_path / "model/modules.json").read_text())]
-    assert types == ["sentence_transformers.base.modules.transformer.Transformer",
-                     "sentence_transformers.base.modules.dense.Dense",
-                     "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask",
-                     "sentence_transformers.base.modules.normalize.Normalize"]
+    assert types == [
+        "sentence_transformers.base.modules.transformer.Transformer",
+        "sentence_transformers.base.modules.dense.Dense",
+        "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask",
+        "sentence_transformers.base.modules.normalize.Normalize",
+    ]
     assert {p.suffix for p in (tmp_path / "model").rglob("*") if p.is_file()} == {".json", ".safetensors"}
 
 
 def test_what_sentence_transformers_saves_loads_here(tiny_hf_folder, sentences, tmp_path):
-    transformer = TheirTransformer(str(tiny_hf_folder), query_length=20, document_length=30,
-                                   query_expansion={"strategy": "fixed", "length": 20})
-    theirs = MultiVectorEncoder(device="cpu", modules=[
-        transformer, TheirDense(32, 6, bias=True, activation_function=torch.nn.Tanh(),
-                                module_input_name="token_embeddings"),
-        MultiVectorMask(skiplist_words=list(string.punctuation)), TheirNormalize("token_embeddings")])
+    transformer = TheirTransformer(
+        str(tiny_hf_folder), query_length=20, document_length=30, query_expansion={"strategy": "fixed", "length": 20}
+    )
+    theirs = MultiVectorEncoder(
+        device="cpu",
+        modules=[
+            transformer,
+            TheirDense(32, 6, bias=True, activation_function=torch.nn.Tanh(), module_input_name="token_embeddings"),
+            MultiVectorMask(skiplist_words=list(string.punctuation)),
+            TheirNormalize("token_embeddings"),
+        ],
+    )
     theirs.save_pretrained(str(tmp_path / "theirs"))
     ours = load_any(tmp_path / "theirs", device="cpu")
     assert ours.dim == 6
     close(ours.encode_query(sentences), theirs.encode_query(list(sentences)))
     close(ours.encode_document(sentences), theirs.encode_document(list(sentences)))
     ours.save(tmp_path / "ours")
-    close(ours.encode_document(sentences), MultiVectorEncoder(str(tmp_path / "ours"), device="cpu").encode_document(
-        list(sentences)))
+    close(
+        ours.encode_document(sentences),
+        MultiVectorEncoder(str(tmp_path / "ours"), device="cpu").encode_document(list(sentences)),
+    )
 
 
 def test_markers_have_ids_after_the_vocabulary_and_stand_behind_the_opening_token(tiny_encoder):
@@ -181,15 +196,23 @@ def test_start_from_any_encoder(tiny_hf_folder, tiny_encoder, tiny_static, capsy
     assert "Dense layers and calibration are left out" in capsys.readouterr().err
     with pytest.raises(InterlinguaError, match="needs a transformer"):
         LateInteractionEncoder.start(tiny_static())
-    scratch = build_encoder({"scratch": {"vocab_size": 200, "layers": 1, "hidden": 8, "heads": 2, "max_length": 40}},
-                            texts=["a b c d e f g"] * 20, device="cpu")
+    scratch = build_encoder(
+        {"scratch": {"vocab_size": 200, "layers": 1, "hidden": 8, "heads": 2, "max_length": 40}},
+        texts=["a b c d e f g"] * 20,
+        device="cpu",
+    )
     assert LateInteractionEncoder.start(scratch, **LENGTHS).encode_document("a b").counts[0] > 3
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"document_length": 180}, "document_length 180 is not possible; this model has positions for 64"),
-    ({"query_length": 65}, "query_length 65 is not possible"),
-    ({"query_length": 0}, "query_length 0"), ({"dim": 0}, "dim 0")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"document_length": 180}, "document_length 180 is not possible; this model has positions for 64"),
+        ({"query_length": 65}, "query_length 65 is not possible"),
+        ({"query_length": 0}, "query_length 0"),
+        ({"dim": 0}, "dim 0"),
+    ],
+)
 def test_impossible_options(late, options, said):
     with pytest.raises(InterlinguaError, match=said):
         late(**options)
@@ -218,15 +241,21 @@ def test_each_kind_of_folder_is_taken_for_what_it_is(late, tiny_encoder, tmp_pat
 
 
 FOREIGN = {
-    "attend": ("sentence_bert_config.json", {"query_expansion": {"strategy": "fixed", "attend": True, "length": 8}},
-               "query_expansion"),
+    "attend": (
+        "sentence_bert_config.json",
+        {"query_expansion": {"strategy": "fixed", "attend": True, "length": 8}},
+        "query_expansion",
+    ),
     "min": ("sentence_bert_config.json", {"query_expansion": {"strategy": "min", "length": 8}}, "query_expansion"),
     "queries skipped": ("2_MultiVectorMask/config.json", {"skiplist_tasks": ["query", "document"]}, "skiplist"),
     "allow list": ("2_MultiVectorMask/config.json", {"keep_only_token_ids": [5]}, "keep_only_token_ids"),
     "meanmaxsim": ("config_sentence_transformers.json", {"similarity_fn_name": "meanmaxsim"}, "meanmaxsim"),
     "dense on the pooled vector": ("1_Dense/config.json", {"module_input_name": "sentence_embedding"}, "Dense"),
-    "normalize of the pooled vector": ("3_Normalize/config.json", {"module_input_name": "sentence_embedding"},
-                                       "Normalize"),
+    "normalize of the pooled vector": (
+        "3_Normalize/config.json",
+        {"module_input_name": "sentence_embedding"},
+        "Normalize",
+    ),
 }
 
 

@@ -22,10 +22,13 @@ def outside(folder, texts):
     about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
-    encoded = tokenizer.encode_batch([about["prompt"] + text for text in texts],
-                                     add_special_tokens=about["add_special_tokens"])
-    inputs = {"input_ids": np.array([one.ids for one in encoded]),
-              "attention_mask": np.array([one.attention_mask for one in encoded])}
+    encoded = tokenizer.encode_batch(
+        [about["prompt"] + text for text in texts], add_special_tokens=about["add_special_tokens"]
+    )
+    inputs = {
+        "input_ids": np.array([one.ids for one in encoded]),
+        "attention_mask": np.array([one.attention_mask for one in encoded]),
+    }
     return session.run([about["output"]], inputs)[0]
 
 
@@ -104,8 +107,9 @@ def test_a_static_encoder_with_learned_weights(tiny_static, tmp_path, sentences)
 def test_a_calibrated_encoder_carries_the_map_of_the_language(tiny_static, tmp_path, sentences):
     encoder = tiny_static()
     shift = torch.linspace(-1, 1, encoder.dim)
-    encoder.language_maps = LanguageMaps({"*": LanguageMap(0.1 * shift, torch.ones(encoder.dim)),
-                                          "fi": LanguageMap(shift, 2 + shift)})
+    encoder.language_maps = LanguageMaps(
+        {"*": LanguageMap(0.1 * shift, torch.ones(encoder.dim)), "fi": LanguageMap(shift, 2 + shift)}
+    )
     export_onnx(encoder, tmp_path / "fi", lang="fi")
     export_onnx(encoder, tmp_path / "any")
     assert_same(tmp_path / "fi", encoder, sentences, lang="fi")
@@ -131,8 +135,17 @@ def test_a_bert_is_exported_as_well(tiny_tokenizer, tmp_path, sentences):
 
     tokenizer = tiny_tokenizer()
     torch.manual_seed(3)
-    model = BertModel(BertConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                                 intermediate_size=32, max_position_embeddings=40, pad_token_id=1))
+    model = BertModel(
+        BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=40,
+            pad_token_id=1,
+        )
+    )
     encoder = Encoder.of(Parts(Transformer(model, tokenizer), "mean"), max_length=40, device="cpu")
     export_onnx(encoder, tmp_path / "onnx")
     assert_same(tmp_path / "onnx", encoder, sentences)

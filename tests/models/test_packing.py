@@ -16,17 +16,35 @@ from transformers import (
 from interlingua.models import transformer as packing
 from interlingua.models.transformer import Transformer
 
-KINDS = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel),
-         "camembert": (CamembertConfig, CamembertModel), "xlm-roberta": (XLMRobertaConfig, XLMRobertaModel)}
+KINDS = {
+    "bert": (BertConfig, BertModel),
+    "roberta": (RobertaConfig, RobertaModel),
+    "camembert": (CamembertConfig, CamembertModel),
+    "xlm-roberta": (XLMRobertaConfig, XLMRobertaModel),
+}
 
 
 def backbone(kind, tokenizer, **options):
     config, model = KINDS[kind]
     torch.manual_seed(0)
-    return Transformer(model(config(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-        max_position_embeddings=80, initializer_range=0.2, pad_token_id=1, bos_token_id=0, eos_token_id=2, **options,
-    )), tokenizer).eval()
+    return Transformer(
+        model(
+            config(
+                vocab_size=len(tokenizer),
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                intermediate_size=64,
+                max_position_embeddings=80,
+                initializer_range=0.2,
+                pad_token_id=1,
+                bos_token_id=0,
+                eos_token_id=2,
+                **options,
+            )
+        ),
+        tokenizer,
+    ).eval()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,8 +83,9 @@ def test_first_tokens_alone_equal_the_whole_last_layer(kind, packed, tiny_tokeni
         for vectors in (first_of_all(model, ids), model.vectors(ids, "cls")):
             model.zero_grad()
             (vectors * torch.linspace(-1, 1, 32)).sum().backward()
-            found.append((vectors, {name: p.grad.clone() for name, p in model.named_parameters()
-                                    if p.grad is not None}))
+            found.append(
+                (vectors, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+            )
         (whole, expected), (first, gradients) = found
         torch.testing.assert_close(first, whole, atol=1e-6, rtol=1e-6)
         assert gradients.keys() == expected.keys()
@@ -122,8 +141,12 @@ def test_other_architectures_are_padded(tiny_tokenizer):
     from transformers import DistilBertConfig, DistilBertModel
 
     tokenizer = tiny_tokenizer()
-    model = Transformer(DistilBertModel(DistilBertConfig(
-        vocab_size=len(tokenizer), dim=32, n_layers=2, n_heads=4, hidden_dim=64, pad_token_id=1)), tokenizer).eval()
+    model = Transformer(
+        DistilBertModel(
+            DistilBertConfig(vocab_size=len(tokenizer), dim=32, n_layers=2, n_heads=4, hidden_dim=64, pad_token_id=1)
+        ),
+        tokenizer,
+    ).eval()
     model.packed = True
     assert not model.packs()
     ids = model.subwords(["a b c", "a"])

@@ -63,10 +63,12 @@ def test_saved_folder_gives_the_same_vectors_in_both_libraries(kind, tiny_encode
 def test_saved_folder_holds_built_in_types_and_no_pickle(tiny_encoder, tmp_path):
     labse_like(tiny_encoder).save(tmp_path / "model")
     types = [entry["type"] for entry in json.loads((tmp_path / "model/modules.json").read_text())]
-    assert types == ["sentence_transformers.base.modules.transformer.Transformer",
-                     "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
-                     "sentence_transformers.base.modules.dense.Dense",
-                     "sentence_transformers.base.modules.normalize.Normalize"]
+    assert types == [
+        "sentence_transformers.base.modules.transformer.Transformer",
+        "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+        "sentence_transformers.base.modules.dense.Dense",
+        "sentence_transformers.base.modules.normalize.Normalize",
+    ]
     assert {p.suffix for p in (tmp_path / "model").rglob("*") if p.is_file()} == {".json", ".safetensors"}
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
@@ -96,15 +98,22 @@ def test_a_failed_save_leaves_the_old_model(tiny_encoder, tmp_path, monkeypatch)
 
 def test_loads_what_sentence_transformers_saves(tiny_hf_folder, sentences, tmp_path):
     theirs = SentenceTransformer(
-        modules=[modules.Transformer(str(tiny_hf_folder)), modules.Pooling(32, pooling_mode="mean"),
-                 modules.Dense(32, 7), modules.Normalize()],
-        prompts={"query": "ask: ", "document": "read: ", "own": "own: "}, similarity_fn_name="dot")
+        modules=[
+            modules.Transformer(str(tiny_hf_folder)),
+            modules.Pooling(32, pooling_mode="mean"),
+            modules.Dense(32, 7),
+            modules.Normalize(),
+        ],
+        prompts={"query": "ask: ", "document": "read: ", "own": "own: "},
+        similarity_fn_name="dot",
+    )
     theirs.save(str(tmp_path / "st"))
     ours = Encoder.load(tmp_path / "st", device="cpu")
     for method in METHODS:
         np.testing.assert_allclose(getattr(ours, method)(sentences), getattr(theirs, method)(sentences), atol=1e-5)
-    np.testing.assert_allclose(ours.encode(sentences, prompt_name="own"), theirs.encode(sentences, prompt_name="own"),
-                               atol=1e-5)
+    np.testing.assert_allclose(
+        ours.encode(sentences, prompt_name="own"), theirs.encode(sentences, prompt_name="own"), atol=1e-5
+    )
     assert ours.similarity == "dot"
     with pytest.raises(InterlinguaError, match="no such prompt"):
         ours.encode(sentences, prompt_name="other")
@@ -118,8 +127,9 @@ def test_loads_the_older_layout(tiny_encoder, sentences, tmp_path):
     for entry in listed:
         entry["type"] = "sentence_transformers.models." + entry["type"].rsplit(".", 1)[1]
     (root / "modules.json").write_text(json.dumps(listed))
-    (root / "1_Pooling/config.json").write_text(json.dumps({
-        "word_embedding_dimension": 32, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}))
+    (root / "1_Pooling/config.json").write_text(
+        json.dumps({"word_embedding_dimension": 32, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True})
+    )
     (root / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 9, "do_lower_case": True}))
     old = Encoder.load(root, device="cpu")
     theirs = SentenceTransformer(str(root), device="cpu")
@@ -134,18 +144,32 @@ def test_a_passage_prompt_of_other_makers_is_the_documents(tiny_encoder, sentenc
     np.testing.assert_array_equal(Encoder.load(tmp_path / "model", device="cpu").encode_document(sentences), expected)
 
 
-@pytest.mark.parametrize(("file", "content", "message"), [
-    ("modules.json", [{"path": "", "type": "my_code.MyTransformer"}], "type my_code.MyTransformer is not supported"),
-    ("modules.json", [{"path": "", "type": "sentence_transformers.models.CNN"}], "CNN is not supported"),
-    ("modules.json", [{"path": "../..", "type": "sentence_transformers.models.StaticEmbedding"}], "not a plain folder"),
-    ("modules.json", [{"path": "", "type": "sentence_transformers.models.Pooling"}], "modules Pooling are not"),
-    ("1_Pooling/config.json", {"pooling_mode": "max"}, "pooling 'max' is not supported"),
-    ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, r"pooling 'cls\+mean' is not supported"),
-    ("2_Dense/config.json", {"in_features": 32, "out_features": 32, "activation_function": "os.system"},
-     "activation 'os.system' is not one of the known"),
-    ("config_sentence_transformers.json", {"similarity_fn_name": "manhattan"}, "'manhattan' is not supported"),
-    ("interlingua.json", {"template": "{title.__class__} {text}"}, "title template"),
-])
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        (
+            "modules.json",
+            [{"path": "", "type": "my_code.MyTransformer"}],
+            "type my_code.MyTransformer is not supported",
+        ),
+        ("modules.json", [{"path": "", "type": "sentence_transformers.models.CNN"}], "CNN is not supported"),
+        (
+            "modules.json",
+            [{"path": "../..", "type": "sentence_transformers.models.StaticEmbedding"}],
+            "not a plain folder",
+        ),
+        ("modules.json", [{"path": "", "type": "sentence_transformers.models.Pooling"}], "modules Pooling are not"),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}, "pooling 'max' is not supported"),
+        ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, r"pooling 'cls\+mean' is not supported"),
+        (
+            "2_Dense/config.json",
+            {"in_features": 32, "out_features": 32, "activation_function": "os.system"},
+            "activation 'os.system' is not one of the known",
+        ),
+        ("config_sentence_transformers.json", {"similarity_fn_name": "manhattan"}, "'manhattan' is not supported"),
+        ("interlingua.json", {"template": "{title.__class__} {text}"}, "title template"),
+    ],
+)
 def test_what_is_not_supported_is_named(file, content, message, tiny_encoder, tmp_path):
     labse_like(tiny_encoder).save(tmp_path / "model")
     (tmp_path / "model" / file).write_text(json.dumps(content))

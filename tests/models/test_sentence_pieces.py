@@ -18,9 +18,35 @@ from interlingua.training.backbones import train_tokenizer, unigram_tokenizer
 
 # of many scripts: marks, capitals with other small letters, ligatures, white space, control characters, emoji, newer
 # letters and marks than Unicode 3.2
-STRANGE = [chr(code) for code in (
-    *range(1, 0x250), *range(0x300, 0x370), 0x37A, 0x3A3, 0x3C2, 0x640, 0x9CE, 0xE33, 0x102B, 0x103A, 0x1100, 0x1161,
-    0x11A8, 0x1B06, 0x1B35, *range(0x2000, 0x2070), 0x2581, 0x3000, 0xFDFA, 0xFE49, 0xFEFF, 0x1F600, 0x11131, 0xE0001)]
+STRANGE = [
+    chr(code)
+    for code in (
+        *range(1, 0x250),
+        *range(0x300, 0x370),
+        0x37A,
+        0x3A3,
+        0x3C2,
+        0x640,
+        0x9CE,
+        0xE33,
+        0x102B,
+        0x103A,
+        0x1100,
+        0x1161,
+        0x11A8,
+        0x1B06,
+        0x1B35,
+        *range(0x2000, 0x2070),
+        0x2581,
+        0x3000,
+        0xFDFA,
+        0xFE49,
+        0xFEFF,
+        0x1F600,
+        0x11131,
+        0xE0001,
+    )
+]
 KINDS = {"plain": {}, "lower case": {"lowercase": True}, "bytes": {"lowercase": True, "byte_fallback": True}}
 
 
@@ -54,8 +80,12 @@ def count_left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_every_text_has_the_ids_of_the_tokenizer(tokenizer: Tokenizer, sentences: list[str]) -> None:
     draw = random.Random(1)
-    parts = [*STRANGE, *" " * 150, *["<s>", "</s>", "<mask>", "<0x41>", "▁", "Σ", "ΑΣ "] * 4,
-             *(" ".join(sentences).split() * 4)]
+    parts = [
+        *STRANGE,
+        *" " * 150,
+        *["<s>", "</s>", "<mask>", "<0x41>", "▁", "Σ", "ΑΣ "] * 4,
+        *(" ".join(sentences).split() * 4),
+    ]
     texts = [*sentences, *("".join(draw.choices(parts, k=draw.randint(0, 40))) for _ in range(5_000))]
     pieces = made(tokenizer)
     assert pieces(texts) == whole(tokenizer, texts)
@@ -63,7 +93,8 @@ def test_every_text_has_the_ids_of_the_tokenizer(tokenizer: Tokenizer, sentences
 
 
 def test_ordinary_text_is_not_left_to_the_tokenizer(
-        tokenizer: Tokenizer, sentences: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer: Tokenizer, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = count_left(monkeypatch)
     pieces = made(tokenizer)
     pieces([*sentences, "Ἡ ὁδός. ΟΔΟΣ, İzmir!", "ওঠা হঠাৎ", "จะทำอะไร", "ﬁne ½ Ⅷ", "two\nlines\tand so on"])
@@ -92,8 +123,7 @@ def test_any_normalizer_will_do(tokenizer: Tokenizer, sentences: list[str]) -> N
         assert made(changed)(texts) == whole(changed, texts)
 
 
-def test_few_characters_are_cut_by_the_tokenizer(
-        tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_characters_are_cut_by_the_tokenizer(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sentence_pieces, "MANY", 10)
     left = count_left(monkeypatch)
     pieces = made(tokenizer)
@@ -110,10 +140,16 @@ def test_threads_and_copies_change_nothing(tokenizer: Tokenizer, sentences: list
     assert copy.deepcopy(pieces)(texts) == whole(tokenizer, texts)
 
 
-@pytest.mark.parametrize("change", [
-    pre_tokenizers.Metaspace(split=False), pre_tokenizers.Metaspace(prepend_scheme="first"),
-    pre_tokenizers.Metaspace(replacement="_"), pre_tokenizers.Whitespace()],
-    ids=["no split", "first", "other mark", "white space"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pre_tokenizers.Metaspace(split=False),
+        pre_tokenizers.Metaspace(prepend_scheme="first"),
+        pre_tokenizers.Metaspace(replacement="_"),
+        pre_tokenizers.Whitespace(),
+    ],
+    ids=["no split", "first", "other mark", "white space"],
+)
 def test_other_tokenizers_are_left_alone(tokenizer: Tokenizer, change: Any) -> None:
     other = Tokenizer.from_str(tokenizer.to_str())
     other.pre_tokenizer = change
@@ -132,8 +168,11 @@ def test_other_models_are_left_alone() -> None:
 def test_long_texts_are_cut_as_exactly_as_short_ones() -> None:
     tokenizer = Encoder.load("default").backbone.subwords.tokenizer
     draw = random.Random(3)
-    passages = [one.text for lang in ("en", "fi", "ru", "te", "ja", "th", "ar", "ko")
-                for one in load_collection(f"encyclopedia:{lang}").passages]
+    passages = [
+        one.text
+        for lang in ("en", "fi", "ru", "te", "ja", "th", "ar", "ko")
+        for one in load_collection(f"encyclopedia:{lang}").passages
+    ]
     words = " ".join(passages).split()
     texts = [" ".join(draw.choices(words, k=1_500)) for _ in range(40)]
     texts += ["".join(draw.choices([word for word in words if word > "๛"], k=150)) for _ in range(40)]
@@ -161,7 +200,8 @@ UNUSUAL = {
 
 @pytest.mark.parametrize("pieces", UNUSUAL.values(), ids=UNUSUAL)
 def test_unusual_pieces_are_left_to_the_tokenizer(
-        pieces: list[tuple[str, float]], monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[tuple[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *pieces], unk_id=0))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     left = count_left(monkeypatch)
@@ -170,12 +210,16 @@ def test_unusual_pieces_are_left_to_the_tokenizer(
     assert left == texts
 
 
-@pytest.mark.parametrize(("options", "pieces"), [
-    ({}, [("▁", -1.0), ("a", -2.0)]),  # no unknown token
-    # what is unknown costs by the lowest score
-    ({"unk_id": 0}, [("low", -100.0), ("▁", -1.0), ("xa", -20.0), ("a", -20.0), ("aaaaa", -1.0)]),
-    ({"unk_id": 0, "byte_fallback": True}, [("<unk>", 0.0), ("<0x41>", 0.0), ("▁", -1.0), ("a", -2.0)]),
-], ids=["no unknown", "low", "not all bytes"])
+@pytest.mark.parametrize(
+    ("options", "pieces"),
+    [
+        ({}, [("▁", -1.0), ("a", -2.0)]),  # no unknown token
+        # what is unknown costs by the lowest score
+        ({"unk_id": 0}, [("low", -100.0), ("▁", -1.0), ("xa", -20.0), ("a", -20.0), ("aaaaa", -1.0)]),
+        ({"unk_id": 0, "byte_fallback": True}, [("<unk>", 0.0), ("<0x41>", 0.0), ("▁", -1.0), ("a", -2.0)]),
+    ],
+    ids=["no unknown", "low", "not all bytes"],
+)
 def test_unusual_models_are_left_to_the_tokenizer(options: dict[str, Any], pieces: list[tuple[str, float]]) -> None:
     tokenizer = Tokenizer(models.Unigram(pieces, **options))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -183,10 +227,16 @@ def test_unusual_models_are_left_to_the_tokenizer(options: dict[str, Any], piece
     assert made(tokenizer)(texts) == whole(tokenizer, texts)
 
 
-@pytest.mark.parametrize("token", [AddedToken("of the", normalized=False), AddedToken("the", normalized=True),
-                                   AddedToken("the", single_word=True, normalized=False),
-                                   AddedToken("THE-9", normalized=True)],
-                         ids=["two words", "normalized", "single word", "not in normal form"])
+@pytest.mark.parametrize(
+    "token",
+    [
+        AddedToken("of the", normalized=False),
+        AddedToken("the", normalized=True),
+        AddedToken("the", single_word=True, normalized=False),
+        AddedToken("THE-9", normalized=True),
+    ],
+    ids=["two words", "normalized", "single word", "not in normal form"],
+)
 def test_added_tokens_are_found_as_before(tokenizer: Tokenizer, token: AddedToken) -> None:
     other = Tokenizer.from_str(tokenizer.to_str())
     other.add_tokens([token])
@@ -210,7 +260,8 @@ def test_half_a_surrogate_pair_is_an_error(tokenizer: Tokenizer) -> None:
 
 
 def test_an_added_token_that_begins_a_word_leaves_all_to_the_tokenizer(
-        tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁", -1.0), ("▁a", -2.0), ("a", -3.0)], unk_id=0))
     other.pre_tokenizer = pre_tokenizers.Metaspace()
     other.add_tokens([AddedToken("▁a", normalized=False)])

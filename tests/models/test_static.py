@@ -92,7 +92,9 @@ def test_int8_rows_are_near_and_load_in_sentence_transformers(tmp_path, tiny_sta
     np.testing.assert_allclose(theirs.encode(sentences), loaded.encode(sentences), atol=1e-6)
     stored = load_file(tmp_path / "small/model.safetensors")
     assert {name: tensor.dtype for name, tensor in stored.items()} == {
-        "embeddings": torch.int8, "weights": torch.float32}
+        "embeddings": torch.int8,
+        "weights": torch.float32,
+    }
 
 
 def test_model2vec_mapping(tmp_path, tiny_static, sentences):

@@ -44,10 +44,16 @@ def test_the_bundled_model_gives_the_same_vectors_in_every_language():
     np.testing.assert_array_equal(encoder.encode_query(["a", "tea"])[1], encoder.encode_query("tea"))
 
 
-@pytest.mark.parametrize("model", [
-    {"token_weights": True, "token_dropout": 0.4}, {"normalize": False}, {"max_length": 5},
-    {"prompts": {"query": "where ", "document": "here "}, "template": "{text} {title}"},
-], ids=lambda model: next(iter(model)))
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"token_weights": True, "token_dropout": 0.4},
+        {"normalize": False},
+        {"max_length": 5},
+        {"prompts": {"query": "where ", "document": "here "}, "template": "{text} {title}"},
+    ],
+    ids=lambda model: next(iter(model)),
+)
 def test_every_setting_of_a_static_model_counts(tmp_path, tiny_static, sentences, model):
     encoder = tiny_static(**model)
     if encoder.backbone.log_weights is not None:
@@ -58,8 +64,15 @@ def test_every_setting_of_a_static_model_counts(tmp_path, tiny_static, sentences
 
 def test_options_of_encoding(tmp_path, tiny_static, sentences):
     tiny_static(normalize=False).save(tmp_path / "model")
-    same(tmp_path / "model", sentences, normalize_embeddings=True, truncate_dim=7, lang="fi", batch_size=3,
-         show_progress_bar=False)
+    same(
+        tmp_path / "model",
+        sentences,
+        normalize_embeddings=True,
+        truncate_dim=7,
+        lang="fi",
+        batch_size=3,
+        show_progress_bar=False,
+    )
     same(tmp_path / "model", sentences, prompt="two ")
 
 
@@ -72,8 +85,10 @@ def test_every_layout_of_the_rows_is_read(tmp_path, tiny_static, sentences, kind
     file = tmp_path / "model/model.safetensors"
     if kind == "mapping":
         turned = torch.arange(len(rows)).flip(0)
-        save_file({"embeddings": rows[turned].contiguous(), "mapping": turned, "weights": torch.linspace(
-            0.5, 2, len(rows))}, file)
+        save_file(
+            {"embeddings": rows[turned].contiguous(), "mapping": turned, "weights": torch.linspace(0.5, 2, len(rows))},
+            file,
+        )
     elif kind != "int8":
         save_file({"embedding.weight": rows.to(getattr(torch, kind))}, file)
     same(tmp_path / "model", sentences)
@@ -92,8 +107,10 @@ def test_other_models_are_left_to_torch(tmp_path, tiny_static, tiny_encoder):
     for name, encoder in {"dense": dense, "mapped": mapped, "transformer": tiny_encoder()}.items():
         encoder.save(tmp_path / name)
         assert StaticEncoder.load(tmp_path / name) is None
-        np.testing.assert_array_equal(load_to_encode(tmp_path / name).encode_query("two rivers"),
-                                      Encoder.load(tmp_path / name).encode_query("two rivers"))
+        np.testing.assert_array_equal(
+            load_to_encode(tmp_path / name).encode_query("two rivers"),
+            Encoder.load(tmp_path / name).encode_query("two rivers"),
+        )
 
 
 def test_a_damaged_model_is_an_error(tmp_path, tiny_static):
@@ -115,11 +132,13 @@ def test_a_damaged_model_is_an_error(tmp_path, tiny_static):
     for kept in (0, 5, header - 3, header, len(content) - 1):
         for said in damaged(lambda folder, kept=kept: (folder / weights).write_bytes(content[:kept])):
             assert "cannot be read as a static embedding" in said
-    for tensors, message in (({"rows": rows}, "holds rows"),
-                             ({"embeddings": rows, "weights": rows[:3, 0]}, "do not fit"),
-                             ({"embeddings": rows, "mapping": torch.arange(len(rows)) + 1}, "do not fit"),
-                             ({"embedding.weight": rows[:, 0]}, "do not fit"),
-                             ({"embedding.weight": rows[:9]}, "only 9 rows")):
+    for tensors, message in (
+        ({"rows": rows}, "holds rows"),
+        ({"embeddings": rows, "weights": rows[:3, 0]}, "do not fit"),
+        ({"embeddings": rows, "mapping": torch.arange(len(rows)) + 1}, "do not fit"),
+        ({"embedding.weight": rows[:, 0]}, "do not fit"),
+        ({"embedding.weight": rows[:9]}, "only 9 rows"),
+    ):
         held = {name: tensor.contiguous() for name, tensor in tensors.items()}
         for said in damaged(lambda folder, held=held: save_file(held, folder / weights)):
             assert message in said

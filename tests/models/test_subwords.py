@@ -51,25 +51,34 @@ def test_truncation_is_that_of_the_tokenizer(tiny_encoder, sentences):
 
 
 def test_length_and_prompt_follow_the_role(tiny_hf_folder, sentences):
-    encoder = Encoder.load(tiny_hf_folder, max_length={"query": 6, "passage": 9}, device="cpu",
-                           prompts={"query": "query: ", "passage": "passage: "})
+    encoder = Encoder.load(
+        tiny_hf_folder,
+        max_length={"query": 6, "passage": 9},
+        device="cpu",
+        prompts={"query": "query: ", "passage": "passage: "},
+    )
     for role, length, prompt in (("query", 6, "query: "), ("passage", 9, "passage: "), ("document", 9, "passage: ")):
         ids = encoder.tokenize(sentences, role)
         assert max(map(len, ids)) == length
-        assert ids == [text[: length - 1] + text[-1:] if len(text) > length else text
-                       for text in encoder.tokenizer([prompt + s for s in sentences])["input_ids"]]
+        assert ids == [
+            text[: length - 1] + text[-1:] if len(text) > length else text
+            for text in encoder.tokenizer([prompt + s for s in sentences])["input_ids"]
+        ]
     assert max(map(len, encoder.tokenize(sentences))) == 9
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"max_length": 65}, "positions for 64 tokens at most"),
-    ({"max_length": 0}, "give a number of tokens"),
-    ({"max_length": {"question": 5}}, "role 'question' is not known. Known: document"),
-    ({"template": "{title}"}, "title template"),
-    ({"template": "{title!r} {text}"}, "title template"),
-    ({"pooling": "max"}, "pooling 'max' is not supported"),
-    ({"device": "gpu"}, "device 'gpu' is not known"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 65}, "positions for 64 tokens at most"),
+        ({"max_length": 0}, "give a number of tokens"),
+        ({"max_length": {"question": 5}}, "role 'question' is not known. Known: document"),
+        ({"template": "{title}"}, "title template"),
+        ({"template": "{title!r} {text}"}, "title template"),
+        ({"pooling": "max"}, "pooling 'max' is not supported"),
+        ({"device": "gpu"}, "device 'gpu' is not known"),
+    ],
+)
 def test_settings_that_cannot_be_are_refused(options, message, tiny_hf_folder):
     with pytest.raises(InterlinguaError, match=message):
         Encoder.load(tiny_hf_folder, **{"device": "cpu", **options})

@@ -22,16 +22,31 @@ def spans(pairs=4, source=5, target=7, dim=6, dtype=torch.float32):
     found = []
     for longest in (source, target):
         lengths = torch.randint(1, longest + 1, (pairs,), generator=generator)
-        found += [torch.randn(pairs, longest, dim, generator=generator, dtype=dtype),
-                  torch.arange(longest) < lengths[:, None]]
+        found += [
+            torch.randn(pairs, longest, dim, generator=generator, dtype=dtype),
+            torch.arange(longest) < lengths[:, None],
+        ]
     return found
 
 
-def loop(source, source_mask, target, target_mask, *, temperature, token_norm, length_norm, symmetrize=False,
-         denominator="simclr", groups=None, terms=None):
+def loop(
+    source,
+    source_mask,
+    target,
+    target_mask,
+    *,
+    temperature,
+    token_norm,
+    length_norm,
+    symmetrize=False,
+    denominator="simclr",
+    groups=None,
+    terms=None,
+):
     """Term by term, as METHODS §5.2 has it: anchors (i, L), others (j, k)."""
-    sides = [[row[mask] for row, mask in zip(*side, strict=True)]
-             for side in ((source, source_mask), (target, target_mask))]
+    sides = [
+        [row[mask] for row, mask in zip(*side, strict=True)] for side in ((source, source_mask), (target, target_mask))
+    ]
     if token_norm:
         sides = [[normalize(row, dim=-1) for row in side] for side in sides]
 
@@ -64,19 +79,27 @@ ROBUST = {"temperature": 0.05, "token_norm": True, "length_norm": True}
 LITERAL = {"temperature": 1.0, "token_norm": False, "length_norm": False}
 
 
-@pytest.mark.parametrize("options", [
-    ROBUST, LITERAL, {**ROBUST, "symmetrize": True}, {**LITERAL, "length_norm": True},
-    {**ROBUST, "denominator": "as_printed_crosslingual"}, {**ROBUST, "groups": [0, 1, 0, 2]},
-    {**LITERAL, "denominator": "as_printed_crosslingual", "groups": [0, 0, 1, 1], "symmetrize": True},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ROBUST,
+        LITERAL,
+        {**ROBUST, "symmetrize": True},
+        {**LITERAL, "length_norm": True},
+        {**ROBUST, "denominator": "as_printed_crosslingual"},
+        {**ROBUST, "groups": [0, 1, 0, 2]},
+        {**LITERAL, "denominator": "as_printed_crosslingual", "groups": [0, 0, 1, 1], "symmetrize": True},
+    ],
+)
 def test_equals_the_loop(options):
     inputs, terms = spans(), []
     groups = options.get("groups")
     ours = comparable_rows(*inputs, **{**options, "groups": None if groups is None else torch.tensor(groups)})
     expected = loop(*inputs, **options, terms=terms)
     torch.testing.assert_close(ours.double(), expected, atol=1e-4, rtol=1e-4)
-    assert comparable_contrastive(*inputs, **options | ({"groups": torch.tensor(groups)} if groups else {})).item() == \
-        pytest.approx(expected.mean().item(), rel=1e-4)
+    assert comparable_contrastive(
+        *inputs, **options | ({"groups": torch.tensor(groups)} if groups else {})
+    ).item() == pytest.approx(expected.mean().item(), rel=1e-4)
     if groups is None:  # the positive and the 2n − 2 others; as printed the positive and n − 1
         assert set(terms) == ({7} if "denominator" not in options else {4})
 
@@ -106,8 +129,10 @@ def test_cls_is_the_dot_product_of_first_vectors():
 def test_padding_changes_nothing():
     source, source_mask, target, target_mask = spans()
     wide = torch.cat([source, torch.full((4, 6, 6), 9.0)], 1), torch.cat([source_mask, torch.zeros(4, 6).bool()], 1)
-    torch.testing.assert_close(comparable_rows(*wide, target, target_mask, **LITERAL),
-                               comparable_rows(source, source_mask, target, target_mask, **LITERAL))
+    torch.testing.assert_close(
+        comparable_rows(*wide, target, target_mask, **LITERAL),
+        comparable_rows(source, source_mask, target, target_mask, **LITERAL),
+    )
 
 
 def test_the_gradient_is_that_of_the_definition():
@@ -148,10 +173,15 @@ def test_no_pairs_and_one_pair():
     assert comparable_contrastive(source, source_mask, target, target_mask).item() == 0  # nothing but the positive
 
 
-@pytest.mark.parametrize(("change", "says"), [
-    ({"similarity": "maxsin"}, "Did you mean 'maxsim'"), ({"denominator": "x"}, "Known: as_printed"),
-    ({"temperature": 0.0}, "temperature must be positive"), ({"groups": torch.zeros(3)}, "groups must be"),
-])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"similarity": "maxsin"}, "Did you mean 'maxsim'"),
+        ({"denominator": "x"}, "Known: as_printed"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"groups": torch.zeros(3)}, "groups must be"),
+    ],
+)
 def test_what_cannot_be_is_named(change, says):
     with pytest.raises(InterlinguaError, match=says):
         comparable_contrastive(*spans(), **change)
@@ -216,8 +246,9 @@ def objective(encoder, **options):
 
 
 def pair(number=0, source=TEXT * 2, target=TEXT[10:] * 2, group=None):
-    return SpanPair(f"{number} {source}", f"{target} {number}", "de", 0.1 + 0.2 * number, 0.9 - 0.2 * number,
-                    group or f"g{number}")
+    return SpanPair(
+        f"{number} {source}", f"{target} {number}", "de", 0.1 + 0.2 * number, 0.9 - 0.2 * number, group or f"g{number}"
+    )
 
 
 def test_rows_are_masked_spans_of_both_sides(encoder):
@@ -292,7 +323,8 @@ def test_one_group_is_no_negative_of_itself_unless_kept(encoder):
         vectors = TokenVectors(torch.randn(sum(lengths), one.dim), lengths)
         padded = [*vectors.select(range(3)).padded(), *vectors.select(range(3, 6)).padded()]
         assert one.loss(read, vectors).value.item() == pytest.approx(
-            comparable_contrastive(*padded, groups=groups).item(), rel=1e-5)
+            comparable_contrastive(*padded, groups=groups).item(), rel=1e-5
+        )
 
 
 def test_cls_and_projection_choose_what_is_compared(encoder):
@@ -339,12 +371,19 @@ def test_what_the_objective_cannot_read(encoder, tiny_static):
         objective(encoder, span=63).spans({"linked": [pair(0), pair(1)]}, encoder, 0)
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    ({"rate": 1.0}, "rate 1.0 must lie between"), ({"mlm": -1.0}, "be 0 or more"),
-    ({"min_tokens": 30}, "min_tokens no more than span"), ({"proj_dim": 0}, "proj_dim 0: must be 1 or more"),
-    ({"similarity": "max"}, "similarity 'max'"), ({"temperature": -1.0}, "positive"),
-    ({"denominator": "printed"}, "denominator 'printed'"), ({"skip_from": 2}, "early states out of 0 to 1"),
-])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rate": 1.0}, "rate 1.0 must lie between"),
+        ({"mlm": -1.0}, "be 0 or more"),
+        ({"min_tokens": 30}, "min_tokens no more than span"),
+        ({"proj_dim": 0}, "proj_dim 0: must be 1 or more"),
+        ({"similarity": "max"}, "similarity 'max'"),
+        ({"temperature": -1.0}, "positive"),
+        ({"denominator": "printed"}, "denominator 'printed'"),
+        ({"skip_from": 2}, "early states out of 0 to 1"),
+    ],
+)
 def test_options_that_cannot_be(encoder, options, says):
     with pytest.raises(InterlinguaError, match=says):
         objective(encoder, **options)

@@ -20,10 +20,16 @@ def brute_force(centers, targets, bank, temperature, mask=None):
     both, windows = torch.cat([centers, targets]), len(centers)
     total = 0.0
     for c in range(2 * windows):
-        exp = {k: math.exp(float(cosine_similarity(both[c], both[k], dim=0)) / temperature)
-               for k in range(2 * windows) if k != c}
-        past = sum(math.exp(float(cosine_similarity(both[c], entry, dim=0)) / temperature)
-                   for number, entry in enumerate(bank) if mask is None or not mask[c % windows][number])
+        exp = {
+            k: math.exp(float(cosine_similarity(both[c], both[k], dim=0)) / temperature)
+            for k in range(2 * windows)
+            if k != c
+        }
+        past = sum(
+            math.exp(float(cosine_similarity(both[c], entry, dim=0)) / temperature)
+            for number, entry in enumerate(bank)
+            if mask is None or not mask[c % windows][number]
+        )
         total -= math.log(exp[(c + windows) % (2 * windows)] / (sum(exp.values()) + past))
     return total / (2 * windows)
 
@@ -33,19 +39,23 @@ def test_equals_the_loop(temperature):
     centers, targets, bank = random(4, 6), random(4, 6, seed=1), random(7, 6, seed=2)
     mask = random(4, 7, seed=3) > 0.5
     assert context_prediction(centers, targets, bank, temperature=temperature).item() == pytest.approx(
-        brute_force(centers, targets, bank, temperature), rel=1e-5)
+        brute_force(centers, targets, bank, temperature), rel=1e-5
+    )
     assert context_prediction(centers, targets, bank, temperature=temperature, mask=mask).item() == pytest.approx(
-        brute_force(centers, targets, bank, temperature, mask), rel=1e-5)
+        brute_force(centers, targets, bank, temperature, mask), rel=1e-5
+    )
     whole = mask[0]
     assert context_prediction(centers, targets, bank, temperature=temperature, mask=whole).item() == pytest.approx(
-        context_prediction(centers, targets, bank[~whole], temperature=temperature).item(), rel=1e-5)
+        context_prediction(centers, targets, bank[~whole], temperature=temperature).item(), rel=1e-5
+    )
 
 
 def test_with_an_empty_bank_it_is_nt_xent():
     centers, targets = random(5, 6), random(5, 6, seed=1)
     for bank in (None, torch.empty(0, 6)):
         assert context_prediction(centers, targets, bank).item() == pytest.approx(
-            semantic_contrastive(centers, targets).item(), rel=1e-6)
+            semantic_contrastive(centers, targets).item(), rel=1e-6
+        )
 
 
 def test_all_alike_is_ln_of_the_candidates():
@@ -63,6 +73,7 @@ def test_no_gradient_goes_into_the_bank_and_shapes_are_checked():
 
 
 # --- the head
+
 
 def test_roles_change_places_and_only_one_branch_moves_the_statistics():
     head = ProjectionHead(4).double()
@@ -104,6 +115,7 @@ def test_the_gradient_of_asymmetric_normalisation(calls):
 
 def test_the_second_branch_keeps_the_statistics_it_saw():
     """A later call moves the running statistics before this one's backward: the gradient must not notice."""
+
     def gradient(later):
         torch.manual_seed(0)
         head = ProjectionHead(3)
@@ -167,6 +179,7 @@ def test_the_queues_of_a_checkpoint_are_put_back():
 
 # --- the objective
 
+
 def pairs(lang, first, number=3):
     return {"contexts": [ContextPair(f"c{i}", f"t{i}", lang, i) for i in range(first, first + number)]}
 
@@ -214,8 +227,9 @@ def test_a_loss_too_good_to_be_true_is_said():
     objective = ContextPrediction(dim=64, batch_norm="none", bank=0, temperature=0.01)
     same = {"centers": torch.eye(64)[:8] * 50, "targets": torch.eye(64)[:8] * 50}
     assert "something easier" in objective.loss(pairs("sw", 0, 8), same).warning
-    assert objective.loss(pairs("sw", 0), dict(zip(("centers", "targets"), random(2, 3, 64),
-                                                                strict=True))).warning is None
+    assert (
+        objective.loss(pairs("sw", 0), dict(zip(("centers", "targets"), random(2, 3, 64), strict=True))).warning is None
+    )
 
 
 def test_both_sentences_of_a_window_can_be_kept():

@@ -31,7 +31,8 @@ def test_vectors_equal_the_loop():
     assert distil_vectors(source, target, teacher).item() == pytest.approx(total / 20, rel=1e-5)
     assert distil_vectors(teacher, teacher, teacher).item() == 0
     assert distil_vectors(source, target, teacher).item() == pytest.approx(
-        distil_vectors(target, source, teacher).item(), rel=1e-6)
+        distil_vectors(target, source, teacher).item(), rel=1e-6
+    )
 
 
 def loop_scores(student, teacher, temperature, mask):
@@ -53,14 +54,16 @@ def test_scores_equal_the_loop(temperature, masked):
     rows = distil_scores_rows(student, teacher, temperature=temperature, mask=mask if masked else None)
     assert rows.tolist() == pytest.approx(loop_scores(student, teacher, temperature, mask), abs=1e-5)
     assert distil_scores(student, teacher, temperature=temperature, mask=mask).item() == pytest.approx(
-        rows.mean().item(), rel=1e-5)
+        rows.mean().item(), rel=1e-5
+    )
 
 
 def test_only_differences_of_scores_count():
     student, teacher, _ = three(6, 5)
     assert distil_scores(teacher + 7, teacher).item() == pytest.approx(0, abs=1e-6)
     assert distil_scores(student + 3, teacher - 2).item() == pytest.approx(
-        distil_scores(student, teacher).item(), rel=1e-4)
+        distil_scores(student, teacher).item(), rel=1e-4
+    )
     assert distil_scores(student, teacher).item() > 0
 
 
@@ -79,17 +82,26 @@ def test_gradcheck_and_no_gradient_for_the_teacher():
     source, target, teacher = (part.requires_grad_() for part in three(3, 4, torch.float64))
     assert torch.autograd.gradcheck(lambda s, t: distil_vectors(s, t, teacher), (source, target), eps=1e-2, atol=1e-2)
     mask = torch.tensor([[False, True, False, False]] * 3)
-    assert torch.autograd.gradcheck(lambda s: distil_scores(s, teacher, temperature=0.7, mask=mask), (source,),
-                                    eps=1e-2, atol=1e-2)
+    assert torch.autograd.gradcheck(
+        lambda s: distil_scores(s, teacher, temperature=0.7, mask=mask), (source,), eps=1e-2, atol=1e-2
+    )
     (distil_vectors(source, target, teacher) + distil_scores(source, teacher)).backward()
     assert teacher.grad is None
     assert source.grad is not None
 
 
-@pytest.mark.parametrize("call", [
-    lambda a: distil_vectors(a, a, a[:2]), lambda a: distil_vectors(a, a, a[:, :2]),
-    lambda a: distil_vectors(a, a[0], a), lambda a: distil_scores(a, a[:2]), lambda a: distil_scores(a[0], a[0]),
-    lambda a: distil_scores(a, a, temperature=0), lambda a: distil_scores(a, a, mask=torch.zeros(3, dtype=torch.bool))])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: distil_vectors(a, a, a[:2]),
+        lambda a: distil_vectors(a, a, a[:, :2]),
+        lambda a: distil_vectors(a, a[0], a),
+        lambda a: distil_scores(a, a[:2]),
+        lambda a: distil_scores(a[0], a[0]),
+        lambda a: distil_scores(a, a, temperature=0),
+        lambda a: distil_scores(a, a, mask=torch.zeros(3, dtype=torch.bool)),
+    ],
+)
 def test_mistakes(call):
     with pytest.raises(InterlinguaError):
         call(torch.randn(3, 4))
@@ -102,8 +114,11 @@ def test_nothing_in_nothing_out():
     assert loss.item() == 0
 
 
-PAIRS = [ParallelPair("hei", "hi", "fi", "en"), ParallelPair("a river", "mto", "en", "sw"),
-         ParallelPair("moi", "hi", "fi", "en")]
+PAIRS = [
+    ParallelPair("hei", "hi", "fi", "en"),
+    ParallelPair("a river", "mto", "en", "sw"),
+    ParallelPair("moi", "hi", "fi", "en"),
+]
 
 
 class Counting:
@@ -131,8 +146,9 @@ def test_the_objective_asks_each_english_text_once():
     assert list(objective.parameters()) == []
     both = Distillation(teacher=teacher, on="both")
     vectors = {name: torch.randn(3, 3) for name in both.requests({"parallel": PAIRS})}
-    each = [Distillation(teacher=teacher, on=role).loss({"parallel": PAIRS}, vectors).value
-            for role in ("query", "passage")]
+    each = [
+        Distillation(teacher=teacher, on=role).loss({"parallel": PAIRS}, vectors).value for role in ("query", "passage")
+    ]
     assert both.loss({"parallel": PAIRS}, vectors).value.item() == pytest.approx(sum(each).item() / 2, rel=1e-6)
 
 
@@ -142,8 +158,12 @@ def test_pairs_without_the_teachers_language_and_other_records():
     vectors = {f"passage.{side}": torch.randn(4, 3) for side in ("source", "target")}
     with pytest.raises(InterlinguaError, match="'fi' and 'sv' has no side in the teacher's language 'en'"):
         objective.loss({"parallel": foreign}, vectors)
-    assert Distillation(teacher=Counting(), lang="fi").loss(
-        {"parallel": [foreign[0], foreign[3]]}, {k: v[:2] for k, v in vectors.items()}).value > 0
+    assert (
+        Distillation(teacher=Counting(), lang="fi")
+        .loss({"parallel": [foreign[0], foreign[3]]}, {k: v[:2] for k, v in vectors.items()})
+        .value
+        > 0
+    )
     with pytest.raises(InterlinguaError, match="reads ParallelPair records"):
         objective.requests({"parallel": [Sentence("a", "en")]})
     empty = {name: torch.zeros(0, 3, requires_grad=True) for name in vectors}
@@ -153,9 +173,14 @@ def test_pairs_without_the_teachers_language_and_other_records():
 
 
 def recipe(teacher, **options):
-    return resolve({"model": {"backbone": {"static": {"vocab_size": 3000, "dim": 24}}, "encoders": "tied"},
-                    "data": {"parallel": {"path": "encyclopedia:train"}},
-                    "objectives": {"distillation": {"teacher": str(teacher), **options}}, "training": {"steps": 1}})
+    return resolve(
+        {
+            "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 24}}, "encoders": "tied"},
+            "data": {"parallel": {"path": "encyclopedia:train"}},
+            "objectives": {"distillation": {"teacher": str(teacher), **options}},
+            "training": {"steps": 1},
+        }
+    )
 
 
 def test_a_recipe_names_the_teacher(tmp_path, tiny_static):
@@ -177,8 +202,9 @@ def test_a_recipe_names_the_teacher(tmp_path, tiny_static):
     for _ in range(2):
         backward([term], student, {"parallel": PAIRS}, 0, Chunking(), Processes.join("cpu"))
     assert all(torch.equal(a, b) for a, b in zip(before, student.parameters(), strict=True))
-    assert any(parameter.grad is not None and parameter.grad.to_dense().abs().sum() > 0
-               for parameter in student.parameters())
+    assert any(
+        parameter.grad is not None and parameter.grad.to_dense().abs().sum() > 0 for parameter in student.parameters()
+    )
 
 
 def test_no_teacher():

@@ -24,9 +24,11 @@ def test_alignment_uniformity_and_cosine_by_loops():
     distances = [((a - b) ** 2).sum() for a, b in zip(u, v, strict=True)]
     assert alignment(x, y) == pytest.approx(np.mean(distances), rel=1e-5)
     assert uniformity(torch.tensor(x)) == pytest.approx(
-        math.log(np.mean([math.exp(-2 * ((u[i] - u[j]) ** 2).sum()) for i, j in pairs])), rel=1e-5)
+        math.log(np.mean([math.exp(-2 * ((u[i] - u[j]) ** 2).sum()) for i, j in pairs])), rel=1e-5
+    )
     assert mean_pairwise_cosine(x.astype(np.float16)) == pytest.approx(
-        np.mean([u[i] @ u[j] for i, j in pairs]), abs=1e-3)
+        np.mean([u[i] @ u[j] for i, j in pairs]), abs=1e-3
+    )
 
 
 def test_a_collapsed_space():
@@ -57,11 +59,17 @@ def test_no_gradient_is_kept():
     assert z.grad is None
 
 
-@pytest.mark.parametrize("call", [
-    lambda: uniformity(np.ones((1, 3))), lambda: alignment(np.ones((2, 3)), np.ones((3, 3))),
-    lambda: effective_rank(np.zeros((0, 3))), lambda: language_distance({"en": np.ones((2, 3))}),
-    lambda: language_distance({"en": np.ones((2, 3)), "ko": np.ones((2, 3))}), lambda: mean_pairwise_cosine(np.ones(3)),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: uniformity(np.ones((1, 3))),
+        lambda: alignment(np.ones((2, 3)), np.ones((3, 3))),
+        lambda: effective_rank(np.zeros((0, 3))),
+        lambda: language_distance({"en": np.ones((2, 3))}),
+        lambda: language_distance({"en": np.ones((2, 3)), "ko": np.ones((2, 3))}),
+        lambda: mean_pairwise_cosine(np.ones(3)),
+    ],
+)
 def test_too_little_is_refused(call):
     with pytest.raises(InterlinguaError):
         call()

@@ -26,8 +26,10 @@ def brute_force(queries, passages, temperature, cosine=True, left_out=()):
 @pytest.fixture
 def vectors():
     generator = torch.Generator().manual_seed(0)
-    return (torch.randn(5, 8, generator=generator, dtype=torch.float64),
-            torch.randn(9, 8, generator=generator, dtype=torch.float64))
+    return (
+        torch.randn(5, 8, generator=generator, dtype=torch.float64),
+        torch.randn(9, 8, generator=generator, dtype=torch.float64),
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.2])
@@ -77,8 +79,11 @@ def test_gradcheck(vectors):
 
 
 def test_half_precision_input_is_computed_in_float32():
-    loss = info_nce(torch.full((4, 1024), 60.0, dtype=torch.float16), torch.full((4, 1024), 60.0, dtype=torch.float16),
-                    similarity="dot")
+    loss = info_nce(
+        torch.full((4, 1024), 60.0, dtype=torch.float16),
+        torch.full((4, 1024), 60.0, dtype=torch.float16),
+        similarity="dot",
+    )
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(math.log(4))
 
@@ -91,13 +96,16 @@ def test_no_questions_is_a_zero_with_a_gradient():
     assert not passages.grad.any()
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda q, p: info_nce(p, q), "at least as many passages"),
-    (lambda q, p: info_nce(q, p, temperature=0), "temperature must be positive"),
-    (lambda q, p: info_nce(q, p, similarity="cosin"), "Did you mean 'cosine'"),
-    (lambda q, p: info_nce(q, p, mask=torch.zeros(2, 2)), "mask must be"),
-    (lambda q, p: info_nce(q, p[:, :3]), "one dim"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda q, p: info_nce(p, q), "at least as many passages"),
+        (lambda q, p: info_nce(q, p, temperature=0), "temperature must be positive"),
+        (lambda q, p: info_nce(q, p, similarity="cosin"), "Did you mean 'cosine'"),
+        (lambda q, p: info_nce(q, p, mask=torch.zeros(2, 2)), "mask must be"),
+        (lambda q, p: info_nce(q, p[:, :3]), "one dim"),
+    ],
+)
 def test_errors_say_what_is_wrong(vectors, call, says):
     with pytest.raises(InterlinguaError, match=says):
         call(*vectors)

@@ -20,7 +20,7 @@ def brute_force(source, target, others=None, temperature=1.0, left_out=()):
         for k in range(len(sentences)):
             if k in (i, i + pairs) or (i, k) in left_out:
                 continue
-            d = (cosine_similarity(source[i], sentences[k], dim=0) - cosine_similarity(target[i], sentences[k], dim=0))
+            d = cosine_similarity(source[i], sentences[k], dim=0) - cosine_similarity(target[i], sentences[k], dim=0)
             for sign in (1, -1):
                 total += math.log(1 + math.exp(-sign * float(d) / temperature))
                 terms += 1
@@ -50,7 +50,8 @@ def test_equals_the_triple_loop(sentences, with_others, temperature):
 def test_mean_is_the_papers_normalizer_without_others(sentences):
     source, target, _ = sentences
     assert language_contrastive(source, target).item() == pytest.approx(
-        language_contrastive(source, target, normalizer="paper").item(), rel=1e-6)
+        language_contrastive(source, target, normalizer="paper").item(), rel=1e-6
+    )
 
 
 def test_least_value_is_log_two_when_nothing_tells_the_pair_apart(sentences):
@@ -63,7 +64,8 @@ def test_least_value_is_log_two_when_nothing_tells_the_pair_apart(sentences):
 def test_source_and_target_may_be_swapped(sentences):
     source, target, others = sentences
     assert language_contrastive(source, target, others).item() == pytest.approx(
-        language_contrastive(target, source, others).item(), rel=1e-6)
+        language_contrastive(target, source, others).item(), rel=1e-6
+    )
 
 
 def test_gradient_of_the_difference_is_tanh():
@@ -111,11 +113,16 @@ def test_errors():
 
 
 def objective_batch():
-    pairs = [ParallelPair("Hund", "dog", "de", "en"), ParallelPair("chien", "dog", "fr", "en"),
-             ParallelPair("chat", "cat", "fr", "en")]
+    pairs = [
+        ParallelPair("Hund", "dog", "de", "en"),
+        ParallelPair("chien", "dog", "fr", "en"),
+        ParallelPair("chat", "cat", "fr", "en"),
+    ]
     batch = {"parallel": pairs, "sentences": [Sentence("Cat", "en"), Sentence("ptak", "pl")]}
-    vectors = {name: torch.randn(n, 4, requires_grad=True)
-               for name, n in (("passage.source", 3), ("passage.target", 3), ("passage.others", 2))}
+    vectors = {
+        name: torch.randn(n, 4, requires_grad=True)
+        for name, n in (("passage.source", 3), ("passage.target", 3), ("passage.others", 2))
+    }
     return batch, vectors
 
 

@@ -50,8 +50,9 @@ def softmax_loss(scores):
 def test_scores_are_those_of_a_loop(similarity, unit):
     queries, documents = texts([3, 2, 4], 3, unit), texts([4, 6, 1], 4, unit)
     ours = late_interaction_scores(*queries.padded(), *documents.padded(), similarity=similarity)
-    assert ours.tolist() == pytest.approx([float(score(q, d, similarity))
-                                           for q, d in zip(queries, documents, strict=True)], abs=1e-5)
+    assert ours.tolist() == pytest.approx(
+        [float(score(q, d, similarity)) for q, d in zip(queries, documents, strict=True)], abs=1e-5
+    )
 
 
 def test_scores_of_several_candidates_each():
@@ -74,8 +75,10 @@ def test_scores_are_the_diagonal_of_maxsim_and_a_text_with_itself_scores_its_len
 
 @pytest.mark.parametrize("similarity", ["cosine", "l2"])
 def test_pairwise_is_colberts_loss(similarity):
-    expected = [softmax_loss([float(score(q, d, similarity)) for d in (p, n)])
-                for q, p, n in zip(QUERIES, POSITIVES, NEGATIVES, strict=True)]
+    expected = [
+        softmax_loss([float(score(q, d, similarity)) for d in (p, n)])
+        for q, p, n in zip(QUERIES, POSITIVES, NEGATIVES, strict=True)
+    ]
     ours = late_interaction_pairwise(*PADDED, similarity=similarity)
     assert ours.item() == pytest.approx(sum(expected) / 3, rel=1e-5)
 
@@ -95,8 +98,12 @@ def test_no_document_of_another_triple_takes_part():
     queries, query_mask, positives, positive_mask, negatives, negative_mask = PADDED
     changed = negatives.clone()
     changed[0] += 3
-    before, after = (late_interaction_pairwise(queries[1:], query_mask[1:], positives[1:], positive_mask[1:], n[1:],
-                                               negative_mask[1:]) for n in (negatives, changed))
+    before, after = (
+        late_interaction_pairwise(
+            queries[1:], query_mask[1:], positives[1:], positive_mask[1:], n[1:], negative_mask[1:]
+        )
+        for n in (negatives, changed)
+    )
     assert before == after
     whole = late_interaction_pairwise(*PADDED)
     rest = [late_interaction_pairwise(*(part[i : i + 1] for part in PADDED)) for i in range(3)]
@@ -105,6 +112,7 @@ def test_no_document_of_another_triple_takes_part():
 
 def test_gradients():
     """The losses work in float32; their equation is checked in double, and ours against it."""
+
     def double(*vectors, similarity):
         counts = [side.counts for side in (QUERIES, POSITIVES, NEGATIVES)]
         q, p, n = (vectors[i].split(counts[i]) for i in range(3))
@@ -116,8 +124,10 @@ def test_gradients():
         assert torch.autograd.gradcheck(lambda *v, s=similarity: double(*v, similarity=s), inputs)
         wanted = torch.autograd.grad(double(*inputs, similarity=similarity), inputs)
         sides = [TokenVectors(v, s.counts) for v, s in zip(inputs, (QUERIES, POSITIVES, NEGATIVES), strict=True)]
-        ours = torch.autograd.grad(late_interaction_pairwise(
-            *(part for side in sides for part in side.padded()), similarity=similarity), inputs)
+        ours = torch.autograd.grad(
+            late_interaction_pairwise(*(part for side in sides for part in side.padded()), similarity=similarity),
+            inputs,
+        )
         for a, b in zip(ours, wanted, strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
@@ -172,8 +182,13 @@ def question(text, *passages, negatives=(), lang="en"):
     return QuestionPassage(text, tuple(map(make, passages)), tuple(map(make, negatives)), lang)
 
 
-BATCH = {"questions": [question("a", "pa", "pa2", negatives=("n1", "n2", "n3")), question("b", "pb"),
-                       question("c", "pc", negatives=("pa",), lang="de")]}
+BATCH = {
+    "questions": [
+        question("a", "pa", "pa2", negatives=("n1", "n2", "n3")),
+        question("b", "pb"),
+        question("c", "pc", negatives=("pa",), lang="de"),
+    ]
+}
 
 
 def test_a_triple_for_each_negative_of_a_question():
@@ -208,7 +223,8 @@ def test_in_batch_objective_reads_every_document_and_masks_known_answers():
     assert loss.report["ln_candidates"] == pytest.approx(math.log(5))
     plain = LateInteraction(contrast="in_batch", temperature=0.5, mask_false_negatives=False).loss(BATCH, vectors)
     assert plain.value.item() == pytest.approx(
-        late_interaction_in_batch(*QUERIES.padded(), *documents.padded(), temperature=0.5).item())
+        late_interaction_in_batch(*QUERIES.padded(), *documents.padded(), temperature=0.5).item()
+    )
 
 
 def test_l2_reaches_the_pairwise_objective():
@@ -220,7 +236,8 @@ def test_l2_reaches_the_pairwise_objective():
 def test_a_teachers_scores_of_the_positive_and_its_negatives():
     objective = LateInteraction(contrast="distilled", hard_negatives=2, temperature=0.5)
     make = lambda name, scores: replace(  # noqa: E731
-        question(name, "p" + name, negatives=("n1", "n2", "n3"), lang="de"), scores=scores)
+        question(name, "p" + name, negatives=("n1", "n2", "n3"), lang="de"), scores=scores
+    )
     questions = [make("a", (5.0, 1.0, 2.0, 9.0)), make("b", ()), make("c", (1.0, 3.0, 0.0)), make("d", (1.0, 2.0))]
     requests = objective.requests({"questions": questions})
     assert requests["queries"].texts == ["a", "c"]
@@ -239,11 +256,16 @@ def test_a_teachers_scores_of_the_positive_and_its_negatives():
     none.value.backward()
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"contrast": "distilled", "similarity": "l2"}, "halve the temperature"), ({"hard_negatives": 0}, "too few"),
-    ({"temperature": 0.5}, "temperature is for contrast 'in_batch'"),
-    ({"contrast": "in_batch", "similarity": "l2"}, "halve the temperature"),
-    ({"contrast": "in_batch", "temperature": 0.0}, "must be positive")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"contrast": "distilled", "similarity": "l2"}, "halve the temperature"),
+        ({"hard_negatives": 0}, "too few"),
+        ({"temperature": 0.5}, "temperature is for contrast 'in_batch'"),
+        ({"contrast": "in_batch", "similarity": "l2"}, "halve the temperature"),
+        ({"contrast": "in_batch", "temperature": 0.0}, "must be positive"),
+    ],
+)
 def test_options_that_mean_nothing_together(options, said):
     with pytest.raises(InterlinguaError, match=said):
         LateInteraction(**options)

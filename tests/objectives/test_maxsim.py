@@ -100,12 +100,15 @@ def test_empty_texts():
         maxsim(vectors, torch.ones_like(mask), vectors, mask)
 
 
-@pytest.mark.parametrize(("shape", "mask", "says"), [
-    ((3, 4, 5), torch.ones(3, 4, dtype=torch.bool), "one dim"),
-    ((3, 4, 6), torch.ones(3, 5, dtype=torch.bool), "bool mask"),
-    ((3, 4, 6), torch.ones(3, 4), "bool mask"),
-    ((3, 6), torch.ones(3, 4, dtype=torch.bool), "bool mask"),
-])
+@pytest.mark.parametrize(
+    ("shape", "mask", "says"),
+    [
+        ((3, 4, 5), torch.ones(3, 4, dtype=torch.bool), "one dim"),
+        ((3, 4, 6), torch.ones(3, 5, dtype=torch.bool), "bool mask"),
+        ((3, 4, 6), torch.ones(3, 4), "bool mask"),
+        ((3, 6), torch.ones(3, 4, dtype=torch.bool), "bool mask"),
+    ],
+)
 def test_shapes_that_do_not_fit(shape, mask, says):
     with pytest.raises(InterlinguaError, match=says):
         maxsim(*ragged(2, 4), torch.zeros(shape), mask)

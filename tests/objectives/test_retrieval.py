@@ -15,8 +15,13 @@ def question(text, *passages, negatives=(), lang="en"):
     return QuestionPassage(text, tuple(map(make, passages)), tuple(map(make, negatives)), lang)
 
 
-BATCH = {"questions": [question("a?", "pa", "pa2", negatives=("n1", "n2")), question("b?", "pb", negatives=("pa2",)),
-                       question("A?", "pc", negatives=("pb",), lang="de")]}
+BATCH = {
+    "questions": [
+        question("a?", "pa", "pa2", negatives=("n1", "n2")),
+        question("b?", "pb", negatives=("pa2",)),
+        question("A?", "pc", negatives=("pb",), lang="de"),
+    ]
+}
 
 
 def test_candidates_are_the_positives_then_the_hard_negatives():

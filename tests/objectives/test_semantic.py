@@ -18,8 +18,11 @@ def brute_force(source, target, temperature, groups=None, supervised=False):
     total = 0.0
     for i in range(2 * pairs):
         partner = (i + pairs) % (2 * pairs)
-        exp = {k: math.exp(float(cosine_similarity(sentences[i], sentences[k], dim=0)) / temperature)
-               for k in range(2 * pairs) if k != i}
+        exp = {
+            k: math.exp(float(cosine_similarity(sentences[i], sentences[k], dim=0)) / temperature)
+            for k in range(2 * pairs)
+            if k != i
+        }
         related = [k for k in exp if group[k] == group[i]]
         if supervised:
             total += sum(-math.log(exp[k] / sum(exp.values())) for k in related) / len(related)
@@ -55,14 +58,16 @@ def test_all_alike_is_ln_of_the_others():
 
 def test_perfect_pairs_with_orthogonal_others():
     assert semantic_contrastive(torch.eye(5), torch.eye(5), temperature=0.5).item() == pytest.approx(
-        math.log(1 + 8 * math.exp(-2)), abs=1e-6)
+        math.log(1 + 8 * math.exp(-2)), abs=1e-6
+    )
 
 
 def test_the_order_inside_a_pair_does_not_matter(pairs):
     source, target = pairs
     swapped = torch.tensor([True, False, True, True, False, False])[:, None]
-    assert semantic_contrastive(torch.where(swapped, target, source), torch.where(swapped, source, target)).item() == \
-        pytest.approx(semantic_contrastive(source, target).item(), rel=1e-6)
+    assert semantic_contrastive(
+        torch.where(swapped, target, source), torch.where(swapped, source, target)
+    ).item() == pytest.approx(semantic_contrastive(source, target).item(), rel=1e-6)
 
 
 def test_masking_a_duplicate_equals_removing_it_for_the_other_anchors(pairs):
@@ -109,17 +114,31 @@ def test_shapes_are_checked(pairs):
 
 
 def test_same_meaning_joins_equal_sentences_of_either_side_and_groups():
-    pairs = [ParallelPair("Hund", "Dog ", "de", "en"), ParallelPair("chien", "dog", "fr", "en"),
-             ParallelPair("chat", "cat", "fr", "en"), ParallelPair("gato", "a cat", "es", "en", group="g"),
-             ParallelPair("katze", "the cat", "de", "en", group="g"), ParallelPair("vogel", "bird", "de", "en")]
+    pairs = [
+        ParallelPair("Hund", "Dog ", "de", "en"),
+        ParallelPair("chien", "dog", "fr", "en"),
+        ParallelPair("chat", "cat", "fr", "en"),
+        ParallelPair("gato", "a cat", "es", "en", group="g"),
+        ParallelPair("katze", "the cat", "de", "en", group="g"),
+        ParallelPair("vogel", "bird", "de", "en"),
+    ]
     found = same_meaning(pairs)
-    assert [[j for j in range(6) if found[i] == found[j]] for i in range(6)] == \
-        [[0, 1], [0, 1], [2], [3, 4], [3, 4], [5]]
+    assert [[j for j in range(6) if found[i] == found[j]] for i in range(6)] == [
+        [0, 1],
+        [0, 1],
+        [2],
+        [3, 4],
+        [3, 4],
+        [5],
+    ]
 
 
 def test_objective_masks_the_repeated_english_sentence_and_reports_languages():
-    pairs = [ParallelPair("Hund", "dog", "de", "en"), ParallelPair("chien", "dog", "fr", "en"),
-             ParallelPair("chat", "cat", "fr", "en")]
+    pairs = [
+        ParallelPair("Hund", "dog", "de", "en"),
+        ParallelPair("chien", "dog", "fr", "en"),
+        ParallelPair("chat", "cat", "fr", "en"),
+    ]
     batch = {"parallel": pairs}
     vectors = {"passage.source": torch.randn(3, 4), "passage.target": torch.randn(3, 4)}
     masked, kept = Semantic().loss(batch, vectors), Semantic(duplicates="keep").loss(batch, vectors)

@@ -10,19 +10,29 @@ datasets = pytest.importorskip("datasets")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("loss", "options"), [
-    (semantic_contrastive, {"temperature": 0.1}), (language_contrastive, {}), (info_nce, {"temperature": 0.05})])
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [(semantic_contrastive, {"temperature": 0.1}), (language_contrastive, {}), (info_nce, {"temperature": 0.05})],
+)
 def test_three_steps_of_their_trainer(tiny_encoder, sentences, tmp_path, loss, options):
     tiny_encoder(pooling="mean").save(tmp_path / "model")
     model = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
     before = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
     pairs = datasets.Dataset.from_dict({"source": sentences[:12], "target": sentences[1:13]})
     arguments = sentence_transformers.SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path / "out"), max_steps=3, per_device_train_batch_size=6, learning_rate=1e-2,
-        logging_steps=1, report_to=[], save_strategy="no", use_cpu=True)
+        output_dir=str(tmp_path / "out"),
+        max_steps=3,
+        per_device_train_batch_size=6,
+        learning_rate=1e-2,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+    )
     adapter = SentenceTransformersLoss(model, loss, **options)
     trainer = sentence_transformers.SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=pairs, loss=adapter)
+        model=model, args=arguments, train_dataset=pairs, loss=adapter
+    )
     trainer.train()
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     assert len(losses) == 3

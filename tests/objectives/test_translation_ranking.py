@@ -17,8 +17,11 @@ def brute_force(source, target, margin, temperature, groups=None):
     for one, other in ((source, target), (target, source)):
         for i in range(pairs):
             own = math.exp((float(cosine_similarity(one[i], other[i], dim=0)) - margin) / temperature)
-            rest = sum(math.exp(float(cosine_similarity(one[i], other[n], dim=0)) / temperature)
-                       for n in range(pairs) if n != i and group[n] != group[i])
+            rest = sum(
+                math.exp(float(cosine_similarity(one[i], other[n], dim=0)) / temperature)
+                for n in range(pairs)
+                if n != i and group[n] != group[i]
+            )
             total -= math.log(own / (own + rest))
     return total / pairs
 
@@ -71,8 +74,10 @@ def test_masking_a_duplicate_equals_removing_it(pairs):
 
 
 def test_gradcheck():
-    source, target = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True,
-                                  generator=torch.Generator().manual_seed(i)) for i in (0, 1))
+    source, target = (
+        torch.randn(4, 3, dtype=torch.float64, requires_grad=True, generator=torch.Generator().manual_seed(i))
+        for i in (0, 1)
+    )
 
     def loss(*vectors):
         return translation_ranking(*vectors, temperature=0.5, groups=torch.tensor([0, 1, 1, 2]))
@@ -95,19 +100,29 @@ def test_no_pairs_and_one_pair():
     assert translation_ranking(one, one * 2).item() == pytest.approx(0)
 
 
-@pytest.mark.parametrize("call", [
-    lambda a: translation_ranking(a, a[:2]), lambda a: translation_ranking(a, a, margin=-0.1),
-    lambda a: translation_ranking(a, a, margin=2.0), lambda a: translation_ranking(a, a, temperature=0.0),
-    lambda a: translation_ranking(a, a, groups=torch.zeros(2)),
-    lambda a: TranslationRanking(margin=float("nan")), lambda a: TranslationRanking(temperature=-1)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: translation_ranking(a, a[:2]),
+        lambda a: translation_ranking(a, a, margin=-0.1),
+        lambda a: translation_ranking(a, a, margin=2.0),
+        lambda a: translation_ranking(a, a, temperature=0.0),
+        lambda a: translation_ranking(a, a, groups=torch.zeros(2)),
+        lambda a: TranslationRanking(margin=float("nan")),
+        lambda a: TranslationRanking(temperature=-1),
+    ],
+)
 def test_mistakes(call):
     with pytest.raises(InterlinguaError):
         call(torch.randn(3, 4))
 
 
-PAIRS = [ParallelPair("hei", "hi", "fi", "en"), ParallelPair("moi", "Hi ", "fi", "en"),
-         ParallelPair("mto", "a river", "sw", "en", group="g"),
-         ParallelPair("joki", "the river", "fi", "en", group="g")]
+PAIRS = [
+    ParallelPair("hei", "hi", "fi", "en"),
+    ParallelPair("moi", "Hi ", "fi", "en"),
+    ParallelPair("mto", "a river", "sw", "en", group="g"),
+    ParallelPair("joki", "the river", "fi", "en", group="g"),
+]
 
 
 @pytest.mark.parametrize(("duplicates", "groups"), [("mask", torch.tensor([0, 0, 1, 1])), ("keep", None)])
@@ -117,7 +132,8 @@ def test_the_objective_masks_duplicates(duplicates, groups):
     requests = objective.requests(batch)
     assert {name: (texts.role, texts.texts) for name, texts in requests.items()} == {
         "passage.source": ("passage", ["hei", "moi", "mto", "joki"]),
-        "passage.target": ("passage", ["hi", "Hi ", "a river", "the river"])}
+        "passage.target": ("passage", ["hi", "Hi ", "a river", "the river"]),
+    }
     vectors = {name: torch.randn(4, 6, generator=torch.Generator().manual_seed(len(name))) for name in requests}
     loss = objective.loss(batch, vectors)
     expected = translation_ranking(*vectors.values(), margin=0.2, temperature=0.1, groups=groups)

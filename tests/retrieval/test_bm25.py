@@ -193,10 +193,15 @@ def test_passages_may_come_once():
 
 @pytest.mark.parametrize(
     ("passages", "options", "message"),
-    [([], {}, "no passage"), ([Passage("1", "a"), Passage("1", "b")], {}, "'1' occurs twice"),
-     ([Passage("1", "a")], {"k1": -1}, "k1=-1"), ([Passage("1", "a")], {"b": 1.1}, "b=1.1"),
-     ([Passage("1", "a")], {"k1": math.nan}, "k1=nan"), ([Passage("1", "a")], {"analyzer": "char"}, "unknown analyzer"),
-     ([Passage("1", "a", lang="en")], {"analyzer": "jieba"}, "is for 'zh'")],
+    [
+        ([], {}, "no passage"),
+        ([Passage("1", "a"), Passage("1", "b")], {}, "'1' occurs twice"),
+        ([Passage("1", "a")], {"k1": -1}, "k1=-1"),
+        ([Passage("1", "a")], {"b": 1.1}, "b=1.1"),
+        ([Passage("1", "a")], {"k1": math.nan}, "k1=nan"),
+        ([Passage("1", "a")], {"analyzer": "char"}, "unknown analyzer"),
+        ([Passage("1", "a", lang="en")], {"analyzer": "jieba"}, "is for 'zh'"),
+    ],
 )
 def test_bad_input_is_refused(passages, options, message):
     with pytest.raises(InterlinguaError, match=message):

@@ -10,8 +10,13 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.retrieval.bm25.bm25 import BM25
 
-PASSAGES = [Passage("1", "the old lighthouses", "Towers", "en"), Passage("2", "die alten Türme", lang="de"),
-            Passage("ü 3", "灯台守", lang="ja"), Passage("4", "", lang="en"), Passage("5", "no language 42")]
+PASSAGES = [
+    Passage("1", "the old lighthouses", "Towers", "en"),
+    Passage("2", "die alten Türme", lang="de"),
+    Passage("ü 3", "灯台守", lang="ja"),
+    Passage("4", "", lang="en"),
+    Passage("5", "no language 42"),
+]
 QUERIES = [Query("a", "lighthouse towers", "en"), Query("b", "Turm", "de"), Query("c", "灯台", "ja"), Query("d", "42")]
 
 
@@ -29,7 +34,11 @@ def test_what_is_loaded_finds_the_same(saved):
     assert [len(again.search(QUERIES, 5)[query.id]) for query in QUERIES] == [1, 1, 1, 1]
     assert (again.k1, again.b, len(again)) == (1.1, 0.7, 5)
     assert {lang: one.name for lang, one in again.analyzers.items()} == {
-        "en": "en/language", "de": "de/mixed", "ja": "ja/ngram", "": "und/ngram"}
+        "en": "en/language",
+        "de": "de/mixed",
+        "ja": "ja/ngram",
+        "": "und/ngram",
+    }
     ids = {query.id: [passage.id for passage in PASSAGES] for query in QUERIES}
     assert again.score(QUERIES, ids) == index.score(QUERIES, ids)
 
@@ -65,16 +74,24 @@ def test_another_version_of_an_analyzer_is_refused(saved):
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
-    [("bm25.json", "{}", "format None"), ("bm25.json", '{"format": 9}', "format 9"), ("bm25.json", "[", "is damaged"),
-     ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5}', "analyzers, k1 or b"),
-     ("bm25.json", '{"format": 1, "k1": "", "b": 0.5, "analyzers": {}}', "analyzers, k1 or b"),
-     ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5, "analyzers": {"de": "xy"}}', "analyzer of 'de' has no name"),
-     ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5, "analyzers": {"de": ["x", "1"]}}', "unknown analyzer 'x'"),
-     ("ids.json", '["1", "2"]', "do not belong together"), ("ids.json", '["1", "1"]', "different names"),
-     ("ids.json", "{}", "no list"), ("terms.json", "[1]", "different names"),
-     ("terms.json", '["a"]', "belong together"), ("postings.safetensors", None, "is damaged"),
-     ("postings.safetensors", "", "is damaged"),
-     ("ids.json", None, "is damaged"), ("bm25.json", None, "is not a BM25 index")],
+    [
+        ("bm25.json", "{}", "format None"),
+        ("bm25.json", '{"format": 9}', "format 9"),
+        ("bm25.json", "[", "is damaged"),
+        ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5}', "analyzers, k1 or b"),
+        ("bm25.json", '{"format": 1, "k1": "", "b": 0.5, "analyzers": {}}', "analyzers, k1 or b"),
+        ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5, "analyzers": {"de": "xy"}}', "analyzer of 'de' has no name"),
+        ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5, "analyzers": {"de": ["x", "1"]}}', "unknown analyzer 'x'"),
+        ("ids.json", '["1", "2"]', "do not belong together"),
+        ("ids.json", '["1", "1"]', "different names"),
+        ("ids.json", "{}", "no list"),
+        ("terms.json", "[1]", "different names"),
+        ("terms.json", '["a"]', "belong together"),
+        ("postings.safetensors", None, "is damaged"),
+        ("postings.safetensors", "", "is damaged"),
+        ("ids.json", None, "is damaged"),
+        ("bm25.json", None, "is not a BM25 index"),
+    ],
 )
 def test_a_damaged_folder_is_noticed(saved, name, content, message):
     _, path = saved
@@ -87,8 +104,14 @@ def test_a_damaged_folder_is_noticed(saved, name, content, message):
 
 @pytest.mark.parametrize(
     ("array", "place", "value"),
-    [("passages", 0, 99), ("passages", 0, -1), ("counts", 0, 0), ("starts", 0, 1), ("starts", 1, 99),
-     ("starts", -1, 3)],
+    [
+        ("passages", 0, 99),
+        ("passages", 0, -1),
+        ("counts", 0, 0),
+        ("starts", 0, 1),
+        ("starts", 1, 99),
+        ("starts", -1, 3),
+    ],
 )
 def test_numbers_that_point_elsewhere_are_noticed(saved, array, place, value):
     """They would be read as addresses."""

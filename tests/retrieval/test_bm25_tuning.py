@@ -6,8 +6,11 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.retrieval.bm25.bm25 import B_GRID, BM25, K1_GRID, tune_bm25
 
-PASSAGES = [Passage("short", "cat", lang="en"), Passage("long", "cat cat " + "dog " * 30, lang="en"),
-            Passage("other", "dog bird " * 5, lang="en")]
+PASSAGES = [
+    Passage("short", "cat", lang="en"),
+    Passage("long", "cat cat " + "dog " * 30, lang="en"),
+    Passage("other", "dog bird " * 5, lang="en"),
+]
 QUERIES = [Query("q", "cat", "en")]
 
 

@@ -14,9 +14,9 @@ from interlingua.retrieval.run import average_precision, gold_ranks
 
 def sort_everything(queries, query_ids, passages, passage_ids, k):
     scores = queries @ passages.T
-    return Run.from_scores({
-        name: dict(zip(passage_ids, row.tolist(), strict=True)) for name, row in zip(query_ids, scores, strict=True)
-    }).truncate(k)
+    return Run.from_scores(
+        {name: dict(zip(passage_ids, row.tolist(), strict=True)) for name, row in zip(query_ids, scores, strict=True)}
+    ).truncate(k)
 
 
 def whole_numbers(rng, shape, high=2):
@@ -67,8 +67,14 @@ def test_accepts_memory_maps_tensors_and_half_precision(tmp_path):
     queries, passages = whole_numbers(rng, (5, 8)), whole_numbers(rng, (300, 8))
     np.save(tmp_path / "p.npy", passages)
     expected = search_exact(queries, passages, 10)
-    for other in (np.load(tmp_path / "p.npy", mmap_mode="r"), torch.from_numpy(passages), passages.astype(np.float16),
-                  torch.from_numpy(passages).bfloat16(), passages[::-1][::-1], passages.astype(np.float64)):
+    for other in (
+        np.load(tmp_path / "p.npy", mmap_mode="r"),
+        torch.from_numpy(passages),
+        passages.astype(np.float16),
+        torch.from_numpy(passages).bfloat16(),
+        passages[::-1][::-1],
+        passages.astype(np.float64),
+    ):
         indices, scores = search_exact(torch.from_numpy(queries), other, 10, block=64)
         assert (indices == expected[0]).all()
         assert (scores == expected[1]).all()
@@ -116,8 +122,12 @@ def test_same_ranking_on_a_gpu():
 
 @pytest.mark.parametrize(
     ("queries", "passages", "k", "message"),
-    [(np.ones((1, 2)), np.ones((1, 3)), 1, "same dim"), (np.ones((1, 2)), np.ones((1, 2)), 0, "k=0"),
-     (np.ones((1, 2)), np.full((2, 2), np.nan), 1, "NaN"), (np.ones((1, 2)), np.full((2, 2), np.nan), 5, "NaN")],
+    [
+        (np.ones((1, 2)), np.ones((1, 3)), 1, "same dim"),
+        (np.ones((1, 2)), np.ones((1, 2)), 0, "k=0"),
+        (np.ones((1, 2)), np.full((2, 2), np.nan), 1, "NaN"),
+        (np.ones((1, 2)), np.full((2, 2), np.nan), 5, "NaN"),
+    ],
 )
 def test_bad_matrices_are_refused(queries, passages, k, message):
     with pytest.raises(InterlinguaError, match=message):

@@ -13,13 +13,20 @@ from interlingua.retrieval.run import Run
 def random_run(seed, queries=range(12), documents=30, ties=False):
     """Lists of 0 to 20 documents, with ties where asked for."""
     rng = random.Random(seed)
-    return Run.from_scores({
-        f"q{i}": {f"d{j}": rng.choice([0.0, 0.5, 1.0]) if ties else rng.gauss(3, 5)
-                  for j in rng.sample(range(documents), rng.randrange(21))} for i in queries})
+    return Run.from_scores(
+        {
+            f"q{i}": {
+                f"d{j}": rng.choice([0.0, 0.5, 1.0]) if ties else rng.gauss(3, 5)
+                for j in rng.sample(range(documents), rng.randrange(21))
+            }
+            for i in queries
+        }
+    )
 
 
 def mr_tydi(sparse, dense, alpha):
     """The published script's arithmetic, one document at a time."""
+
     def norm(value, scores):
         if not scores or max(scores.values()) == min(scores.values()):
             return 0.0
@@ -73,8 +80,10 @@ def test_a_query_of_one_run_only_and_one_without_results_stay():
 
 
 def test_three_lists_are_one_sum_not_two():
-    runs = [Run.from_scores({"q": scores}) for scores in (
-        {"a": 1.0, "b": 0.0}, {"b": 4.0, "c": 2.0}, {"a": 3.0, "b": 1.0, "c": 2.0})]
+    runs = [
+        Run.from_scores({"q": scores})
+        for scores in ({"a": 1.0, "b": 0.0}, {"b": 4.0, "c": 2.0}, {"a": 3.0, "b": 1.0, "c": 2.0})
+    ]
     fused = dict(weighted_sum(runs, [1, 0.5, 0.25])["q"])
     assert fused == {"a": 0.5 - 0.25 + 0.125, "b": -0.5 + 0.25 - 0.125, "c": -0.5 - 0.25 + 0.0}
     assert fused != dict(interpolate(interpolate(runs[0], runs[1], 0.5), runs[2], 0.25)["q"])

@@ -23,8 +23,9 @@ class Table:
 
     def score(self, queries, candidates):
         texts = {query.id: query.text for query in queries}
-        return Run.from_scores({name: {one: self.scores[texts[name]].get(one, 0.0) for one in ids}
-                                for name, ids in candidates.items()})
+        return Run.from_scores(
+            {name: {one: self.scores[texts[name]].get(one, 0.0) for one in ids} for name, ids in candidates.items()}
+        )
 
 
 FALLING = {f"p{i}": 1 - i / 10 for i in range(8)}  # p0 1.0, p1 0.9, … p7 0.3
@@ -64,8 +65,10 @@ def test_the_limit_of_the_positive_score():
     assert ids(record) == ["p3", "p4", "p5", "p6", "p7"]
 
 
-@pytest.mark.parametrize(("positive", "margin", "limit"), [(0.8, 0.95, 0.76), (-0.8, 0.95, -0.84), (0.0, 0.95, 0.0),
-                                                           (0.8, None, float("inf"))])
+@pytest.mark.parametrize(
+    ("positive", "margin", "limit"),
+    [(0.8, 0.95, 0.76), (-0.8, 0.95, -0.84), (0.0, 0.95, 0.0), (0.8, None, float("inf"))],
+)
 def test_a_negative_score_has_its_limit_below(positive, margin, limit):
     assert Choice(margin=margin).limit(positive) == pytest.approx(limit)
 
@@ -98,15 +101,22 @@ def test_positives_by_text_and_of_the_same_question_elsewhere():
     found, report = mine(questions, scores, Pool(questions, pool), per_question=9)
     assert ids(found[0]) == ["p2", "p3", "p4", "twin", "p6", "p7"]
     assert ids(found[1]) == ["p2", "p3", "p4", "p5", "p6", "p7"]
-    assert report.left_out == {"known positives": 4, "with the text of a known positive": 2,
-                               "with the text of a better one": 2, "at the top, skipped": 0,
-                               "above the limit of the positive's score": 0}
+    assert report.left_out == {
+        "known positives": 4,
+        "with the text of a known positive": 2,
+        "with the text of a better one": 2,
+        "at the top, skipped": 0,
+        "above the limit of the positive's score": 0,
+    }
 
 
 def test_a_positive_that_is_not_among_the_passages_is_searched_too():
     stranger = Passage("s", "a stranger")
-    questions = [QuestionPassage("q", (stranger,)), question("p0", text="r"),
-                 QuestionPassage("t", (Passage("other", "Text 3 "),))]  # among them under another id
+    questions = [
+        QuestionPassage("q", (stranger,)),
+        question("p0", text="r"),
+        QuestionPassage("t", (Passage("other", "Text 3 "),)),
+    ]  # among them under another id
     pool = Pool(questions, POOL)
     assert (pool.given, pool.added, pool.renamed) == (8, 1, 0)
     assert [one.id for one in pool.passages] == [*(one.id for one in POOL), "s"]
@@ -173,8 +183,19 @@ def test_questions_in_parts_are_as_questions_at_once(monkeypatch):
     assert mine(questions, with_scores=True, margin=0.95) == (whole, report)
 
 
-@pytest.mark.parametrize("options", [{"per_question": 0}, {"depth": 0}, {"skip_top": -1}, {"skip_top": 100},
-                                     {"margin": 0.0}, {"margin": 1.1}, {"margin": float("nan")}, {"seed": -1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"per_question": 0},
+        {"depth": 0},
+        {"skip_top": -1},
+        {"skip_top": 100},
+        {"margin": 0.0},
+        {"margin": 1.1},
+        {"margin": float("nan")},
+        {"seed": -1},
+    ],
+)
 def test_choices_that_make_no_sense(options):
     with pytest.raises(InterlinguaError, match="hard negatives"):
         Choice(**options)

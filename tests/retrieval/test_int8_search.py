@@ -208,9 +208,15 @@ def test_rows_restrict_the_search(compiled):
     matrix = Int8Matrix.build(vectors)
     ties = rng.permutation(ROWS)
     near = np.sort(rng.permutation(np.arange(500, 2900))[:1500])
-    for rows, quick in ((near, True), (near[::-1], True), (rng.permutation(ROWS)[:200], False),
-                        (np.arange(ROWS - 40, ROWS), True), (np.arange(0), False), (np.arange(7), True),
-                        (np.arange(4), False)):
+    for rows, quick in (
+        (near, True),
+        (near[::-1], True),
+        (rng.permutation(ROWS)[:200], False),
+        (np.arange(ROWS - 40, ROWS), True),
+        (np.arange(0), False),
+        (np.arange(7), True),
+        (np.arange(4), False),
+    ):
         for order in (None, ties):
             counts = same(matrix, queries, vectors, 3, rows=rows, tie_order=order)
             assert counts["float32"] == (0 if quick else 5), rows
@@ -223,8 +229,14 @@ def test_vectors_may_be_memory_maps_tensors_and_half_precision(tmp_path, compile
     vectors, queries = KINDS["whole"](rng, ROWS, 8), normal(rng, 4, 8)
     np.save(tmp_path / "v.npy", vectors)
     expected = search_exact(queries, vectors, 9)
-    for other in (np.load(tmp_path / "v.npy", mmap_mode="r"), torch.from_numpy(vectors), vectors.astype(np.float16),
-                  torch.from_numpy(vectors).bfloat16(), vectors[::-1][::-1], vectors.astype(np.float64)):
+    for other in (
+        np.load(tmp_path / "v.npy", mmap_mode="r"),
+        torch.from_numpy(vectors),
+        vectors.astype(np.float16),
+        torch.from_numpy(vectors).bfloat16(),
+        vectors[::-1][::-1],
+        vectors.astype(np.float64),
+    ):
         matrix = Int8Matrix.build(other)
         for asked in (queries, torch.from_numpy(queries), queries.astype(np.float64)):
             found = matrix.search(asked, other, 9)
@@ -233,8 +245,17 @@ def test_vectors_may_be_memory_maps_tensors_and_half_precision(tmp_path, compile
         assert matrix.counts["float32"] == 0
 
 
-@pytest.mark.parametrize(("size", "asked", "quick"), [(1e-25, 1e-20, False), (1e18, 1e18, False), (1e35, 1e-30, False),
-                                                      (1e-40, 1.0, False), (1e-3, 1e25, True), (1e20, 1e-20, True)])
+@pytest.mark.parametrize(
+    ("size", "asked", "quick"),
+    [
+        (1e-25, 1e-20, False),
+        (1e18, 1e18, False),
+        (1e35, 1e-30, False),
+        (1e-40, 1.0, False),
+        (1e-3, 1e25, True),
+        (1e20, 1e-20, True),
+    ],
+)
 def test_numbers_at_the_ends_of_float32(size, asked, quick, compiled):
     rng = np.random.default_rng(8)
     vectors = (normal(rng, 600, 12).astype(np.float64) * size).astype(np.float32)

@@ -29,8 +29,11 @@ class WordEncoder:
 
     def _encode(self, texts):
         words = [(text if isinstance(text, str) else " ".join(text)).split() for text in texts]
-        rows = [np.random.default_rng(zlib.crc32(word.encode())).integers(-1, 2, self.dim)
-                for text in words for word in text]
+        rows = [
+            np.random.default_rng(zlib.crc32(word.encode())).integers(-1, 2, self.dim)
+            for text in words
+            for word in text
+        ]
         vectors = torch.from_numpy(np.array(rows, dtype=np.float32).reshape(-1, self.dim))
         return TokenVectors(vectors, [len(text) for text in words])
 
@@ -50,8 +53,10 @@ def words(rng, count):
 
 
 RNG = np.random.default_rng(0)
-POOL = [Passage(f"p{number}", words(RNG, count), lang="fi")
-        for number, count in zip(RNG.permutation(200).tolist(), RNG.integers(1, 12, 200), strict=True)]
+POOL = [
+    Passage(f"p{number}", words(RNG, count), lang="fi")
+    for number, count in zip(RNG.permutation(200).tolist(), RNG.integers(1, 12, 200), strict=True)
+]
 QUERIES = [Query(f"q{number}", words(RNG, 5), "sw") for number in range(9)]
 
 
@@ -78,8 +83,10 @@ def test_score_gives_exactly_the_candidates_with_the_scores_of_search(kernels, m
     if not kernels:
         monkeypatch.setattr(maxsim, "kernels", lambda: None)
     rng = np.random.default_rng(1)
-    chosen = {query.id: [POOL[i].id for i in rng.permutation(200)[:size]]
-              for query, size in zip(QUERIES, (0, 1, 7, 200, 30, 30, 30, 30, 30), strict=True)}
+    chosen = {
+        query.id: [POOL[i].id for i in rng.permutation(200)[:size]]
+        for query, size in zip(QUERIES, (0, 1, 7, 200, 30, 30, 30, 30, 30), strict=True)
+    }
     found = LateInteractionRetriever(WordEncoder(), POOL).score(QUERIES, chosen)
     every = {name: dict(EVERY[name]) for name in EVERY}
     assert found == Run.from_scores({name: {one: every[name][one] for one in ids} for name, ids in chosen.items()})
@@ -184,6 +191,7 @@ def test_with_a_late_interaction_encoder(tiny_encoder, sentences):
     with torch.inference_mode():
         asked, tokens = encoder.embed([query.text for query in queries], "query"), encoder.embed(sentences, "document")
     for query, vectors in zip(queries, asked, strict=True):
-        expected = {passage.id: float((vectors @ other.T).amax(1).sum())
-                    for passage, other in zip(pool, tokens, strict=True)}
+        expected = {
+            passage.id: float((vectors @ other.T).amax(1).sum()) for passage, other in zip(pool, tokens, strict=True)
+        }
         assert dict(found[query.id]) == pytest.approx(expected, abs=1e-4)

@@ -48,14 +48,16 @@ def documents(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_a_document_scores_as_its_best_window(seed):
     passages = documents(seed)
-    expected = Run.from_scores({query.id: {p.id: max(map(float, p.text.split())) for p in passages}
-                                for query in QUERIES})
+    expected = Run.from_scores(
+        {query.id: {p.id: max(map(float, p.text.split())) for p in passages} for query in QUERIES}
+    )
     maxp = MaxP(Planted, passages, numbers)
     for depth in (1, 2, 5, 13, 27, 500):
         assert maxp.search(QUERIES, depth) == expected.truncate(depth)
     candidates = {"q1": ["d", "e3"], "q2": ["d1!"]}
     assert maxp.score(QUERIES, candidates) == Run.from_scores(
-        {query: {name: dict(expected["q1"])[name] for name in ids} for query, ids in candidates.items()})
+        {query: {name: dict(expected["q1"])[name] for name in ids} for query, ids in candidates.items()}
+    )
     assert rerank(expected, QUERIES, maxp) == expected
 
 
@@ -127,12 +129,15 @@ def test_the_prompt_and_the_special_tokens_take_room(tiny_encoder, text):
     assert all(len(ids) <= 22 for ids in prompted.tokenize([w.text for w in windows], "passage"))
 
 
-@pytest.mark.parametrize(("window", "stride", "said"), [
-    (180, 90, r"this model reads 64 of a passage, the rest would be lost. Write maxp=64/32"),
-    (4, 2, "the window must be longer than 5 tokens"),
-    (20, 0, "the stride between 1 and the window"),
-    (20, 21, "the stride between 1 and the window"),
-])
+@pytest.mark.parametrize(
+    ("window", "stride", "said"),
+    [
+        (180, 90, r"this model reads 64 of a passage, the rest would be lost. Write maxp=64/32"),
+        (4, 2, "the window must be longer than 5 tokens"),
+        (20, 0, "the stride between 1 and the window"),
+        (20, 21, "the stride between 1 and the window"),
+    ],
+)
 def test_windows_that_the_model_cannot_read(tiny_encoder, window, stride, said):
     with pytest.raises(InterlinguaError, match=said):
         subword_windows(tiny_encoder(), window, stride)

@@ -40,14 +40,21 @@ class Overlap:
         return made
 
     def score(self, queries, candidates):
-        return Run.from_scores({
-            query.id: {name: self.k1 * sum(self.words[name][word] for word in query.text.split())
-                       for name in candidates[query.id]} for query in queries})
+        return Run.from_scores(
+            {
+                query.id: {
+                    name: self.k1 * sum(self.words[name][word] for word in query.text.split())
+                    for name in candidates[query.id]
+                }
+                for query in queries
+            }
+        )
 
     def search(self, queries, depth):
         everything = self.score(queries, {query.id: list(self.words) for query in queries})
-        return Run.from_scores({query: {name: score for name, score in found if score > 0}
-                                for query, found in everything.items()}).truncate(depth)
+        return Run.from_scores(
+            {query: {name: score for name, score in found if score > 0} for query, found in everything.items()}
+        ).truncate(depth)
 
 
 class Hashed:
@@ -85,7 +92,9 @@ def stand_ins(monkeypatch):
     """BM25 and late interaction of a few lines, so that what is tested is the pipeline."""
     Overlap.built = Counter()
     for name, attribute, value in (
-            ("bm25.bm25", "BM25", Overlap), ("late_interaction.retriever", "LateInteractionRetriever", Late)):
+        ("bm25.bm25", "BM25", Overlap),
+        ("late_interaction.retriever", "LateInteractionRetriever", Late),
+    ):
         module = ModuleType(name)
         setattr(module, attribute, value)
         monkeypatch.setitem(sys.modules, f"interlingua.retrieval.{name}", module)
@@ -115,8 +124,14 @@ def ordered_by(run, scores):
     return Run.from_scores({query: {name: dict(scores[query])[name] for name in run.ids(query)} for query in run})
 
 
-ONE_STAGE = {"bm25": lambda: lexical(50), "bm25(k1=2)": lambda: lexical(50, 2.0), "a": lambda: dense("a", 50),
-             "late": lambda: dense("late", 50), "a % 7": lambda: dense("a", 7), "a % 7 % 3": lambda: dense("a", 3)}
+ONE_STAGE = {
+    "bm25": lambda: lexical(50),
+    "bm25(k1=2)": lambda: lexical(50, 2.0),
+    "a": lambda: dense("a", 50),
+    "late": lambda: dense("late", 50),
+    "a % 7": lambda: dense("a", 7),
+    "a % 7 % 3": lambda: dense("a", 3),
+}
 FUSED = {
     "bm25 + 0.5 * a": lambda: interpolate(lexical(), dense("a"), 0.5),
     "0.5 * a + 2 * b + late": lambda: weighted_sum([dense("a"), dense("b"), dense("late")], [0.5, 2.0, 1.0]),
@@ -131,14 +146,16 @@ RERANKED = {
     "bm25 % 10 >> a % 4": lambda: ordered_by(lexical(10), dense("a")).truncate(4),
     "bm25 % 20 >> a % 10 >> b": lambda: ordered_by(ordered_by(lexical(20), dense("a")).truncate(10), dense("b")),
     "bm25 % 20 >> (a >> b)": lambda: ordered_by(lexical(20), dense("b")),
-    "a % 10 >> bm25": lambda: ordered_by(dense("a", 10), Overlap(PASSAGES, 0.9).score(
-        QUERIES, {query.id: [p.id for p in PASSAGES] for query in QUERIES})),
+    "a % 10 >> bm25": lambda: ordered_by(
+        dense("a", 10), Overlap(PASSAGES, 0.9).score(QUERIES, {query.id: [p.id for p in PASSAGES] for query in QUERIES})
+    ),
     "bm25 % 10 >> a + 0.5 * b": lambda: interpolate(
-        ordered_by(lexical(10), dense("a")), ordered_by(lexical(10), dense("b")), 0.5),
+        ordered_by(lexical(10), dense("a")), ordered_by(lexical(10), dense("b")), 0.5
+    ),
     "bm25 % 10 >> rrf(a, late)": lambda: rrf(
-        [ordered_by(lexical(10), dense("a")), ordered_by(lexical(10), dense("late"))]),
-    "(bm25 % 10 >> a) + 0.5 * late": lambda: interpolate(
-        ordered_by(lexical(10), dense("a")), dense("late"), 0.5),
+        [ordered_by(lexical(10), dense("a")), ordered_by(lexical(10), dense("late"))]
+    ),
+    "(bm25 % 10 >> a) + 0.5 * late": lambda: interpolate(ordered_by(lexical(10), dense("a")), dense("late"), 0.5),
 }
 
 
@@ -155,7 +172,8 @@ def test_a_pipeline_is_its_parts_put_together(text):
 
 def test_text_is_read_and_more_than_there_is_gives_what_there_is():
     assert run_pipeline("bm25 % 5000 >> a", COLLECTION, 5000, load=Shelf()) == run_pipeline(
-        parse_pipeline("bm25 >> a"), COLLECTION, 100, load=Shelf())
+        parse_pipeline("bm25 >> a"), COLLECTION, 100, load=Shelf()
+    )
     with pytest.raises(InterlinguaError, match="depth 0"):
         run_pipeline("bm25", COLLECTION, 0)
 
@@ -168,7 +186,10 @@ def test_every_model_is_loaded_once_and_reads_a_passage_once():
     assert Overlap.built == {(0.9, 0.4, None): 1}  # the passages are analysed once, whatever k1 and b
     stages = Stages(PASSAGES)
     assert [stages.run(text, QUERIES, 9) for text in ("bm25", "bm25(k1=2)", "bm25")] == [
-        lexical(9), lexical(9, 2.0), lexical(9)]
+        lexical(9),
+        lexical(9, 2.0),
+        lexical(9),
+    ]
     Overlap.built.clear()
     run_pipeline("bm25(analyzer=x) + bm25 + bm25(k1=2, analyzer=x)", COLLECTION, 10)
     assert Overlap.built == {(0.9, 0.4, None): 1, (0.9, 0.4, "x"): 1}
@@ -233,8 +254,13 @@ def test_a_query_that_the_file_lacks_has_an_empty_list(tmp_path):
 def test_translated_queries_are_for_bm25_and_a_file_for_the_stage_that_names_it(tmp_path, monkeypatch):
     asked = []
     score = Overlap.score
-    monkeypatch.setattr(Overlap, "score", lambda self, queries, candidates: asked.append(
-        [(query.text, query.lang) for query in queries]) or score(self, queries, candidates))
+    monkeypatch.setattr(
+        Overlap,
+        "score",
+        lambda self, queries, candidates: (
+            asked.append([(query.text, query.lang) for query in queries]) or score(self, queries, candidates)
+        ),
+    )
     translated = [Query(query.id, f"w{number}", "de") for number, query in enumerate(QUERIES)]
     words = [(query.text, "de") for query in translated]
     found = run_pipeline("bm25 % 5 >> a", COLLECTION, 5, load=Shelf(), translated=translated[::-1])

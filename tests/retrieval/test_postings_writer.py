@@ -15,11 +15,14 @@ SOME = [[f"t{n}" for n in RANDOM.zipf(1.4, size=RANDOM.integers(0, 30)).clip(max
 
 
 @pytest.mark.parametrize("block", [pytest.param(1, marks=pytest.mark.slow), 7, 100, 1 << 22])
-@pytest.mark.parametrize("passages", [SOME, [["a"]] * 40, [[], [], []], [], [
-    [], ["b", "a", "b"], [], ["語", "語", "語", "語"], ["a", "\ud800"], []]],
-    ids=["random", "one term", "empty", "none", "gaps"])
+@pytest.mark.parametrize(
+    "passages",
+    [SOME, [["a"]] * 40, [[], [], []], [], [[], ["b", "a", "b"], [], ["語", "語", "語", "語"], ["a", "\ud800"], []]],
+    ids=["random", "one term", "empty", "none", "gaps"],
+)
 def test_blocks_change_nothing(
-        passages: list[list[str]], block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passages: list[list[str]], block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(postings_writer, "BLOCK", block)
     write_postings(iter(passages), tmp_path)
     vocabulary = sorted({term for passage in passages for term in passage}, key=lambda term: int(keys_of([term])[0]))

@@ -23,8 +23,12 @@ class Backwards:
     def score(self, queries, candidates):
         self.asked = {query.id: list(candidates[query.id]) for query in queries}
         assert set(self.asked) == set(candidates)
-        return Run.from_scores({query: {**{name: float(name[1:]) for name in ids[self.lose :]},
-                                        **dict.fromkeys(self.added, 0.0)} for query, ids in candidates.items()})
+        return Run.from_scores(
+            {
+                query: {**{name: float(name[1:]) for name in ids[self.lose :]}, **dict.fromkeys(self.added, 0.0)}
+                for query, ids in candidates.items()
+            }
+        )
 
 
 class Hashed:
@@ -54,8 +58,9 @@ QUERIES = [Query(f"q{i}", f"w{i} w{i % 5}") for i in range(9)]
 
 def first_stage(length=10):
     rng = random.Random(3)
-    return Run.from_scores({query.id: {passage.id: rng.random() for passage in rng.sample(PASSAGES, length)}
-                            for query in QUERIES})
+    return Run.from_scores(
+        {query.id: {passage.id: rng.random() for passage in rng.sample(PASSAGES, length)} for query in QUERIES}
+    )
 
 
 def test_a_permutation_of_exactly_the_candidates():

@@ -79,8 +79,12 @@ def test_equality_sees_scores_ids_and_queries():
 
 @pytest.mark.parametrize(
     ("ids", "scores", "message"),
-    [(["a", "b", "a"], [3, 2, 1], "'a' occurs twice"), (["a", "b"], [1.0, float("nan")], "'b' is NaN"),
-     (["a"], [1.0, 2.0], "1 documents"), (["a"], [[1.0]], "shape")],
+    [
+        (["a", "b", "a"], [3, 2, 1], "'a' occurs twice"),
+        (["a", "b"], [1.0, float("nan")], "'b' is NaN"),
+        (["a"], [1.0, 2.0], "1 documents"),
+        (["a"], [[1.0]], "shape"),
+    ],
 )
 def test_bad_results_are_refused(ids, scores, message):
     with pytest.raises(InterlinguaError, match=message):
@@ -95,8 +99,12 @@ def test_a_query_is_added_once():
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("q Q0 b 2 0.5", "line 2: 5 fields"), ("q Q0 b 2 high t", "line 2: the score 'high'"),
-     ("q Q0 b 2 nan t", "line 2: the score is NaN"), ("q Q0 a 2 0.5 t", "line 2: document 'a' occurs twice")],
+    [
+        ("q Q0 b 2 0.5", "line 2: 5 fields"),
+        ("q Q0 b 2 high t", "line 2: the score 'high'"),
+        ("q Q0 b 2 nan t", "line 2: the score is NaN"),
+        ("q Q0 a 2 0.5 t", "line 2: document 'a' occurs twice"),
+    ],
 )
 def test_malformed_lines_name_file_line_and_reason(tmp_path, line, message):
     (tmp_path / "bad.txt").write_text(f"q Q0 a 1 1.0 t\n{line}\n")

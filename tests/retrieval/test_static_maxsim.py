@@ -79,7 +79,8 @@ def test_long_vectors_are_exact_too(tiny_static, sentences):
     words = StaticMaxSim.of(encoder)
     subwords = words.subwords([Passage(str(n), text) for n, text in enumerate(sentences)])
     assert words.scores(words.question(sentences[1]), subwords) == pytest.approx(
-        [by_loops(encoder, sentences[1], text) for text in sentences], abs=1e-6)
+        [by_loops(encoder, sentences[1], text) for text in sentences], abs=1e-6
+    )
 
 
 def test_two_encoders_keep_their_own_vectors(tiny_static, sentences):
@@ -87,8 +88,9 @@ def test_two_encoders_keep_their_own_vectors(tiny_static, sentences):
     words = StaticMaxSim.of(DualEncoder(query, passage))
     [own] = words.scores(words.question(sentences[0]), words.subwords([Passage("1", sentences[0])]))
     assert own < 0.99  # the same text, but vectors of another encoder
-    assert StaticMaxSim.of(DualEncoder(query)).scores(words.question(sentences[0]), [
-        words.question(sentences[0]).subwords])[0] == pytest.approx(1.0, abs=1e-6)
+    assert StaticMaxSim.of(DualEncoder(query)).scores(
+        words.question(sentences[0]), [words.question(sentences[0]).subwords]
+    )[0] == pytest.approx(1.0, abs=1e-6)
 
 
 def test_only_a_static_encoder_with_nothing_after_the_mean_has_it(tiny_static, tiny_encoder, tmp_path):
@@ -111,8 +113,11 @@ def test_subwords_and_vectors_are_made_of_one_tokenisation(tiny_static, sentence
     assert encoder.passage.training
     assert (vectors == embed_passages(encoder, passages)).all()
     assert [ids.tolist() for ids in subwords] == [
-        sorted(set(ids)) for ids in encoder.passage.tokenize(
-            [(one.title, one.text) if one.title else one.text for one in passages], "passage")]
+        sorted(set(ids))
+        for ids in encoder.passage.tokenize(
+            [(one.title, one.text) if one.title else one.text for one in passages], "passage"
+        )
+    ]
 
 
 def test_only_so_many_subwords_are_looked_at(tiny_static, sentences, monkeypatch):
@@ -228,8 +233,11 @@ def test_after_any_writes_hybrid_search_is_that_of_a_fresh_index(tmp_path, monke
     fresh = Index.build(encoder, held.values(), tmp_path / "fresh")
     texts = sentences[:5]
     found = fresh.search_many(texts, 30, lang="en")
-    assert index.search_many(texts, 30, lang="en") == Index.open(tmp_path / "idx", encoder).search_many(
-        texts, 30, lang="en") == found
+    assert (
+        index.search_many(texts, 30, lang="en")
+        == Index.open(tmp_path / "idx", encoder).search_many(texts, 30, lang="en")
+        == found
+    )
     assert any("tokens" in hit.parts for hit in found[0])
 
 

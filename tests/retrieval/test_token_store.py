@@ -17,8 +17,12 @@ def vectors(counts, dim=8, seed=0):
 
 
 def chunks():
-    return [(["a", "é\u2028"], vectors([3, 0])), (["c"], vectors([1], seed=1)), ([], vectors([])),
-            (["d", "e"], vectors([5, 2], seed=2))]
+    return [
+        (["a", "é\u2028"], vectors([3, 0])),
+        (["c"], vectors([1], seed=1)),
+        ([], vectors([])),
+        (["d", "e"], vectors([5, 2], seed=2)),
+    ]
 
 
 WHOLE = TokenVectors.join(part for _, part in chunks())
@@ -127,13 +131,17 @@ NAN = TokenVectors(torch.tensor([[1.0], [2.0], [float("nan")]]), [2, 0, 1])
 
 @pytest.mark.parametrize(
     ("given", "dtype", "message"),
-    [([(["a"], vectors([1])), (["b", "a"], vectors([1, 1]))], "float32", "'a' occurs twice"),
-     ([(["a"], vectors([1, 2]))], "float32", "2 passages of size 8 came with 1 ids"),
-     ([(["a"], vectors([1])), (["b"], vectors([1], dim=9))], "float32", "size 9 .* the size is 8"),
-     ([(["a", "b", "c"], NAN)], "float32", "passage 'c'"), ([(["a", "b", "c"], NAN)], "int8", "passage 'c'"),
-     ([(["a", "b"], HUGE)], "float16", "passage 'b'.*float16"),
-     ([], "float32", "no passage"), ([([], vectors([]))], "int8", "no passage"),
-     ([], "bfloat16", "Did you mean 'float16'")],
+    [
+        ([(["a"], vectors([1])), (["b", "a"], vectors([1, 1]))], "float32", "'a' occurs twice"),
+        ([(["a"], vectors([1, 2]))], "float32", "2 passages of size 8 came with 1 ids"),
+        ([(["a"], vectors([1])), (["b"], vectors([1], dim=9))], "float32", "size 9 .* the size is 8"),
+        ([(["a", "b", "c"], NAN)], "float32", "passage 'c'"),
+        ([(["a", "b", "c"], NAN)], "int8", "passage 'c'"),
+        ([(["a", "b"], HUGE)], "float16", "passage 'b'.*float16"),
+        ([], "float32", "no passage"),
+        ([([], vectors([]))], "int8", "no passage"),
+        ([], "bfloat16", "Did you mean 'float16'"),
+    ],
 )
 def test_what_cannot_be_stored_is_refused(given, dtype, message, tmp_path):
     for path in (None, tmp_path / "tokens"):
@@ -150,9 +158,14 @@ def test_a_damaged_folder_is_one_clear_line(tmp_path):
         TokenStore.open(tmp_path / "nowhere")
     with pytest.raises(InterlinguaError, match="holds no token vectors"):
         TokenStore.open(tmp_path)
-    for change, message in (({"format": 9}, "format 9"), ({"ids": ["a"]}, "damaged"), ({"dim": 7}, "damaged"),
-                            ({"dtype": "float32"}, "damaged"), ({"dtype": "object"}, "damaged"),
-                            ({"ids": 3}, "damaged")):
+    for change, message in (
+        ({"format": 9}, "format 9"),
+        ({"ids": ["a"]}, "damaged"),
+        ({"dim": 7}, "damaged"),
+        ({"dtype": "float32"}, "damaged"),
+        ({"dtype": "object"}, "damaged"),
+        ({"ids": 3}, "damaged"),
+    ):
         (path / "tokens.json").write_text(json.dumps({**about, **change}))
         with pytest.raises(InterlinguaError, match=message):
             TokenStore.open(path)

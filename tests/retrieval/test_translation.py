@@ -18,10 +18,13 @@ from interlingua.retrieval.pipeline.run import (
 QUERIES = [Query("1", "where is\nthe sea?", "en"), Query("2", "who wrote it?", "en")]
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    ("t.tsv", "1\two ist das Meer?\n\n2\twer schrieb es?\tnl\n"),
-    ("t.jsonl", '{"id": 1, "text": "wo ist das Meer?"}\n{"id": "2", "text": "wer schrieb es?", "lang": "nld"}\n'),
-])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.tsv", "1\two ist das Meer?\n\n2\twer schrieb es?\tnl\n"),
+        ("t.jsonl", '{"id": 1, "text": "wo ist das Meer?"}\n{"id": "2", "text": "wer schrieb es?", "lang": "nld"}\n'),
+    ],
+)
 @pytest.mark.parametrize("packed", [False, True])
 def test_translations_by_id_in_the_language_of_the_passages(tmp_path, name, content, packed):
     file = tmp_path / f"{name}{'.gz' * packed}"
@@ -30,14 +33,17 @@ def test_translations_by_id_in_the_language_of_the_passages(tmp_path, name, cont
     assert found == [Query("2", "wer schrieb es?", "nl"), Query("1", "wo ist das Meer?", "de")]
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    ("1\tein\n1\tzwei\n", r"t\.tsv, line 2: the query id '1' occurs twice"),
-    ("1\tein\n2\n", r"t\.tsv, line 2: 1 column\(s\), 2 or 3 are needed"),
-    ("1\tein\n2\t \n", r"t\.tsv, line 2: 'text' is empty"),
-    ('{"id": 1, "text": "ein"}\n{"id": 2}\n', r"t\.tsv, line 2: no 'text'"),
-    ("1\tein\tklingon\n", r"t\.tsv, line 1: .*'klingon'"),
-    ("", r"t\.tsv: is empty"),
-])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("1\tein\n1\tzwei\n", r"t\.tsv, line 2: the query id '1' occurs twice"),
+        ("1\tein\n2\n", r"t\.tsv, line 2: 1 column\(s\), 2 or 3 are needed"),
+        ("1\tein\n2\t \n", r"t\.tsv, line 2: 'text' is empty"),
+        ('{"id": 1, "text": "ein"}\n{"id": 2}\n', r"t\.tsv, line 2: no 'text'"),
+        ("1\tein\tklingon\n", r"t\.tsv, line 1: .*'klingon'"),
+        ("", r"t\.tsv: is empty"),
+    ],
+)
 def test_bad_rows_are_named(tmp_path, content, said):
     (tmp_path / "t.tsv").write_text(content, encoding="utf-8")
     with pytest.raises(InterlinguaError, match=said):
@@ -59,7 +65,9 @@ def test_a_callable_gets_one_line_for_each_query():
         return [line.upper() + "\r" for line in lines]
 
     assert translate_queries(QUERIES, translate, "de") == [
-        Query("1", "WHERE IS THE SEA?", "de"), Query("2", "WHO WROTE IT?", "de")]
+        Query("1", "WHERE IS THE SEA?", "de"),
+        Query("2", "WHO WROTE IT?", "de"),
+    ]
     assert seen == ["where is the sea?", "who wrote it?"]
     with pytest.raises(InterlinguaError, match="the translation has 1 lines for 2 queries"):
         translate_queries(QUERIES, lambda lines: lines[:1], "de")
@@ -78,12 +86,15 @@ def test_a_command_is_run_without_a_shell(tmp_path):
     assert command([sys.executable, "-c", echo, argument])(["a"]) == [argument]
 
 
-@pytest.mark.parametrize(("program", "said"), [
-    ("import sys; sys.stdin.readline()", "1 lines for 2 queries|has 1 lines|is empty"),
-    ("print('a\\nb\\nc')", "the translation has 3 lines for 2 queries"),
-    ("import sys; sys.exit('no such language')", r"failed with exit code 1 \(no such language\)"),
-    ("import sys; sys.stdout.buffer.write(b'\\xff\\n\\xff\\n')", "its output is not UTF-8"),
-])
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import sys; sys.stdin.readline()", "1 lines for 2 queries|has 1 lines|is empty"),
+        ("print('a\\nb\\nc')", "the translation has 3 lines for 2 queries"),
+        ("import sys; sys.exit('no such language')", r"failed with exit code 1 \(no such language\)"),
+        ("import sys; sys.stdout.buffer.write(b'\\xff\\n\\xff\\n')", "its output is not UTF-8"),
+    ],
+)
 def test_a_command_that_fails(program, said):
     with pytest.raises(InterlinguaError, match=said):
         translate_queries(QUERIES, command([sys.executable, "-c", program]), "de")

@@ -51,8 +51,14 @@ class ListIndex:
         finally:
             self._go.set()
 
-    def search_many(self, questions: Sequence[str | Question], k: int = 10, langs: Sequence[str] | None = None,
-                    budget: Any = None, **options: Any) -> list[list[Hit]]:
+    def search_many(
+        self,
+        questions: Sequence[str | Question],
+        k: int = 10,
+        langs: Sequence[str] | None = None,
+        budget: Any = None,
+        **options: Any,
+    ) -> list[list[Hit]]:
         texts = [one if isinstance(one, str) else one.text for one in questions]
         self.calls.append(texts)
         self.options.append({"k": k, "langs": langs, **options})
@@ -67,8 +73,13 @@ class ListIndex:
         if not kept:
             return [[] for _ in texts]
         scores = self.encoder.encode_query(texts) @ self.encoder.encode_document([one.text for one in kept]).T
-        return [[Hit(kept[place], float(row[place]), {"dense": float(row[place]), "lexical": -float("inf")})
-                 for place in np.argsort(-row, kind="stable")[:k]] for row in scores]
+        return [
+            [
+                Hit(kept[place], float(row[place]), {"dense": float(row[place]), "lexical": -float("inf")})
+                for place in np.argsort(-row, kind="stable")[:k]
+            ]
+            for row in scores
+        ]
 
     @property
     def languages(self) -> dict[str, int]:
@@ -111,8 +122,13 @@ def encoder(tiny_encoder: Callable[..., Any]) -> DualEncoder:
 @pytest.fixture
 def index(encoder: DualEncoder, sentences: list[str]) -> ListIndex:
     langs = ["en", "en", "en", "ar", "bn", "fi", "id", "ja", "ko", "ru", "sw", "te", "th"]
-    return ListIndex(encoder, [Passage(f"p/{number}", text, f"title {number}", lang, {"kind": "sea"})
-                               for number, (text, lang) in enumerate(zip(sentences, langs, strict=True))])
+    return ListIndex(
+        encoder,
+        [
+            Passage(f"p/{number}", text, f"title {number}", lang, {"kind": "sea"})
+            for number, (text, lang) in enumerate(zip(sentences, langs, strict=True))
+        ],
+    )
 
 
 @pytest.fixture

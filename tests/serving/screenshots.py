@@ -36,8 +36,17 @@ def question(topic: str, lang: str) -> str:
 
 def write_passages(file: Path) -> None:
     """Every article in every language, a line each."""
-    rows = [{"id": f"{topic.id}.{lang}", "title": topic.title[lang], "text": topic.text(lang), "lang": lang,
-             "source": f"encyclopedia/{topic.id}"} for topic in encyclopedia.topics() for lang in topic.title]
+    rows = [
+        {
+            "id": f"{topic.id}.{lang}",
+            "title": topic.title[lang],
+            "text": topic.text(lang),
+            "lang": lang,
+            "source": f"encyclopedia/{topic.id}",
+        }
+        for topic in encyclopedia.topics()
+        for lang in topic.title
+    ]
     file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
 
 
@@ -57,11 +66,23 @@ def serving(index: Path, reranker: str | None) -> Iterator[str]:
             server.terminate()
 
 
-def take(browser: Browser, address: str, file: Path, *, width: int = 1100, height: int = 860, scheme: Any = "light",
-         **state: Any) -> None:
+def take(
+    browser: Browser,
+    address: str,
+    file: Path,
+    *,
+    width: int = 1100,
+    height: int = 860,
+    scheme: Any = "light",
+    **state: Any,
+) -> None:
     """A picture of the page in one state, when the results are there."""
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=1.5,
-                            reduced_motion="reduce")
+    page = browser.new_page(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        device_scale_factor=1.5,
+        reduced_motion="reduce",
+    )
     page.goto(f"{address}/#{urlencode(state)}")
     page.locator(".chip").first.wait_for()
     if state:
@@ -81,10 +102,23 @@ def main(model: str, folder: str, reranker: str | None = None) -> None:
         with serving(index, reranker) as address:
             take(browser, address, out / "page-search.png", q=question("coffee", "sw"))
             take(browser, address, out / "page-dark.png", q=question("braille", "en"), scheme="dark")
-            take(browser, address, out / "page-right-to-left.png", q=question("penicillin", "ar"),
-                 rerank=int(reranker is not None))
-            take(browser, address, out / "page-compare.png", view="compare", a=question("coffee", "en"),
-                 b=question("coffee", "fi"), width=1200, height=1240)
+            take(
+                browser,
+                address,
+                out / "page-right-to-left.png",
+                q=question("penicillin", "ar"),
+                rerank=int(reranker is not None),
+            )
+            take(
+                browser,
+                address,
+                out / "page-compare.png",
+                view="compare",
+                a=question("coffee", "en"),
+                b=question("coffee", "fi"),
+                width=1200,
+                height=1240,
+            )
             take(browser, address, out / "page-phone.png", q=question("braille", "ar"), width=390, height=844)
         browser.close()
 

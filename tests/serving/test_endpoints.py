@@ -33,10 +33,14 @@ def _spans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> None:
-    answer = client.post("/search", json={"query": "who wrote the book?", "k": 3, "mode": "dense",
-                                          "where": {"kind": "sea"}}).json()
+    answer = client.post(
+        "/search", json={"query": "who wrote the book?", "k": 3, "mode": "dense", "where": {"kind": "sea"}}
+    ).json()
     assert {key: answer[key] for key in ("query", "lang", "mode")} == {
-        "query": "who wrote the book?", "lang": "en", "mode": "dense"}
+        "query": "who wrote the book?",
+        "lang": "en",
+        "mode": "dense",
+    }
     assert [hit["rank"] for hit in answer["hits"]] == [1, 2, 3]
     assert [hit["score"] for hit in answer["hits"]] == sorted((hit["score"] for hit in answer["hits"]), reverse=True)
     first = answer["hits"][0]
@@ -44,8 +48,7 @@ def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> No
     assert (first["text"], first["title"], first["lang"]) == (passage.text, passage.title, passage.lang)
     assert (first["metadata"], first["highlights"]) == ({"kind": "sea"}, [[0, 1]])
     assert first["parts"] == {"dense": first["score"], "lexical": None}  # JSON has no −∞
-    assert index.options == [{"k": 3, "langs": None, "mode": "dense", "where": {"kind": "sea"},
-                              "reranker": None}]
+    assert index.options == [{"k": 3, "langs": None, "mode": "dense", "where": {"kind": "sea"}, "reranker": None}]
     plain = client.post("/search", json={"query": "who wrote the book?", "highlight": False}).json()
     assert all(hit["highlights"] == [] for hit in plain["hits"])
 
@@ -64,7 +67,8 @@ def test_the_languages_of_results(client: TestClient, index: Any, sentences: lis
     assert "tlh" in error
     assert index.path not in error
     assert client.post("/search", json={"query": "1984", "lang_of_results": "same"}).json()["error"]["code"] == (
-        "language_not_sure")
+        "language_not_sure"
+    )
 
 
 def test_searches_of_sixteen_clients_share_calls_of_the_encoder(serving: Serving, index: Any) -> None:
@@ -200,18 +204,24 @@ def test_passages_are_added_replaced_and_deleted(client: TestClient, index: Any,
 
 
 def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer: dict[str, str]) -> None:
-    pages = [{"id": "7", "text": text, "lang": lang, "metadata": {"source": f"{lang}.jsonl"}}
-             for lang, text in (("en", "A small blue book."), ("fi", "Pieni sininen kirja."))]
+    pages = [
+        {"id": "7", "text": text, "lang": lang, "metadata": {"source": f"{lang}.jsonl"}}
+        for lang, text in (("en", "A small blue book."), ("fi", "Pieni sininen kirja."))
+    ]
     index = Index.build(encoder, [Passage("8", "A bridge.", lang="en")], tmp_path / "idx")
     token = writer["Authorization"].removeprefix("Bearer ")
     with TestClient(create_app(index, ServeSettings(token=token, delay=0.0))) as client:
+
         def post(*passages: dict[str, Any]) -> Any:
             return client.post("/passages", json={"passages": list(passages)}, headers=writer)
 
         assert post(*pages).json() == {"written": 2, "passages": 3}
         hits = client.post("/search", json={"query": "sininen kirja"}).json()["hits"]
         assert {(hit["id"], hit["source"], hit["lang"]) for hit in hits} == {
-            ("7", "en.jsonl", "en"), ("7", "fi.jsonl", "fi"), ("8", "", "en")}
+            ("7", "en.jsonl", "en"),
+            ("7", "fi.jsonl", "fi"),
+            ("8", "", "en"),
+        }
         answer = post({"id": "7", "text": "Which of them?"})
         assert (answer.status_code, len(index)) == (409, 3)
         assert "from 'en.jsonl', 'fi.jsonl'" in answer.json()["error"]["message"]
@@ -250,7 +260,8 @@ def test_writes_that_wait_are_synced_together_and_answered_afterwards(index: Any
 
 
 def test_a_write_that_the_disk_does_not_take_is_not_acknowledged(
-        client: TestClient, index: Any, writer: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    client: TestClient, index: Any, writer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     @contextmanager
     def failing() -> Iterator[None]:
         yield
@@ -259,17 +270,25 @@ def test_a_write_that_the_disk_does_not_take_is_not_acknowledged(
     monkeypatch.setattr(index, "together", failing)
     broken = client.post("/passages", json={"passages": [{"id": "broken", "text": "b"}]}, headers=writer)
     assert (broken.status_code, "'broken' cannot be written" in broken.json()["error"]["message"]) == (409, True)
-    for answer in (client.delete("/passages/p/0", headers=writer),
-                   client.post("/passages", json={"passages": [{"id": "a", "text": "b"}]}, headers=writer)):
+    for answer in (
+        client.delete("/passages/p/0", headers=writer),
+        client.post("/passages", json={"passages": [{"id": "a", "text": "b"}]}, headers=writer),
+    ):
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_written")
         assert answer.json()["error"]["message"] == "the index: the disk does not answer."
 
 
 def test_bad_passages_change_nothing(client: TestClient, index: Any, writer: dict[str, str]) -> None:
     good = {"id": "new", "text": "good"}
-    for bad in ({"id": "new", "text": "twice"}, {"id": "x"}, {"id": "", "text": "a"}, {"id": "x", "text": " "},
-                {"id": "x", "text": "a", "lang": "klingon"}, {"id": "x", "text": "a", "metadata": {"n": 1}},
-                {"id": "x", "text": "a", "vector": [1.0]}):
+    for bad in (
+        {"id": "new", "text": "twice"},
+        {"id": "x"},
+        {"id": "", "text": "a"},
+        {"id": "x", "text": " "},
+        {"id": "x", "text": "a", "lang": "klingon"},
+        {"id": "x", "text": "a", "metadata": {"n": 1}},
+        {"id": "x", "text": "a", "vector": [1.0]},
+    ):
         answer = client.post("/passages", json={"passages": [good, bad]}, headers=writer)
         assert answer.status_code in (400, 422), bad
     assert len(index) == 13
@@ -277,8 +296,13 @@ def test_bad_passages_change_nothing(client: TestClient, index: Any, writer: dic
 
 def test_info_and_health(client: TestClient, index: Any) -> None:
     info = client.get("/info").json()
-    assert info == {"passages": 13, "languages": index.languages, "modes": ["hybrid", "dense", "lexical"],
-                    "rerank": False, "model": "tiny"}
+    assert info == {
+        "passages": 13,
+        "languages": index.languages,
+        "modes": ["hybrid", "dense", "lexical"],
+        "rerank": False,
+        "model": "tiny",
+    }
     assert (client.get("/health").status_code, client.get("/health").json()) == (200, {"status": "ready"})
 
 
@@ -309,7 +333,8 @@ def test_the_pages_load_nothing_from_another_host(client: TestClient) -> None:
 
 
 def test_the_first_passage_in_a_language_is_found_whoever_wrote_it(
-        client: TestClient, index: Any, sentences: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    client: TestClient, index: Any, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refresh() -> None:
         index.passages["de"] = replace(index.passages["p/0"], id="de", lang="de")
 

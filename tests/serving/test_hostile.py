@@ -20,41 +20,156 @@ from interlingua.serving.service import ServeSettings
 
 TOKEN = "a-token-for-writing"
 BODIES: dict[str, Any] = {
-    "/search": {"query": "who wrote the book?", "k": 3, "mode": "hybrid", "langs": ["en"], "where": {"kind": "sea"},
-                "lang": "en", "highlight": True, "rerank": False, "lang_of_results": "any"},
+    "/search": {
+        "query": "who wrote the book?",
+        "k": 3,
+        "mode": "hybrid",
+        "langs": ["en"],
+        "where": {"kind": "sea"},
+        "lang": "en",
+        "highlight": True,
+        "rerank": False,
+        "lang_of_results": "any",
+    },
     "/v1/embeddings": {"input": ["a", "b"], "model": "tiny", "dimensions": 8, "encoding_format": "float"},
     "/rerank": {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1, "return_documents": True},
     "/passages": {"passages": [{"id": "n", "text": "t", "title": "", "lang": "en", "metadata": {"a": "b"}}]},
 }
 STRINGS = (
-    "", " ", "\0", "a\0b", "\ud800", "\udfff\ud800", "😀\ud83d", "x" * 1_000_000, "x" * 9_999, "\u200b" * 500,
-    "\u200b\u200d\ufeff", "\u202eabc\u202c عربي \u2066x\u2069", "a" + "\u0301" * 4_000, "👩‍👩‍👧‍👦" * 300,
+    "",
+    " ",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "\udfff\ud800",
+    "😀\ud83d",
+    "x" * 1_000_000,
+    "x" * 9_999,
+    "\u200b" * 500,
+    "\u200b\u200d\ufeff",
+    "\u202eabc\u202c عربي \u2066x\u2069",
+    "a" + "\u0301" * 4_000,
+    "👩‍👩‍👧‍👦" * 300,
     "\ufffe\uffff",
-    "' OR 1=1 --", "x' OR 'a'='a", "`id` = 'p'", "a.b[0]", "%", "\\", "../../etc/passwd", "/etc/passwd", "file:///",
-    "<script>alert(1)</script>", "{{7*7}}", "${jndi:ldap://x}", "\r\nX: y", "ก" * 3_000, "漢" * 3_000, "1" * 5_000,
-    "\U0010ffff", "ﷺ" * 500, "ß" * 500, "İ" * 500, "en", "zz", "xx-yy", "EN_us", "e\u0301n",
+    "' OR 1=1 --",
+    "x' OR 'a'='a",
+    "`id` = 'p'",
+    "a.b[0]",
+    "%",
+    "\\",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "file:///",
+    "<script>alert(1)</script>",
+    "{{7*7}}",
+    "${jndi:ldap://x}",
+    "\r\nX: y",
+    "ก" * 3_000,
+    "漢" * 3_000,
+    "1" * 5_000,
+    "\U0010ffff",
+    "ﷺ" * 500,
+    "ß" * 500,
+    "İ" * 500,
+    "en",
+    "zz",
+    "xx-yy",
+    "EN_us",
+    "e\u0301n",
 )
-OTHERS: tuple[Any, ...] = (None, True, False, 0, -1, 1, 10**6, 10**400, -(2**63), 1e308, 0.5, float("nan"),
-                           float("inf"), [], {}, [[]], [{}], {"": ""}, {"a": {"a": {"a": 1}}}, ["a"] * 300,
-                           {str(key): "x" for key in range(100)}, [1, "a", None])
+OTHERS: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    10**6,
+    10**400,
+    -(2**63),
+    1e308,
+    0.5,
+    float("nan"),
+    float("inf"),
+    [],
+    {},
+    [[]],
+    [{}],
+    {"": ""},
+    {"a": {"a": {"a": 1}}},
+    ["a"] * 300,
+    {str(key): "x" for key in range(100)},
+    [1, "a", None],
+)
 RAW = (
-    b"", b"{", b"[" * 50_000, b'{"query":' * 20_000, b'{"query": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", b"\xff\xfe{",
-    b"\x00", b'{"query": "\xed\xa0\x80"}', b'{"query": "\xff"}', '{"query": "a"}'.encode("utf-16"), b"null", b"1",
+    b"",
+    b"{",
+    b"[" * 50_000,
+    b'{"query":' * 20_000,
+    b'{"query": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    b"\xff\xfe{",
+    b"\x00",
+    b'{"query": "\xed\xa0\x80"}',
+    b'{"query": "\xff"}',
+    '{"query": "a"}'.encode("utf-16"),
+    b"null",
+    b"1",
     b'"a"',
-    b'{"query": "a", "query": 1}', b'{"query": NaN}', b'{"k": 1' + b"0" * 10_000 + b', "query": "a"}', b"\x1f\x8b\x08",
-    b'{"__proto__": {}, "query": "a"}', b"query=a", b" " * 100_000 + b'{"query": "a"}', b"x" * 5_000_000,
+    b'{"query": "a", "query": 1}',
+    b'{"query": NaN}',
+    b'{"k": 1' + b"0" * 10_000 + b', "query": "a"}',
+    b"\x1f\x8b\x08",
+    b'{"__proto__": {}, "query": "a"}',
+    b"query=a",
+    b" " * 100_000 + b'{"query": "a"}',
+    b"x" * 5_000_000,
 )
-PATHS = ("/", "/info", "/health", "/metrics", "/docs", "/openapi.json", "/passages/p/0", "/passages/", "/passages",
-         "/passages/%00", "/passages/%FF%FE", "/passages/..%2F..%2Fetc%2Fpasswd", "/%2e%2e/%2e%2e/etc/passwd",
-         "/search/",
-         "/..%5C..%5Cx", "/style.css%00", "/index.html/x", "/page/../app.py", "//etc/passwd", "/" + "a" * 5_000,
-         "/%E2%80%AE", "/search%00", "/v1/models", "/v1/embeddings/%ED%A0%80")
+PATHS = (
+    "/",
+    "/info",
+    "/health",
+    "/metrics",
+    "/docs",
+    "/openapi.json",
+    "/passages/p/0",
+    "/passages/",
+    "/passages",
+    "/passages/%00",
+    "/passages/%FF%FE",
+    "/passages/..%2F..%2Fetc%2Fpasswd",
+    "/%2e%2e/%2e%2e/etc/passwd",
+    "/search/",
+    "/..%5C..%5Cx",
+    "/style.css%00",
+    "/index.html/x",
+    "/page/../app.py",
+    "//etc/passwd",
+    "/" + "a" * 5_000,
+    "/%E2%80%AE",
+    "/search%00",
+    "/v1/models",
+    "/v1/embeddings/%ED%A0%80",
+)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
-HEADERS = ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json; charset=utf-16"},
-           {"Content-Type": "multipart/form-data; boundary=" + "x" * 500}, {"Content-Type": "ÿ"},
-           {"Content-Encoding": "gzip"}, {"Host": "["}, {"Host": "a\tb"}, {"Authorization": "Bearer ÿ"},
-           {"Authorization": "x" * 5_000}, {"Origin": "null"}, {"Accept": "image/png"}, {"Range": "bytes=-1"},
-           {"Transfer-Encoding": "chunked"}, {"Content-Length": "-1"}, {"Content-Length": "1e9"}, {"Expect": "a"})
+HEADERS = (
+    {},
+    {"Content-Type": "text/plain"},
+    {"Content-Type": "application/json; charset=utf-16"},
+    {"Content-Type": "multipart/form-data; boundary=" + "x" * 500},
+    {"Content-Type": "ÿ"},
+    {"Content-Encoding": "gzip"},
+    {"Host": "["},
+    {"Host": "a\tb"},
+    {"Authorization": "Bearer ÿ"},
+    {"Authorization": "x" * 5_000},
+    {"Origin": "null"},
+    {"Accept": "image/png"},
+    {"Range": "bytes=-1"},
+    {"Transfer-Encoding": "chunked"},
+    {"Content-Length": "-1"},
+    {"Content-Length": "1e9"},
+    {"Expect": "a"},
+)
 
 
 def spoilt(value: Any, dice: random.Random) -> Any:
@@ -68,7 +183,7 @@ def spoilt(value: Any, dice: random.Random) -> Any:
         return {**value, key: spoilt(value[key], dice)}
     if isinstance(value, list) and value and dice.random() < 0.6:
         place = dice.randrange(len(value))
-        return [*value[:place], spoilt(value[place], dice), *value[place + 1:]]
+        return [*value[:place], spoilt(value[place], dice), *value[place + 1 :]]
     return dice.choice(STRINGS if dice.random() < 0.6 else OTHERS)
 
 
@@ -87,8 +202,12 @@ def hostile(count: int, seed: int, token: bool) -> Iterator[tuple[str, str, byte
         elif way < 0.9:
             yield "POST", path, dice.choice(RAW), plain
         else:
-            yield dice.choice(METHODS), dice.choice((*PATHS, *BODIES)), dice.choice((b"", b"{}")), {
-                **plain, **{key: value.encode("latin-1") for key, value in dice.choice(HEADERS).items()}}
+            yield (
+                dice.choice(METHODS),
+                dice.choice((*PATHS, *BODIES)),
+                dice.choice((b"", b"{}")),
+                {**plain, **{key: value.encode("latin-1") for key, value in dice.choice(HEADERS).items()}},
+            )
 
 
 def attack(client: TestClient, count: int, seed: int, token: bool = False) -> Counter[int]:
@@ -110,8 +229,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def real(place: Path, encoder: Any, sentences: list[str]) -> Index:
-    return Index.build(encoder, [Passage(f"p/{number}", text, lang="en", metadata={"kind": "sea"})
-                                 for number, text in enumerate(sentences[:3])], place / "index")
+    return Index.build(
+        encoder,
+        [
+            Passage(f"p/{number}", text, lang="en", metadata={"kind": "sea"})
+            for number, text in enumerate(sentences[:3])
+        ],
+        place / "index",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +247,11 @@ def served(real: Index) -> Iterator[TestClient]:
 
 def files(place: Path) -> dict[str, tuple[int, str]]:
     """Every file: when it was changed, and what is in it."""
-    return {str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
-            for path in sorted(place.rglob("*")) if path.is_file()}
+    return {
+        str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(place.rglob("*"))
+        if path.is_file()
+    }
 
 
 def memory() -> int:
@@ -145,15 +273,25 @@ def test_hostile_passages_are_refused_or_kept_as_they_are(served: TestClient, re
     may = {"Authorization": f"Bearer {TOKEN}"}
     kept = []
     for number, text in enumerate(one for one in STRINGS if len(one) <= 10_000):
-        passage = {"id": f"{text[:300]}#{number}", "text": f"{text} book", "title": text[:100],
-                   "metadata": {text[:100] or "-": text[:100]}}
-        answer = served.post("/passages", content=json.dumps({"passages": [passage]}),
-                             headers={**may, "Content-Type": "application/json"})
+        passage = {
+            "id": f"{text[:300]}#{number}",
+            "text": f"{text} book",
+            "title": text[:100],
+            "metadata": {text[:100] or "-": text[:100]},
+        }
+        answer = served.post(
+            "/passages",
+            content=json.dumps({"passages": [passage]}),
+            headers={**may, "Content-Type": "application/json"},
+        )
         assert answer.status_code in (200, 409, 422), answer.text
         if answer.status_code == 200:
             found = real.passage(passage["id"])
             assert (found.text, found.title, dict(found.metadata)) == (
-                passage["text"], passage["title"], passage["metadata"])
+                passage["text"],
+                passage["title"],
+                passage["metadata"],
+            )
             where = {"query": "book", "where": passage["metadata"], "lang": "en"}
             hits = served.post("/search", json=where).json()["hits"]
             assert [hit["id"] for hit in hits] == [passage["id"]]
@@ -191,15 +329,22 @@ def conform(client: TestClient, path: str, count: int) -> None:
         case.validate_response(answer, checks=wanted)
 
     for mode in schemathesis.GenerationMode if operation.body else [schemathesis.GenerationMode.POSITIVE]:
-        limits = settings(max_examples=count, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
-                          suppress_health_check=list(HealthCheck))
+        limits = settings(
+            max_examples=count,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
         limits(given(case=operation.as_strategy(generation_mode=mode))(each))()
     assert statuses[schemathesis.GenerationMode.POSITIVE][200] > 0
 
 
 @pytest.mark.slow
 def test_ten_thousand_hostile_requests_leave_no_trace(
-        served: TestClient, place: Path, client: TestClient, index: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    served: TestClient, place: Path, client: TestClient, index: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     attack(served, 2_000, seed=2)
     attack(client, 1_000, seed=3, token=True)
     capfd.readouterr()

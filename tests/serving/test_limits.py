@@ -31,17 +31,32 @@ def refusal(answer: Any) -> tuple[int, str]:
     return answer.status_code, body["error"]["code"]
 
 
-@pytest.mark.parametrize(("change", "field"), [
-    ({"k": 0}, "k"), ({"k": schemas.MAX_K + 1}, "k"), ({"k": "3"}, "k"), ({"k": True}, "k"), ({"k": 1.5}, "k"),
-    ({"query": ""}, "query"), ({"query": " \n"}, "query"), ({"query": None}, "query"),
-    ({"query": "x" * (schemas.MAX_QUERY + 1)}, "query"), ({"query": "half \ud83d"}, "query"),
-    ({"mode": "magic"}, "mode"), ({"langs": []}, "langs"), ({"langs": ["e" * 36]}, "langs"),
-    ({"where": {"a": 1}}, "where"), ({"where": {"\ud800": "a"}}, "where"), ({"hybrid": True}, "hybrid"),
-    ({"langs": ["en"], "lang_of_results": "same"}, "langs"),
-])
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"k": 0}, "k"),
+        ({"k": schemas.MAX_K + 1}, "k"),
+        ({"k": "3"}, "k"),
+        ({"k": True}, "k"),
+        ({"k": 1.5}, "k"),
+        ({"query": ""}, "query"),
+        ({"query": " \n"}, "query"),
+        ({"query": None}, "query"),
+        ({"query": "x" * (schemas.MAX_QUERY + 1)}, "query"),
+        ({"query": "half \ud83d"}, "query"),
+        ({"mode": "magic"}, "mode"),
+        ({"langs": []}, "langs"),
+        ({"langs": ["e" * 36]}, "langs"),
+        ({"where": {"a": 1}}, "where"),
+        ({"where": {"\ud800": "a"}}, "where"),
+        ({"hybrid": True}, "hybrid"),
+        ({"langs": ["en"], "lang_of_results": "same"}, "langs"),
+    ],
+)
 def test_a_bad_field_is_named(client: TestClient, index: Any, change: dict[str, Any], field: str) -> None:
-    answer = client.post("/search", content=json.dumps({**SEARCH, **change}),
-                         headers={"Content-Type": "application/json"})
+    answer = client.post(
+        "/search", content=json.dumps({**SEARCH, **change}), headers={"Content-Type": "application/json"}
+    )
     assert refusal(answer) == (422, "invalid_request")
     assert field in answer.json()["error"]["message"]
     assert not index.calls
@@ -49,9 +64,13 @@ def test_a_bad_field_is_named(client: TestClient, index: Any, change: dict[str, 
 
 def test_too_many_texts(client: TestClient) -> None:
     many = ["a"] * (schemas.MAX_INPUTS + 1)
-    for path, body in (("/v1/embeddings", {"input": many}), ("/v1/embeddings", {"input": []}),
-                       ("/rerank", {"query": "a", "documents": many}), ("/rerank", {"query": "a", "documents": []}),
-                       ("/v1/embeddings", {"input": "x" * (schemas.MAX_TEXT + 1)})):
+    for path, body in (
+        ("/v1/embeddings", {"input": many}),
+        ("/v1/embeddings", {"input": []}),
+        ("/rerank", {"query": "a", "documents": many}),
+        ("/rerank", {"query": "a", "documents": []}),
+        ("/v1/embeddings", {"input": "x" * (schemas.MAX_TEXT + 1)}),
+    ):
         assert refusal(client.post(path, json=body)) == (422, "invalid_request")
 
 
@@ -70,8 +89,9 @@ def test_answers_under_its_names(serving: Serving, host: str) -> None:
         assert client.get("/health", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.test", "evil.test:8080", "localhost.evil.test", "ours.test.", "", "[::1",
-                                  ":80"])
+@pytest.mark.parametrize(
+    "host", ["evil.test", "evil.test:8080", "localhost.evil.test", "ours.test.", "", "[::1", ":80"]
+)
 def test_and_under_no_other(serving: Serving, host: str) -> None:
     with serving(names=("ours.test", *LOCAL)) as client:
         for path in ("/", "/health", "/info"):
@@ -111,8 +131,18 @@ def test_a_body_is_not_read_before_the_token_and_not_after_its_limit(serving: Se
         async def send(message: dict[str, Any]) -> None:
             sent.append(message.get("status"))
 
-        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
-                 "headers": headers, "http_version": "1.1", "scheme": "http", "server": ("here", 80), "root_path": ""}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": headers,
+            "http_version": "1.1",
+            "scheme": "http",
+            "server": ("here", 80),
+            "root_path": "",
+        }
         await client.app(scope, receive, send)
         return sent[0], read
 
@@ -177,8 +207,15 @@ def test_writing_needs_the_token(serving: Serving, index: Any, writer: dict[str,
         assert refusal(client.post("/passages", json=body, headers=writer)) == (403, "writing_off")
         assert refusal(client.post("/passages", json=body, headers={"Authorization": "Bearer "}))[0] == 403
     with serving(read_token="reader") as client:
-        for header in ("", "Bearer", "Bearer x", "Bearer reader", f"Basic {writer['Authorization'][7:]}",
-                       writer["Authorization"][7:], writer["Authorization"] + "x"):
+        for header in (
+            "",
+            "Bearer",
+            "Bearer x",
+            "Bearer reader",
+            f"Basic {writer['Authorization'][7:]}",
+            writer["Authorization"][7:],
+            writer["Authorization"] + "x",
+        ):
             answer = client.post("/passages", json=body, headers={"Authorization": header})
             assert refusal(answer) == (401, "unauthorized")
             assert answer.headers["www-authenticate"] == "Bearer"
@@ -189,8 +226,15 @@ def test_writing_needs_the_token(serving: Serving, index: Any, writer: dict[str,
 
 def test_reading_may_need_a_token_too(serving: Serving, writer: dict[str, str]) -> None:
     with serving(read_token="reader") as client:
-        for method, path in (("POST", "/search"), ("POST", "/v1/embeddings"), ("POST", "/rerank"), ("GET", "/info"),
-                             ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")):
+        for method, path in (
+            ("POST", "/search"),
+            ("POST", "/v1/embeddings"),
+            ("POST", "/rerank"),
+            ("GET", "/info"),
+            ("GET", "/metrics"),
+            ("GET", "/openapi.json"),
+            ("GET", "/docs"),
+        ):
             assert refusal(client.request(method, path, json=SEARCH)) == (401, "unauthorized")
             for token in ({"Authorization": "bearer reader"}, writer):
                 assert client.request(method, path, json=SEARCH, headers=token).status_code in (200, 422)
@@ -205,7 +249,8 @@ def test_every_endpoint_is_open_or_behind_a_token_on_purpose(client: TestClient)
 
 
 def test_the_log_has_one_json_line_a_request_and_no_text_of_questions(
-        serving: Serving, capsys: pytest.CaptureFixture[str]) -> None:
+    serving: Serving, capsys: pytest.CaptureFixture[str]
+) -> None:
     def lines(**settings: Any) -> list[dict[str, Any]]:
         with serving(**settings) as client:
             capsys.readouterr()
@@ -216,7 +261,10 @@ def test_the_log_has_one_json_line_a_request_and_no_text_of_questions(
 
     plain = lines()
     assert [(line["method"], line["path"], line["status"]) for line in plain] == [
-        ("POST", "/search", 200), ("POST", "/search", 422), ("GET", "/no\nthing", 404)]
+        ("POST", "/search", 200),
+        ("POST", "/search", 422),
+        ("GET", "/no\nthing", 404),
+    ]
     assert "secret" not in json.dumps(plain)
     assert plain[0]["hits"] == 10
     assert plain[0]["received"] > 0 < plain[0]["sent"]
@@ -225,7 +273,8 @@ def test_the_log_has_one_json_line_a_request_and_no_text_of_questions(
 
 
 def test_an_error_nobody_expected_tells_the_client_nothing(
-        client: TestClient, index: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    client: TestClient, index: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("a detail of the inside")
 
@@ -239,7 +288,8 @@ def test_an_error_nobody_expected_tells_the_client_nothing(
 
 
 def test_what_the_index_does_not_take_is_409(
-        client: TestClient, index: Any, writer: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    client: TestClient, index: Any, writer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def locked(*_: Any) -> None:
         raise InterlinguaError(f"{index.path}: another writer is at work.")
 
@@ -249,9 +299,20 @@ def test_what_the_index_does_not_take_is_409(
     assert answer.json()["error"]["message"] == "the index: another writer is at work."
 
 
-@pytest.mark.parametrize("bad", [{"max_batch": 0}, {"queue": 0}, {"timeout": 0}, {"timeout": float("nan")},
-                                 {"timeout": float("inf")}, {"delay": -1}, {"token": "two words"},
-                                 {"token": "snø"}, {"read_token": "only"}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"max_batch": 0},
+        {"queue": 0},
+        {"timeout": 0},
+        {"timeout": float("nan")},
+        {"timeout": float("inf")},
+        {"delay": -1},
+        {"token": "two words"},
+        {"token": "snø"},
+        {"read_token": "only"},
+    ],
+)
 def test_settings_out_of_range(bad: dict[str, Any]) -> None:
     with pytest.raises(InterlinguaError, match="serving:"):
         ServeSettings(**bad)

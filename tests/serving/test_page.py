@@ -27,13 +27,20 @@ from interlingua.serving.app import create_app
 from interlingua.serving.service import ServeSettings
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = [pytest.mark.slow,
-              pytest.mark.skipif(CHROMIUM is None, reason="the page needs a browser: apt-get install chromium")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="the page needs a browser: apt-get install chromium"),
+]
 expect.set_options(timeout=15_000)
 
 PASSAGES = (
-    Passage("light.en", "The lighthouse keeper wrote every storm into a small blue book. " * 14, "Lighthouse", "en",
-            {"source": "https://example.org/light", "chunk": "2"}),
+    Passage(
+        "light.en",
+        "The lighthouse keeper wrote every storm into a small blue book. " * 14,
+        "Lighthouse",
+        "en",
+        {"source": "https://example.org/light", "chunk": "2"},
+    ),
     Passage("light.fi", "Majakanvartija kirjoitti jokaisen myrskyn pieneen siniseen kirjaan.", "Majakka", "fi"),
     Passage("light.sw", "Mlinzi wa mnara aliandika kila dhoruba katika kitabu kidogo cha bluu.", "Mnara", "sw"),
     Passage("light.ar", "يكتب حارس المنارة كل عاصفة في دفتر صغير أزرق.", "Lighthouse (منارة)", "ar"),
@@ -69,17 +76,29 @@ class LetterIndex:
     def info(self) -> Any:
         return SimpleNamespace(model="letters")
 
-    def search_many(self, texts: Sequence[str | Question], k: int = 10, langs: Sequence[str] | None = None, *,
-                    mode: str = "hybrid", **options: Any) -> list[list[Any]]:
+    def search_many(
+        self,
+        texts: Sequence[str | Question],
+        k: int = 10,
+        langs: Sequence[str] | None = None,
+        *,
+        mode: str = "hybrid",
+        **options: Any,
+    ) -> list[list[Any]]:
         return [self._search(one if isinstance(one, str) else one.text, k, langs, mode) for one in texts]
 
     def _search(self, text: str, k: int, langs: Sequence[str] | None, mode: str) -> list[Any]:
         asked = triples(text)
-        scored = [(len(asked & triples(f"{one.title} {one.text}")) / max(1, len(asked)), one) for one in self.passages
-                  if langs is None or one.lang in langs]
+        scored = [
+            (len(asked & triples(f"{one.title} {one.text}")) / max(1, len(asked)), one)
+            for one in self.passages
+            if langs is None or one.lang in langs
+        ]
         found = sorted((pair for pair in scored if pair[0]), key=lambda pair: (-pair[0], pair[1].id))
-        return [SimpleNamespace(passage=passage, score=score, parts={"dense": score / 2, "lexical": 10 * score})
-                for score, passage in (found[::-1] if mode == "dense" else found)[:k]]
+        return [
+            SimpleNamespace(passage=passage, score=score, parts={"dense": score / 2, "lexical": 10 * score})
+            for score, passage in (found[::-1] if mode == "dense" else found)[:k]
+        ]
 
 
 def triples(text: str) -> set[str]:
@@ -129,16 +148,23 @@ def visit(browser: Browser, address: str) -> Iterator[Visit]:
     wrong: list[str] = []
     contexts = []
 
-    def visit(hash: str = "", *, at: str = address, routes: dict[str, Callable[[Route], None]] | None = None,
-              **options: Any) -> Page:
+    def visit(
+        hash: str = "", *, at: str = address, routes: dict[str, Callable[[Route], None]] | None = None, **options: Any
+    ) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1000, "height": 800}, **options})
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning")
-                and "Failed to load resource" not in message.text else None)
+        page.on(
+            "console",
+            lambda message: (
+                wrong.append(message.text)
+                if message.type in ("error", "warning") and "Failed to load resource" not in message.text
+                else None
+            ),
+        )
         for pattern, answer in (routes or {}).items():
             page.route(f"**/{pattern}", answer)
         page.goto(f"{at}/{hash}")
@@ -152,13 +178,24 @@ def visit(browser: Browser, address: str) -> Iterator[Visit]:
 
 
 def hit(rank: int, text: str, **fields: Any) -> dict[str, Any]:
-    return {"id": f"p{rank}", "rank": rank, "score": 1 / rank, "parts": {}, "lang": "en", "title": f"Title {rank}",
-            "text": text, "metadata": {}, "highlights": [], **fields}
+    return {
+        "id": f"p{rank}",
+        "rank": rank,
+        "score": 1 / rank,
+        "parts": {},
+        "lang": "en",
+        "title": f"Title {rank}",
+        "text": text,
+        "metadata": {},
+        "highlights": [],
+        **fields,
+    }
 
 
 def answering(*hits: dict[str, Any]) -> Callable[[Route], None]:
-    return lambda route: route.fulfill(json={"query": "", "lang": "en", "mode": "hybrid", "took_ms": 1, "hits": hits,
-                                             "notices": []})
+    return lambda route: route.fulfill(
+        json={"query": "", "lang": "en", "mode": "hybrid", "took_ms": 1, "hits": hits, "notices": []}
+    )
 
 
 def body(request: Request) -> dict[str, Any]:
@@ -294,8 +331,16 @@ def test_highlights_count_code_points(visit: Visit) -> None:
 
 
 def test_hostile_text_stays_text(visit: Visit) -> None:
-    hostile = hit(1, ATTACK, id=ATTACK, title=ATTACK, lang=f"en\" onmouseover=\"{ATTACK}", highlights=[[0, 9]],
-                  metadata={"source": "javascript:window.pwned=1", ATTACK: ATTACK}, parts={ATTACK: 1.0})
+    hostile = hit(
+        1,
+        ATTACK,
+        id=ATTACK,
+        title=ATTACK,
+        lang=f'en" onmouseover="{ATTACK}',
+        highlights=[[0, 9]],
+        metadata={"source": "javascript:window.pwned=1", ATTACK: ATTACK},
+        parts={ATTACK: 1.0},
+    )
     linked = hit(2, "text", metadata={"source": "https://example.org/a?b", "chunk": "2"}, score=None)
     page = visit(f"#q={quote(ATTACK)}", routes={"search": answering(hostile, linked)})
     card = page.locator("article").first
@@ -322,11 +367,14 @@ def test_network_down_then_up(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_empty()
 
 
-@pytest.mark.parametrize(("hash", "answer", "title", "text", "button"), [
-    ("#q=a&mode=loud", None, "Not possible", "mode", "Search without filters"),
-    ("#q=a", {"status": 500, "body": "<h1>proxy</h1>"}, "Something is wrong", "500", "Try again"),
-    ("#q=a", {"status": 200, "body": "<h1>portal</h1>"}, "Something is wrong", "does not understand", "Try again"),
-])
+@pytest.mark.parametrize(
+    ("hash", "answer", "title", "text", "button"),
+    [
+        ("#q=a&mode=loud", None, "Not possible", "mode", "Search without filters"),
+        ("#q=a", {"status": 500, "body": "<h1>proxy</h1>"}, "Something is wrong", "500", "Try again"),
+        ("#q=a", {"status": 200, "body": "<h1>portal</h1>"}, "Something is wrong", "does not understand", "Try again"),
+    ],
+)
 def test_errors(visit: Visit, hash: str, answer: dict[str, Any] | None, title: str, text: str, button: str) -> None:
     page = visit(hash, routes={"search": lambda route: route.fulfill(**answer)} if answer else None)
     expect(page.get_by_role("alert")).to_contain_text(title)
@@ -459,10 +507,13 @@ def rank_biased_overlap(first: list[str], second: list[str], p: float = 0.9) -> 
 def test_rank_biased_overlap(visit: Visit) -> None:
     cases = ["abc abc", "abc xyz", "abcdefghij jihgfedcba", "ab abcdefg", "xyabc ac", "a bcdea", "abcde "]
     pairs = [[list(first), list(second)] for first, second in (case.split(" ") for case in cases)]
-    found = visit().evaluate("""async pairs => {
+    found = visit().evaluate(
+        """async pairs => {
         const { rankBiasedOverlap } = await import("./overlap.js");
         return pairs.map(pair => rankBiasedOverlap(...pair));
-    }""", pairs)
+    }""",
+        pairs,
+    )
     assert found == pytest.approx([rank_biased_overlap(first, second) for first, second in pairs])
     assert found[:2] == pytest.approx([1, 0])
 
@@ -486,9 +537,26 @@ def test_contrast(visit: Visit, scheme: Any) -> None:
     expect(page.locator(".also").first).to_be_visible()
     brightness = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert brightness < 0.05 if scheme == "dark" else brightness > 0.9
-    for selector in ("body", "nav a", "h2", ".text", "mark", ".badge", ".chip", ".chip[aria-pressed=true]", ".count",
-                     ".modes span", ".modes :checked + span", ".also", ".asked", ".overlap p", ".summary", ".foot",
-                     "#compare-form button", "#compare-form input"):
+    for selector in (
+        "body",
+        "nav a",
+        "h2",
+        ".text",
+        "mark",
+        ".badge",
+        ".chip",
+        ".chip[aria-pressed=true]",
+        ".count",
+        ".modes span",
+        ".modes :checked + span",
+        ".also",
+        ".asked",
+        ".overlap p",
+        ".summary",
+        ".foot",
+        "#compare-form button",
+        "#compare-form input",
+    ):
         ink, paper = page.locator(selector).first.evaluate("""one => {
             let back = one;
             while (getComputedStyle(back).backgroundColor === "rgba(0, 0, 0, 0)") back = back.parentElement;

@@ -48,8 +48,9 @@ def running(python: Callable[..., Any]) -> Callable[..., Any]:
 
 def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request(method, path, json.dumps(body) if body is not None else None,
-                       {"Content-Type": "application/json", **headers})
+    connection.request(
+        method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json", **headers}
+    )
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())
 
@@ -64,7 +65,8 @@ def end(process: Any) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_search_that_has_begun_is_answered_before_the_server_ends(
-        running: Callable[..., Any], number: signal.Signals) -> None:
+    running: Callable[..., Any], number: signal.Signals
+) -> None:
     found: list[Any] = []
     with running(HELD) as (process, port):
         search = {"query": "a book", "lang": "en", "highlight": False}
@@ -91,8 +93,10 @@ def test_a_client_that_leaves_is_not_answered(running: Callable[..., Any]) -> No
     with running(HELD) as (process, port):
         body = json.dumps({"query": "a book", "lang": "en", "highlight": False})
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(f"POST /search HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-                           f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            client.sendall(
+                f"POST /search HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+            )
             assert process.stdout.readline() == "in\n"
         line = json.loads(process.stderr.readline())  # before the search returns
         assert (line["path"], line["status"]) == ("/search", 499)
@@ -109,14 +113,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Callable[...,
     place = tmp_path_factory.mktemp("serve")
     encoder = DualEncoder(tiny_encoder(pooling="mean", hidden=16))
     encoder.save(place / "model")
-    Index.build(encoder, [Passage(f"p/{number}", text, lang="en", metadata={"kind": "sea"})
-                          for number, text in enumerate(sentences[:3])], place / "index", model_path=place / "model")
+    Index.build(
+        encoder,
+        [
+            Passage(f"p/{number}", text, lang="en", metadata={"kind": "sea"})
+            for number, text in enumerate(sentences[:3])
+        ],
+        place / "index",
+        model_path=place / "model",
+    )
     return place
 
 
 @pytest.mark.slow
-def test_the_verb_serves_an_index_and_sees_what_others_write(
-        running: Callable[..., Any], folder: Path) -> None:
+def test_the_verb_serves_an_index_and_sees_what_others_write(running: Callable[..., Any], folder: Path) -> None:
     token = folder / "token"
     token.write_text("secret\n")
     command = ["-m", "interlingua", "serve", str(folder / "index"), "--port", "0", "--token-file", str(token)]
@@ -130,7 +140,9 @@ def test_the_verb_serves_an_index_and_sees_what_others_write(
         new = {"passages": [{"id": "new", "text": "A book about the stars.", "metadata": {"kind": "sea"}}]}
         assert ask(port, "POST", "/passages", new, Authorization="Bearer another")[0] == 401
         assert ask(port, "POST", "/passages", new, Authorization="Bearer secret") == (
-            200, {"written": 1, "passages": 4})
+            200,
+            {"written": 1, "passages": 4},
+        )
         assert "new" in {hit["id"] for hit in ask(port, "POST", "/search", search)[1]["hits"]}
         Index.open(folder / "index", DualEncoder.load(folder / "model")).delete(["new", "p/0"])
         assert {hit["id"] for hit in ask(port, "POST", "/search", search)[1]["hits"]} == {"p/1", "p/2"}
@@ -153,17 +165,28 @@ def test_a_port_in_use_is_an_error(folder: Path, capsys: pytest.CaptureFixture[s
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [["--port", "99999"], ["--host", "no such host"], ["--timeout", "0"],
-                                       ["--token-file", "missing"], ["--read-token-file", __file__], []])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--port", "99999"],
+        ["--host", "no such host"],
+        ["--timeout", "0"],
+        ["--token-file", "missing"],
+        ["--read-token-file", __file__],
+        [],
+    ],
+)
 def test_what_is_wrong_is_said_before_serving(
-        arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["serve", str(tmp_path / "no-index"), "--port", "0", *arguments]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost"])
 def test_the_server_answers_under_the_address_it_prints(
-        host: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[Any] = []
     monkeypatch.setattr(server, "run", lambda app, listener, timeout: started.extend((app, server.address(listener))))
     assert main(["serve", str(folder / "index"), "--host", host, "--port", "0"]) == 0

@@ -56,8 +56,10 @@ WORST = {
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, tiny_static: Callable[..., Any], sentences: list[str]) -> Index:
-    passages = [Passage(f"p/{number}", text, lang=lang)
-                for number, (text, lang) in enumerate(zip(sentences, LANGS, strict=True))]
+    passages = [
+        Passage(f"p/{number}", text, lang=lang)
+        for number, (text, lang) in enumerate(zip(sentences, LANGS, strict=True))
+    ]
     return Index.build(DualEncoder(tiny_static()), passages, tmp_path_factory.mktemp("worst") / "index")
 
 
@@ -135,8 +137,10 @@ def test_what_is_left_out_is_the_end_and_is_said(client: TestClient) -> None:
     question = Question(" ".join(words), "en")
     assert len(question.terms(["en", "fi"])) == len(words)
     assert not question.is_cut
-    notices = [client.post("/search", json={"query": text, "lang": "de", "k": 1}).json()["notices"]
-               for text in ("who?", " ".join(words))]
+    notices = [
+        client.post("/search", json={"query": text, "lang": "de", "k": 1}).json()["notices"]
+        for text in ("who?", " ".join(words))
+    ]
     assert notices[0] == []
     assert "first words" in notices[1][0]
 
@@ -161,8 +165,10 @@ def test_a_question_that_grows_too_long_is_refused(client: TestClient, index: In
 
 
 def test_texts_that_grow_too_long_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path, body in (("/v1/embeddings", {"input": ["a", "\ufdfa" * 6_000]}),
-                       ("/rerank", {"query": "a", "documents": ["b", "\ufdfa" * 6_000]})):
+    for path, body in (
+        ("/v1/embeddings", {"input": ["a", "\ufdfa" * 6_000]}),
+        ("/rerank", {"query": "a", "documents": ["b", "\ufdfa" * 6_000]}),
+    ):
         answer = client.post(path, json=body)
         assert answer.status_code == 422
         assert answer.json()["error"]["message"].startswith("text 2 of 2: in Unicode's form NFKC it has 108,000")
@@ -191,7 +197,8 @@ def test_the_time_of_a_stage_is_shared_by_its_questions() -> None:
 
 
 def test_the_neighbours_of_a_question_that_is_given_up_are_answered(
-        index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compared = [0]  # terms, which stand for the time
     scores = Lexical.scores
 
@@ -207,8 +214,9 @@ def test_the_neighbours_of_a_question_that_is_given_up_are_answered(
         batcher = Batcher(max_batch=8, delay=0.01, queue=8, timeout=30.0)
         batcher.start()
         try:
-            return await asyncio.gather(*(batcher.submit(call, Question(text, "de")) for text in texts),
-                                        return_exceptions=True)
+            return await asyncio.gather(
+                *(batcher.submit(call, Question(text, "de")) for text in texts), return_exceptions=True
+            )
         finally:
             await batcher.close()
 
@@ -216,7 +224,8 @@ def test_the_neighbours_of_a_question_that_is_given_up_are_answered(
     assert isinstance(worst, OutOfTime)
     assert compared.count(max(compared)) == 2  # in the batch, then alone
     assert [hit["id"] for hit in first.hits] == [
-        hit.passage.id for hit in index.search("who wrote the book?", 3, lang="de")]
+        hit.passage.id for hit in index.search("who wrote the book?", 3, lang="de")
+    ]
     assert len(last.hits) == 3
 
 
@@ -235,8 +244,9 @@ def test_long_questions_fill_a_batch_and_short_ones_find_room(monkeypatch: pytes
         monkeypatch.setattr(Index, "search_many", search)
 
         def ask(length: int) -> threading.Thread:
-            thread = threading.Thread(target=client.post, args=["/search"], kwargs={"json": {
-                "query": "x" * length, "lang": "en"}})
+            thread = threading.Thread(
+                target=client.post, args=["/search"], kwargs={"json": {"query": "x" * length, "lang": "en"}}
+            )
             thread.start()
             return thread
 
@@ -253,8 +263,7 @@ def test_long_questions_fill_a_batch_and_short_ones_find_room(monkeypatch: pytes
     assert batches == [[1], [10_000, 10_000, 10_000, 2], [10_000]]
 
 
-def test_highlights_are_left_out_where_there_is_no_time_for_them(
-        index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_highlights_are_left_out_where_there_is_no_time_for_them(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[str] = []
 
     def spans(*_: Any, **__: Any) -> Callable[[Passage], list[tuple[int, int]]]:

@@ -19,8 +19,15 @@ def marks(text):
 
 @pytest.mark.parametrize(
     ("lang", "text"),
-    [("te", "హైదరాబాద్ తెలంగాణ రాజధాని"), ("hi", "दिल्ली भारत की राजधानी है"), ("bn", "ঢাকা বাংলাদেশের রাজধানী"),
-     ("ta", "சென்னை தமிழ்நாட்டின் தலைநகரம்"), ("ml", "തിരുവനന്തപുരം കേരളത്തിന്റെ"), ("my", "ရန်ကုန်မြို့"), ("km", "ភ្នំពេញ")],
+    [
+        ("te", "హైదరాబాద్ తెలంగాణ రాజధాని"),
+        ("hi", "दिल्ली भारत की राजधानी है"),
+        ("bn", "ঢাকা বাংলাদেশের রাজধানী"),
+        ("ta", "சென்னை தமிழ்நாட்டின் தலைநகரம்"),
+        ("ml", "തിരുവനന്തപുരം കേരളത്തിന്റെ"),
+        ("my", "ရန်ကုန်မြို့"),
+        ("km", "ភ្នំពេញ"),
+    ],
 )
 def test_combining_marks_stay_with_their_letters(lang, text):
     words = analyzer(lang, "words")(text)
@@ -31,11 +38,18 @@ def test_combining_marks_stay_with_their_letters(lang, text):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("can't stop, U.S.A.", ["can't", "stop", "u.s.a"]), ("3.14 1,000 12:30 a_b", ["3.14", "1,000", "12", "30", "a_b"]),
-     ("__ -- !? 😀", []), ("naïve co-operate", ["naïve", "co", "operate"]), ('צה"ל say "so"', ['צה"ל', "say", "so"]),
-     ("東京タワーtest", ["東", "京", "タワー", "test"]), ("ﬁne Ｆｕｌｌ ½", ["fine", "full", "1⁄2"]),
-     ("soft\u00adhyphen zero\u200dwidth a\u200bb", ["softhyphen", "zerowidth", "a", "b"]), ("‘it’s’", ["it's"]),
-     ("x1\u0308y e\u0327t\u0308a", ["x1\u0308y", "ȩẗa"])],
+    [
+        ("can't stop, U.S.A.", ["can't", "stop", "u.s.a"]),
+        ("3.14 1,000 12:30 a_b", ["3.14", "1,000", "12", "30", "a_b"]),
+        ("__ -- !? 😀", []),
+        ("naïve co-operate", ["naïve", "co", "operate"]),
+        ('צה"ל say "so"', ['צה"ל', "say", "so"]),
+        ("東京タワーtest", ["東", "京", "タワー", "test"]),
+        ("ﬁne Ｆｕｌｌ ½", ["fine", "full", "1⁄2"]),
+        ("soft\u00adhyphen zero\u200dwidth a\u200bb", ["softhyphen", "zerowidth", "a", "b"]),
+        ("‘it’s’", ["it's"]),
+        ("x1\u0308y e\u0327t\u0308a", ["x1\u0308y", "ȩẗa"]),
+    ],
 )
 def test_words_follow_uax_29(text, expected):
     assert analyzer("en", "words")(text) == expected
@@ -43,10 +57,15 @@ def test_words_follow_uax_29(text, expected):
 
 @pytest.mark.parametrize(
     ("lang", "question", "passage"),
-    [("zh", "长城有多长", "中国的长城很长"), ("ja", "東京はどこ", "日本の首都は東京です"),
-     ("th", "กรุงเทพมหานคร", "เมืองหลวงคือกรุงเทพมหานครครับ"), ("lo", "ວຽງຈັນ", "ນະຄອນຫຼວງວຽງຈັນ"),
-     ("km", "ភ្នំពេញ", "រាជធានីភ្នំពេញ"), ("my", "ရန်ကုန်မြို့", "မြန်မာရန်ကုန်မြို့တော်"),
-     ("ko", "서울은", "서울에서")],
+    [
+        ("zh", "长城有多长", "中国的长城很长"),
+        ("ja", "東京はどこ", "日本の首都は東京です"),
+        ("th", "กรุงเทพมหานคร", "เมืองหลวงคือกรุงเทพมหานครครับ"),
+        ("lo", "ວຽງຈັນ", "ນະຄອນຫຼວງວຽງຈັນ"),
+        ("km", "ភ្នំពេញ", "រាជធានីភ្នំពេញ"),
+        ("my", "ရန်ကုန်မြို့", "မြန်မာရန်ကုန်မြို့တော်"),
+        ("ko", "서울은", "서울에서"),
+    ],
 )
 def test_scripts_without_spaces_give_terms_in_common(lang, question, passage):
     for chosen in (analyzer(lang), analyzer("en"), analyzer("")):  # by script, whatever the language
@@ -77,10 +96,21 @@ def test_case_goes_by_folding():
 
 @pytest.mark.parametrize(
     ("lang", "one", "other"),
-    [("ar", "مُحَمَّدٌ", "محمد"), ("ar", "أحمـــد إلى", "احمد الي"), ("ar", "لغة", "لغه"),
-     ("fa", "كتاب علي", "کتاب علی"), ("fa", "کتاب\u200cخانه", "کتاب خانه"), ("ur", "كراچي", "کراچی"),
-     ("hi", "हिन्दी", "हिंदी"), ("hi", "क़लम", "कलम"), ("hi", "चाँद", "चांद"),
-     ("bn", "শাড়ী", "সাড়ি"), ("te", "ఐన్\u200cస్టీన్", "ఐన్స్టిన్"), ("ro", "Ştiinţă", "Știință"), ("ru", "ёлка", "елка")],
+    [
+        ("ar", "مُحَمَّدٌ", "محمد"),
+        ("ar", "أحمـــد إلى", "احمد الي"),
+        ("ar", "لغة", "لغه"),
+        ("fa", "كتاب علي", "کتاب علی"),
+        ("fa", "کتاب\u200cخانه", "کتاب خانه"),
+        ("ur", "كراچي", "کراچی"),
+        ("hi", "हिन्दी", "हिंदी"),
+        ("hi", "क़लम", "कलम"),
+        ("hi", "चाँद", "चांद"),
+        ("bn", "শাড়ী", "সাড়ি"),
+        ("te", "ఐన్\u200cస్టీన్", "ఐన్స్టిన్"),
+        ("ro", "Ştiinţă", "Știință"),
+        ("ru", "ёлка", "елка"),
+    ],
 )
 def test_spellings_of_one_word_meet(lang, one, other):
     found = analyzer(lang, "language")(one)
@@ -90,9 +120,11 @@ def test_spellings_of_one_word_meet(lang, one, other):
 
 
 def test_digits_of_every_script_are_the_same_number():
-    found = {(lang, digits): analyzer(lang, "language")(digits)
-             for lang in ("ar", "fa", "hi", "bn", "te", "th", "km", "ja", "en")
-             for digits in ("٢٠٢٤", "۲۰۲۴", "२०२४", "২০২৪", "౨౦౨౪", "๒๐๒๔", "២០២៤", "２０２４")}
+    found = {
+        (lang, digits): analyzer(lang, "language")(digits)
+        for lang in ("ar", "fa", "hi", "bn", "te", "th", "km", "ja", "en")
+        for digits in ("٢٠٢٤", "۲۰۲۴", "२०२४", "২০২৪", "౨౦౨౪", "๒๐๒๔", "២០២៤", "２０２４")
+    }
     assert {asked: terms for asked, terms in found.items() if terms != ["2024"]} == {}
 
 
@@ -135,8 +167,9 @@ def test_every_stopword_is_a_word_and_is_dropped():
     assert stopwords().keys() <= RULES.keys()
     left = {lang: analyzer(lang, "language")(" ".join(words)) for lang, words in stopwords().items()}
     assert {lang: terms for lang, terms in left.items() if terms} == {}
-    assert [(lang, word) for lang, words in stopwords().items() for word in words
-            if len(analyzer(lang, "words")(word)) != 1] == []
+    assert [
+        (lang, word) for lang, words in stopwords().items() for word in words if len(analyzer(lang, "words")(word)) != 1
+    ] == []
 
 
 def test_every_language_has_an_analyzer_that_cuts_and_says_how():

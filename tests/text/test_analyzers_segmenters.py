@@ -8,10 +8,12 @@ from interlingua.text.analyzers import analyzer
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "package", "lang", "text", "expected"),
-    [("jieba", "jieba", "zh", "我们在北京，看长城。ABC", ["我们", "在", "北京", "看", "长城", "abc"]),
-     ("newmm", "pythainlp", "th", "แมวกินปลา ๑๒", ["แมว", "กิน", "ปลา", "12"]),
-     ("sudachi", "sudachipy", "ja", "東京都に行った。", ["東京", "都", "に", "行く", "た"]),
-     ("kiwi", "kiwipiepy", "ko", "서울은 한국의 수도이다.", ["서울", "한국", "수도", "이"])],
+    [
+        ("jieba", "jieba", "zh", "我们在北京，看长城。ABC", ["我们", "在", "北京", "看", "长城", "abc"]),
+        ("newmm", "pythainlp", "th", "แมวกินปลา ๑๒", ["แมว", "กิน", "ปลา", "12"]),
+        ("sudachi", "sudachipy", "ja", "東京都に行った。", ["東京", "都", "に", "行く", "た"]),
+        ("kiwi", "kiwipiepy", "ko", "서울은 한국의 수도이다.", ["서울", "한국", "수도", "이"]),
+    ],
 )
 def test_dictionary_words(kind, package, lang, text, expected):
     pytest.importorskip(package, reason="needs the segmenters: .venv/bin/pip install -e '.[segment]'")

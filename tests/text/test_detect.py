@@ -18,7 +18,9 @@ def test_the_languages_of_the_encyclopedia() -> None:
         assert found == [lang] * 20
 
 
-@pytest.mark.parametrize("text", ["", " \n", "12345 67/89", "👍👍👍", "\u200b\u200b", "***", "https://example.com/?a=b"])
+@pytest.mark.parametrize(
+    "text", ["", " \n", "12345 67/89", "👍👍👍", "\u200b\u200b", "***", "https://example.com/?a=b"]
+)
 def test_what_is_in_no_language(text: str) -> None:
     assert detect_language(text) == ""
 
@@ -80,8 +82,11 @@ def test_the_model_is_unpacked_once(tmp_path, monkeypatch, request):
     assert answers(tmp_path) == expected
     assert len(unpacked) == 1
     [kept] = (tmp_path / "interlingua").iterdir()
-    for damage in (lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:-1]),
-                   lambda file: np.save(file, np.zeros(3, dtype=np.uint16))):
+    for damage in (
+        lambda file: file.unlink(),
+        lambda file: file.write_bytes(file.read_bytes()[:-1]),
+        lambda file: np.save(file, np.zeros(3, dtype=np.uint16)),
+    ):
         before = len(unpacked)
         damage(kept / "rows.npy")
         assert answers(tmp_path) == answers(tmp_path) == expected

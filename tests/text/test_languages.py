@@ -19,12 +19,28 @@ so sq sr su sv sw ta te th tl tr ug uk ur uz vi xh yi zh rw zu ig yo
 """
 
 
-@pytest.mark.parametrize(("tag", "code"), [
-    ("zh-TW", "zh"), ("ara", "ar"), ("en_US", "en"), ("cmn", "zh"), ("zhtw", "zh"), ("pt_BR.UTF-8", "pt"),
-    ("arb", "ar"),
-    ("sr@latin", "sr"), ("pes", "fa"), ("swh", "sw"), ("zsm", "ms"), ("lvs", "lv"), ("iw", "he"), ("cha", "ch"),
-    ("yue", "yue"), ("AR", "ar"), ("ger", "de"),
-])
+@pytest.mark.parametrize(
+    ("tag", "code"),
+    [
+        ("zh-TW", "zh"),
+        ("ara", "ar"),
+        ("en_US", "en"),
+        ("cmn", "zh"),
+        ("zhtw", "zh"),
+        ("pt_BR.UTF-8", "pt"),
+        ("arb", "ar"),
+        ("sr@latin", "sr"),
+        ("pes", "fa"),
+        ("swh", "sw"),
+        ("zsm", "ms"),
+        ("lvs", "lv"),
+        ("iw", "he"),
+        ("cha", "ch"),
+        ("yue", "yue"),
+        ("AR", "ar"),
+        ("ger", "de"),
+    ],
+)
 def test_normalise_code(tag: str, code: str) -> None:
     assert normalise_code(tag) == code
 
@@ -62,10 +78,16 @@ def test_scripts() -> None:
     assert language("ko").name == "Korean"
 
 
-@pytest.mark.parametrize(("name", "code"), [
-    ("xquad_ar", "ar"), ("drcd_dev_zhtw", "zh"), ("mrtydi-v1.1-swahili", "sw"), ("tydiqa_train_ko", "ko"),
-    ("scifact", None),
-])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("xquad_ar", "ar"),
+        ("drcd_dev_zhtw", "zh"),
+        ("mrtydi-v1.1-swahili", "sw"),
+        ("tydiqa_train_ko", "ko"),
+        ("scifact", None),
+    ],
+)
 def test_language_at_end(name: str, code: str | None) -> None:
     assert language_at_end(name) == code
 

@@ -47,8 +47,11 @@ class Learned(NamedTuple):
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return {f"{file.relative_to(folder)} {name}": tensor for file in sorted(folder.rglob("model.safetensors"))
-            for name, tensor in load_file(file).items()}
+    return {
+        f"{file.relative_to(folder)} {name}": tensor
+        for file in sorted(folder.rglob("model.safetensors"))
+        for name, tensor in load_file(file).items()
+    }
 
 
 def assert_same_weights(one: Path, two: Path, start: Path, steps: int) -> None:
@@ -56,8 +59,9 @@ def assert_same_weights(one: Path, two: Path, start: Path, steps: int) -> None:
     first, second, before = weights(one), weights(two), weights(start)
     assert first.keys() == second.keys()
     for name in first:
-        torch.testing.assert_close(second[name], first[name], atol=LR * steps / 1000, rtol=0,
-                                   msg=lambda said, name=name: f"{name}: {said}")
+        torch.testing.assert_close(
+            second[name], first[name], atol=LR * steps / 1000, rtol=0, msg=lambda said, name=name: f"{name}: {said}"
+        )
     assert max(float((first[name] - before[name]).abs().max()) for name in before) > LR / 10  # it learned
 
 
@@ -83,15 +87,19 @@ def learned(python: Callable[..., Any], tmp_path: Path) -> Callable[[dict[str, A
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-        started = [python("-c", LEARN, done.recipe, done.one),
-                   *(python("-c", LEARN, done.recipe, done.two, RANK=rank, LOCAL_RANK=rank, **group) for rank in "01")]
+        started = [
+            python("-c", LEARN, done.recipe, done.one),
+            *(python("-c", LEARN, done.recipe, done.two, RANK=rank, LOCAL_RANK=rank, **group) for rank in "01"),
+        ]
         said = [process.communicate(300)[1] for process in started]
         assert [process.returncode for process in started] == [0, 0, 0], "\n".join(said)
         assert "collapsed" not in said[0]  # the numbers of such a run mean nothing
         assert_same_gradients(done)
         assert_same_weights(done.one / "model", done.two / "model", done.one / "start", tree["training"]["steps"])
-        first, second = ([json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-                         for folder in (done.one, done.two))
+        first, second = (
+            [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+            for folder in (done.one, done.two)
+        )
         assert len(first) == tree["training"]["steps"]
         for ours, theirs in zip(first, second, strict=True):
             assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
@@ -110,5 +118,9 @@ def assert_same_gradients(done: Learned) -> None:
         assert largest > 0.01
         for name, gradient in first.items():
             torch.testing.assert_close(
-                second[name], gradient, rtol=0, atol=ROUNDING * (TERMS * float(gradient.abs().max()) + 16 * largest),
-                msg=lambda said, name=name, file=one.name: f"{file}, parameter {name}: {said}")
+                second[name],
+                gradient,
+                rtol=0,
+                atol=ROUNDING * (TERMS * float(gradient.abs().max()) + 16 * largest),
+                msg=lambda said, name=name, file=one.name: f"{file}, parameter {name}: {said}",
+            )

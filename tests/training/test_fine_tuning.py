@@ -16,8 +16,16 @@ MODEL = {"backbone": {"static": {"vocab_size": 3000, "dim": 24}}, "encoders": "t
 
 def recipe(data, objectives, steps, root=None):
     settings = {"steps": steps, "checkpoint_every": 4, "log_every": 4, "tensorboard": False}
-    return resolve({"model": MODEL, "data": data, "objectives": objectives, "training": settings,
-                    "optimizer": {"lr": 0.02, "warmup": 2}}, data=str(root))
+    return resolve(
+        {
+            "model": MODEL,
+            "data": data,
+            "objectives": objectives,
+            "training": settings,
+            "optimizer": {"lr": 0.02, "warmup": 2},
+        },
+        data=str(root),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +35,28 @@ def marco(tmp_path_factory):
     questions = list(read_questions("encyclopedia:train"))
     passages = {one.positives[0].id: " ".join(one.positives[0].text.split()) for one in questions}
     names = list(passages)
-    files = {"queries": [(str(i), one.question) for i, one in enumerate(questions)], "collection": passages.items(),
-             "triples": [(str(i), one.positives[0].id, names[names.index(one.positives[0].id) - 1])
-                         for i, one in enumerate(questions)]}
+    files = {
+        "queries": [(str(i), one.question) for i, one in enumerate(questions)],
+        "collection": passages.items(),
+        "triples": [
+            (str(i), one.positives[0].id, names[names.index(one.positives[0].id) - 1])
+            for i, one in enumerate(questions)
+        ],
+    }
     for name, rows in files.items():
         (root / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     return root
 
 
 def test_a_run_on_triples_resumes_to_the_same_weights(marco, tmp_path, monkeypatch):
-    data = {"questions": {"kind": "triples", "path": "{data}/triples.tsv", "batch": 6, "options": {
-        "queries": "{data}/queries.tsv", "passages": ["{data}/collection.tsv"]}}}
+    data = {
+        "questions": {
+            "kind": "triples",
+            "path": "{data}/triples.tsv",
+            "batch": 6,
+            "options": {"queries": "{data}/queries.tsv", "passages": ["{data}/collection.tsv"]},
+        }
+    }
     on_triples = recipe(data, {"retrieval": {"temperature": 0.05}}, 12, marco)
     train(on_triples, tmp_path / "whole")
     step = Trainer._step
@@ -52,8 +71,9 @@ def test_a_run_on_triples_resumes_to_the_same_weights(marco, tmp_path, monkeypat
         train(on_triples, tmp_path / "broken")
     monkeypatch.undo()
     train(on_triples, tmp_path / "broken")
-    whole, again = (load_file(next((tmp_path / run / "model").rglob("model.safetensors")))
-                    for run in ("whole", "broken"))
+    whole, again = (
+        load_file(next((tmp_path / run / "model").rglob("model.safetensors"))) for run in ("whole", "broken")
+    )
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
@@ -87,6 +107,7 @@ def test_a_student_goes_where_the_teacher_is(tmp_path, tiny_static, fi_en):
 def test_translation_ranking_brings_translations_together(tmp_path, fi_en):
     model = train(recipe(PAIRS, {"translation_ranking": {}}, 20), tmp_path / "run")
     sides = [[getattr(pair, side) for pair in fi_en] for side in ("source", "target")]
-    before, after = (nearest(*map(one.encode_document, sides))
-                     for one in (DualEncoder.load(tmp_path / "run/start"), model))
+    before, after = (
+        nearest(*map(one.encode_document, sides)) for one in (DualEncoder.load(tmp_path / "run/start"), model)
+    )
     assert after > before + 0.3

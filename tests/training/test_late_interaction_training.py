@@ -40,13 +40,16 @@ def batch():
 
 @pytest.fixture
 def late(tiny_encoder):
-    return LateInteractionEncoder.start(tiny_encoder(), dim=8, query_length=14, document_length=40,
-                                        skip_punctuation=True)
+    return LateInteractionEncoder.start(
+        tiny_encoder(), dim=8, query_length=14, document_length=40, skip_punctuation=True
+    )
 
 
 def terms():
-    return [Term("pairs", LateInteraction(hard_negatives=2, similarity="l2")),
-            Term("batch", LateInteraction(contrast="in_batch", temperature=2.0), 0.5)]
+    return [
+        Term("pairs", LateInteraction(hard_negatives=2, similarity="l2")),
+        Term("batch", LateInteraction(contrast="in_batch", temperature=2.0), 0.5),
+    ]
 
 
 def gradients(model, chunking, the_terms=None, **options):
@@ -132,8 +135,10 @@ def test_masked_language_modelling_beside_it(late):
     found, reports = gradients(late, Chunking(), [*terms(), Term("mlm", objective)])
     alone = joint(late)
     assert set(found) == set(alone)
-    assert not torch.equal(found["backbone.model.embeddings.word_embeddings.weight"],
-                           alone["backbone.model.embeddings.word_embeddings.weight"])
+    assert not torch.equal(
+        found["backbone.model.embeddings.word_embeddings.weight"],
+        alone["backbone.model.embeddings.word_embeddings.weight"],
+    )
     name = "projection.linear.weight"
     torch.testing.assert_close(found[name], alone[name], atol=2e-6, rtol=1e-4)
     assert reports["mlm"].details["predictions"] > 0
@@ -198,14 +203,23 @@ def test_two_processes_gather_unequal_numbers_of_vectors(late, tmp_path):
 
 TREE = {
     "tokenizer_sentences": 400,
-    "model": {"backbone": {"scratch": {"vocab_size": 1500, "layers": 1, "hidden": 16, "heads": 2, "intermediate": 32,
-                                       "max_length": 32}},
-              "late_interaction": {"dim": 8, "query_length": 12, "document_length": 24}},
+    "model": {
+        "backbone": {
+            "scratch": {"vocab_size": 1500, "layers": 1, "hidden": 16, "heads": 2, "intermediate": 32, "max_length": 32}
+        },
+        "late_interaction": {"dim": 8, "query_length": 12, "document_length": 24},
+    },
     "data": {"questions": {"path": "encyclopedia:train", "batch": 6}},
     "objectives": {"late_interaction": {"contrast": "in_batch", "hard_negatives": 0}},
     "optimizer": {"lr": 0.01},
-    "training": {"steps": 4, "checkpoint_every": 2, "keep_checkpoints": 5, "log_every": 1, "tensorboard": False,
-                 "gradient_cache": 4},
+    "training": {
+        "steps": 4,
+        "checkpoint_every": 2,
+        "keep_checkpoints": 5,
+        "log_every": 1,
+        "tensorboard": False,
+        "gradient_cache": 4,
+    },
 }
 
 
@@ -218,8 +232,11 @@ def equal(a, b):
 
 
 def test_a_run_resumes_bit_for_bit_and_its_folder_loads(tmp_path):
-    tree = {**TREE, "training": {**TREE["training"], "keep": "best", "validate_every": 2},
-            "validation": {"questions": {"path": "encyclopedia:test"}, "limit": 12, "batch": 6}}
+    tree = {
+        **TREE,
+        "training": {**TREE["training"], "keep": "best", "validate_every": 2},
+        "validation": {"questions": {"path": "encyclopedia:test"}, "limit": 12, "batch": 6},
+    }
     trained = train(resolve(tree), tmp_path / "whole")
     assert isinstance(trained, LateInteractionEncoder)
     log = [json.loads(line) for line in (tmp_path / "whole/log.jsonl").read_text().splitlines()]
@@ -240,15 +257,34 @@ def test_a_run_resumes_bit_for_bit_and_its_folder_loads(tmp_path):
 
 def test_it_starts_from_a_warm_up_and_from_another_late_interaction_model(tmp_path):
     """A warm-up has one vector a text; a late-interaction backbone keeps its projection and markers."""
-    tree = {**TREE, "training": {**TREE["training"], "steps": 1}, "optimizer": {"lr": 1e-9}, "warm_up": {
-        "data": {"questions": {"path": "encyclopedia:train", "batch": 4}}, "objectives": {
-            "retrieval": {"hard_negatives": 0}}, "training": {"steps": 1, "tensorboard": False}}}
+    tree = {
+        **TREE,
+        "training": {**TREE["training"], "steps": 1},
+        "optimizer": {"lr": 1e-9},
+        "warm_up": {
+            "data": {"questions": {"path": "encyclopedia:train", "batch": 4}},
+            "objectives": {"retrieval": {"hard_negatives": 0}},
+            "training": {"steps": 1, "tensorboard": False},
+        },
+    }
     first = train(resolve(tree), tmp_path / "first", "cpu")
     warm = load_any(tmp_path / "first/warm_up/model", device="cpu").query
     torch.testing.assert_close(first.input_embeddings.weight[: len(warm.tokenizer)], warm.input_embeddings.weight)
-    again = {**TREE, "model": {"backbone": str(tmp_path / "first/model"), "late_interaction": {
-        "dim": 8, "query_length": 10, "document_length": 20, "query_expansion": False, "skip_punctuation": True}},
-        "training": tree["training"], "optimizer": {"lr": 1e-9}}
+    again = {
+        **TREE,
+        "model": {
+            "backbone": str(tmp_path / "first/model"),
+            "late_interaction": {
+                "dim": 8,
+                "query_length": 10,
+                "document_length": 20,
+                "query_expansion": False,
+                "skip_punctuation": True,
+            },
+        },
+        "training": tree["training"],
+        "optimizer": {"lr": 1e-9},
+    }
     second = train(resolve(again), tmp_path / "second", "cpu")
     torch.testing.assert_close(second.projection.linear.weight, first.projection.linear.weight)
     assert len(second.input_embeddings.weight) == len(first.input_embeddings.weight)
@@ -257,20 +293,33 @@ def test_it_starts_from_a_warm_up_and_from_another_late_interaction_model(tmp_pa
     with pytest.raises(InterlinguaError, match="late-interaction model of dim 8"):
         train(resolve(again, ["model.late_interaction.dim=16"]), tmp_path / "third", "cpu")
     with pytest.raises(InterlinguaError, match=r"LateInteractionEncoder\.load"):
-        train(resolve({**again, "model": {"backbone": str(tmp_path / "first/model")},
-                       "objectives": {"retrieval": {"hard_negatives": 0}}}), tmp_path / "fourth", "cpu")
+        train(
+            resolve(
+                {
+                    **again,
+                    "model": {"backbone": str(tmp_path / "first/model")},
+                    "objectives": {"retrieval": {"hard_negatives": 0}},
+                }
+            ),
+            tmp_path / "fourth",
+            "cpu",
+        )
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    (["objectives.retrieval={}"], "objectives.retrieval is not for a model with model.late_interaction"),
-    (["model.late_interaction=null"], r"objectives.late_interaction compares tokens.*Add model\.late_interaction"),
-    (["model.encoders=untied"], "one encoder for queries and passages"),
-    (["model.pooling=cls"], "model.pooling has no meaning beside"),
-    (["model.similarity=dot"], "model.similarity has no meaning beside"),
-    (["model.max_length=20"], "query_length and document_length are the lengths"),
-    (["model.backbone={static: {}}"], "needs a transformer"),
-    (["objectives.late_interaction.contrast=pairwise"], "hard_negatives 0 is too few"),
-    (["model.late_interaction.dims=4"], r"unknown key 'model\.late_interaction\.dims'")])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["objectives.retrieval={}"], "objectives.retrieval is not for a model with model.late_interaction"),
+        (["model.late_interaction=null"], r"objectives.late_interaction compares tokens.*Add model\.late_interaction"),
+        (["model.encoders=untied"], "one encoder for queries and passages"),
+        (["model.pooling=cls"], "model.pooling has no meaning beside"),
+        (["model.similarity=dot"], "model.similarity has no meaning beside"),
+        (["model.max_length=20"], "query_length and document_length are the lengths"),
+        (["model.backbone={static: {}}"], "needs a transformer"),
+        (["objectives.late_interaction.contrast=pairwise"], "hard_negatives 0 is too few"),
+        (["model.late_interaction.dims=4"], r"unknown key 'model\.late_interaction\.dims'"),
+    ],
+)
 def test_what_does_not_go_together_is_refused_before_anything_is_read(changes, said):
     with pytest.raises(InterlinguaError, match=said):
         check(resolve({**TREE, "model": {**TREE["model"], "backbone": "no/such"}}, changes))

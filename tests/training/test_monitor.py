@@ -9,8 +9,10 @@ from interlingua.training.trainer import alarm, space
 def test_alignment_is_of_the_pairs_and_uniformity_of_the_passages():
     torch.manual_seed(0)
     passages, source = torch.randn(40, 8), torch.randn(30, 8)
-    reports = {"retrieval": Report(1.0, vectors={"queries": torch.randn(40, 8), "passages": passages}),
-               "semantic": Report(1.0, vectors={"passage.source": source, "passage.target": source})}
+    reports = {
+        "retrieval": Report(1.0, vectors={"queries": torch.randn(40, 8), "passages": passages}),
+        "semantic": Report(1.0, vectors={"passage.source": source, "passage.target": source}),
+    }
     found = space(reports)
     assert found["space/alignment"] < 1e-6
     assert found["space/uniformity"] == space({"retrieval": reports["retrieval"]})["space/uniformity"]

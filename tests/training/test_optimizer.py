@@ -20,8 +20,9 @@ def test_equals_adamw_with_clipping():
     ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
     theirs.load_state_dict(ours.state_dict())
     optimizer = Optimizer([ours], OptimizerSpec(lr=0.1, clip=0.5, schedule="constant", weight_decay=0.01), 5)
-    reference = torch.optim.AdamW([{"params": [theirs.weight], "weight_decay": 0.01},
-                                   {"params": [theirs.bias], "weight_decay": 0.0}], lr=0.1)
+    reference = torch.optim.AdamW(
+        [{"params": [theirs.weight], "weight_decay": 0.01}, {"params": [theirs.bias], "weight_decay": 0.0}], lr=0.1
+    )
     for step in range(5):
         x = torch.randn(4, 3)
         for module in (ours, theirs):

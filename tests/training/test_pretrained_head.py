@@ -18,9 +18,20 @@ def pretrained(tiny_tokenizer, tmp_path_factory):
     """A tiny masked language model and the folder it was saved in."""
     folder, tokenizer = tmp_path_factory.mktemp("pretrained"), tiny_tokenizer()
     torch.manual_seed(0)
-    model = XLMRobertaForMaskedLM(XLMRobertaConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=66, layer_norm_eps=1e-5, pad_token_id=1, bos_token_id=0, eos_token_id=2))
+    model = XLMRobertaForMaskedLM(
+        XLMRobertaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=66,
+            layer_norm_eps=1e-5,
+            pad_token_id=1,
+            bos_token_id=0,
+            eos_token_id=2,
+        )
+    )
     torch.nn.init.normal_(model.lm_head.bias)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -28,11 +39,17 @@ def pretrained(tiny_tokenizer, tmp_path_factory):
 
 
 def recipe_of(backbone, name=NAMES[0], **model):
-    return resolve({
-        "model": {"backbone": str(backbone), "encoders": "tied", **model},
-        "data": {"sentences": {"path": "encyclopedia:train", "batch": 4},
-                 "parallel": {"path": "encyclopedia:train", "batch": 4}},
-        "objectives": {name: {}}, "training": {"steps": 1, "tensorboard": False}})
+    return resolve(
+        {
+            "model": {"backbone": str(backbone), "encoders": "tied", **model},
+            "data": {
+                "sentences": {"path": "encyclopedia:train", "batch": 4},
+                "parallel": {"path": "encyclopedia:train", "batch": 4},
+            },
+            "objectives": {name: {}},
+            "training": {"steps": 1, "tensorboard": False},
+        }
+    )
 
 
 def head_of(recipe, encoder, name=NAMES[0]):

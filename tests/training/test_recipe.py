@@ -16,19 +16,23 @@ from interlingua.training.recipe import (
 )
 from interlingua.training.terms import check, term_of
 
-BUNDLED = sorted(p for p in recipe_folder().rglob("*.yaml")
-                 if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8"))))
+BUNDLED = sorted(
+    p for p in recipe_folder().rglob("*.yaml") if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8")))
+)
 
 
 @pytest.fixture
 def recipe(tmp_path):
     path = tmp_path / "r.yaml"
-    path.write_text("""
+    path.write_text(
+        """
 model: {backbone: {static: {}}, encoders: tied}
 data: {questions: {path: "{data}/q.jsonl", batch: 8}}
 objectives: {retrieval: {temperature: 0.05}}
 training: {steps: 10}
-""", encoding="utf-8")
+""",
+        encoding="utf-8",
+    )
     return path
 
 
@@ -38,14 +42,17 @@ def test_overrides_and_data_folder(recipe):
     assert read.objectives["retrieval"] == {"temperature": 0.1}
 
 
-@pytest.mark.parametrize(("override", "says"), [
-    ("trainig.steps=3", "unknown key 'trainig'. Did you mean 'training'"),
-    ("training.step=3", "unknown key 'training.step'. Did you mean 'steps'"),
-    ("data.questions.bach=3", "unknown key 'data.questions.bach'. Did you mean 'batch'"),
-    ("training.steps=none", "'training.steps'"),
-    ("training.steps", "not an override"),
-    ("model.pooling=max", "'model.pooling'"),
-])
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("trainig.steps=3", "unknown key 'trainig'. Did you mean 'training'"),
+        ("training.step=3", "unknown key 'training.step'. Did you mean 'steps'"),
+        ("data.questions.bach=3", "unknown key 'data.questions.bach'. Did you mean 'batch'"),
+        ("training.steps=none", "'training.steps'"),
+        ("training.steps", "not an override"),
+        ("model.pooling=max", "'model.pooling'"),
+    ],
+)
 def test_mistakes_are_named(recipe, override, says):
     with pytest.raises(InterlinguaError, match=says):
         read_recipe(recipe, [override], "/d")
@@ -103,28 +110,40 @@ def test_a_kept_recipe_without_a_newer_field_is_the_same_recipe() -> None:
 
 
 def test_an_entry_may_be_an_objective_of_another_name_on_data_of_another_name():
-    tree = {"model": {"backbone": {"static": {}}}, "training": {"steps": 1},
-            "data": {"questions": {"path": "encyclopedia:train"}, "documents": {"kind": "cloze", "path": "x"}},
-            "objectives": {"retrieval": {}, "raw": {"kind": "retrieval", "reads": {"questions": "documents"},
-                                                    "temperature": 0.1, "weight": 0.5}}}
+    tree = {
+        "model": {"backbone": {"static": {}}},
+        "training": {"steps": 1},
+        "data": {"questions": {"path": "encyclopedia:train"}, "documents": {"kind": "cloze", "path": "x"}},
+        "objectives": {
+            "retrieval": {},
+            "raw": {"kind": "retrieval", "reads": {"questions": "documents"}, "temperature": 0.1, "weight": 0.5},
+        },
+    }
     recipe = resolve(tree)
     check(recipe)
     term = term_of("raw", recipe.objectives["raw"], None, recipe)
     assert (term.name, term.weight, term.streams(recipe.data)) == ("raw", 0.5, ["documents"])
     assert term.objective.temperature == 0.1
-    for change, message in (({"kind": "retrievel"}, "kind: 'retrievel' is not known. Did you mean 'retrieval'"),
-                            ({"reads": {"question": "documents"}}, "reads.question")):
+    for change, message in (
+        ({"kind": "retrievel"}, "kind: 'retrievel' is not known. Did you mean 'retrieval'"),
+        ({"reads": {"question": "documents"}}, "reads.question"),
+    ):
         wrong = resolve({**tree, "objectives": {"raw": {**tree["objectives"]["raw"], **change}}})
         with pytest.raises(InterlinguaError, match=message):
             check(wrong)
 
 
 def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
-    tree = {"model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied"},
-            "training": {"steps": 1, "tensorboard": False}, "tokenizer_data": ["sentences"],
-            "data": {"questions": {"path": "encyclopedia:train"},
-                     "sentences": {"path": "encyclopedia:train", "langs": ["fi"]}},
-            "objectives": {"retrieval": {}}}
+    tree = {
+        "model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied"},
+        "training": {"steps": 1, "tensorboard": False},
+        "tokenizer_data": ["sentences"],
+        "data": {
+            "questions": {"path": "encyclopedia:train"},
+            "sentences": {"path": "encyclopedia:train", "langs": ["fi"]},
+        },
+        "objectives": {"retrieval": {}},
+    }
     model = train(resolve(tree), tmp_path / "run")
     fi, te = (model.query.tokenize([text])[0] for text in ("kahvipensaan siemenistä", "కాఫీ గింజలు"))
     unknown = model.query.backbone.subwords.tokenizer.token_to_id("<unk>")
@@ -136,20 +155,31 @@ def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
 
 def test_a_vocabulary_is_learned_from_each_text_once(tmp_path):
     entry = {"path": "encyclopedia:train", "langs": ["fi"]}
-    tree = {"model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied"},
-            "training": {"steps": 1, "tensorboard": False}, "tokenizer_data": ["sentences", "repeated"],
-            "data": {"questions": {"path": "encyclopedia:train"}, "sentences": entry,
-                     "repeated": {**entry, "kind": "sentences"}},
-            "objectives": {"retrieval": {}}}
-    once, twice = (train(resolve({**tree, "tokenizer_data": names}), tmp_path / str(len(names)))
-                   for names in (["sentences"], ["sentences", "repeated"]))
+    tree = {
+        "model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied"},
+        "training": {"steps": 1, "tensorboard": False},
+        "tokenizer_data": ["sentences", "repeated"],
+        "data": {
+            "questions": {"path": "encyclopedia:train"},
+            "sentences": entry,
+            "repeated": {**entry, "kind": "sentences"},
+        },
+        "objectives": {"retrieval": {}},
+    }
+    once, twice = (
+        train(resolve({**tree, "tokenizer_data": names}), tmp_path / str(len(names)))
+        for names in (["sentences"], ["sentences", "repeated"])
+    )
     assert torch.equal(once.query.backbone.folded(), twice.query.backbone.folded())  # also begun from the same counts
 
 
 def test_lengths_are_evened_out_in_the_saved_model_only(tmp_path):
-    tree = {"model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied", "length_power": 0.5},
-            "training": {"steps": 2, "checkpoint_every": 2, "tensorboard": False},
-            "data": {"questions": {"path": "encyclopedia:train"}}, "objectives": {"retrieval": {}}}
+    tree = {
+        "model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied", "length_power": 0.5},
+        "training": {"steps": 2, "checkpoint_every": 2, "tensorboard": False},
+        "data": {"questions": {"path": "encyclopedia:train"}},
+        "objectives": {"retrieval": {}},
+    }
     even = train(resolve(tree), tmp_path / "even")
     plain = train(resolve(tree, ["model.length_power=1.0"]), tmp_path / "plain")
     rows, long = (model.query.backbone.folded().norm(dim=1) for model in (even, plain))

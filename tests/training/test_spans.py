@@ -65,8 +65,9 @@ def joint(model, objective, weight=1.0):
     states, lengths, early = encoder.token_states(ids, layer=1)
     masked = states, lengths, early
     if objective.contrast_unmasked:
-        states, lengths = encoder.token_states([[dict(row.targets).get(i, token) for i, token in enumerate(row.ids)]
-                                                for row in read.rows])
+        states, lengths = encoder.token_states(
+            [[dict(row.targets).get(i, token) for i, token in enumerate(row.ids)] for row in read.rows]
+        )
     counts = lengths.tolist() if objective.per_token else [1] * len(ids)
     total = objective.loss(read, TokenVectors(objective.represent(states, lengths), counts)).value
     for name, losses in objective.token_losses(read.rows, *masked, encoder).items():
@@ -82,10 +83,19 @@ CHUNKINGS = [Chunking(), Chunking(tokens=30), Chunking(cache=2), Chunking(tokens
 
 
 @pytest.mark.parametrize("chunking", CHUNKINGS)
-@pytest.mark.parametrize("options", [
-    {}, {"similarity": "cls", "token_norm": False}, {"proj_dim": 8, "symmetrize": True}, {"contrast_unmasked": True},
-    {"mlm": 0.3, "condenser": 2.0}, {"condenser": 0.0}, {"mlm": 0.0, "condenser": 0.0},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"similarity": "cls", "token_norm": False},
+        {"proj_dim": 8, "symmetrize": True},
+        {"contrast_unmasked": True},
+        {"mlm": 0.3, "condenser": 2.0},
+        {"condenser": 0.0},
+        {"mlm": 0.0, "condenser": 0.0},
+    ],
+    ids=str,
+)
 def test_gradients_equal_those_of_one_graph(model, chunking, options):
     """Without dropout, so that chunks cannot matter: 1 : 1 : 1 whatever they are."""
     model.eval()
@@ -193,20 +203,36 @@ def test_it_stands_alone_in_its_group(model):
 
 def documents(path, langs=("en", "de", "fi")):
     """Ten topics in some languages as jsonl."""
-    rows = [{"group": f"g{number}", "lang": lang, "sentences": [text(number * 7 + place + k) for k in range(3)]}
-            for number in range(10) for place, lang in enumerate(langs)]
+    rows = [
+        {"group": f"g{number}", "lang": lang, "sentences": [text(number * 7 + place + k) for k in range(3)]}
+        for number in range(10)
+        for place, lang in enumerate(langs)
+    ]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return path
 
 
 def tree(tmp_path, **comparable):
     return {
-        "model": {"backbone": {"scratch": {"vocab_size": 200, "layers": 2, "hidden": 16, "heads": 2, "intermediate": 32,
-                                           "max_length": 32}}, "encoders": "tied", "pooling": "cls"},
+        "model": {
+            "backbone": {
+                "scratch": {
+                    "vocab_size": 200,
+                    "layers": 2,
+                    "hidden": 16,
+                    "heads": 2,
+                    "intermediate": 32,
+                    "max_length": 32,
+                }
+            },
+            "encoders": "tied",
+            "pooling": "cls",
+        },
         "data": {"linked": {"path": str(documents(tmp_path / "documents.jsonl")), "batch": 5, "alpha": 0.5}},
         "objectives": {"comparable": {"span": 16, "min_tokens": 4, "proj_dim": 8, **comparable}},
         "optimizer": {"lr": 0.002, "warmup": 2},
-        "training": {"steps": 8, "checkpoint_every": 3, "log_every": 2, "tensorboard": False, "gradient_cache": 4}}
+        "training": {"steps": 8, "checkpoint_every": 3, "log_every": 2, "tensorboard": False, "gradient_cache": 4},
+    }
 
 
 def weights(folder):
@@ -255,8 +281,9 @@ def test_a_run_learns_resumes_bit_for_bit_and_saves_no_head(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"similarity": "cls", "contrast_unmasked": True, "proj_dim": None}],
-                         ids=["maxsim", "cls"])
+@pytest.mark.parametrize(
+    "options", [{}, {"similarity": "cls", "contrast_unmasked": True, "proj_dim": None}], ids=["maxsim", "cls"]
+)
 def test_two_processes_learn_what_one_learns(learned, tmp_path, options):
     done = learned(tree(tmp_path, **options))
     # the heads, too: each process had a share of what they predict
@@ -266,16 +293,19 @@ def test_two_processes_learn_what_one_learns(learned, tmp_path, options):
         torch.testing.assert_close(heads[0][name], heads[1][name], atol=2e-5, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("overrides", "says"), [
-    (["data.linked.batch=1"], "one pair has nothing to tell apart"),
-    (["objectives.comparable.span=40"], "longer than the 32 that this model reads"),
-    (["objectives.comparable.min_tokens=99"], "objectives.comparable: .*min_tokens no more than span"),
-    (["objectives.comparable.similarity=cosine"], "objectives.comparable: 'similarity'"),
-    (["objectives.comparable.tau=1"], "unknown key 'tau'"),
-    (["objectives.comparable.skip_from=5"], "early states out of 0 to 1"),
-    (["data.linked.options={source: sw}"], "gave no records"),
-    (["data.linked.kind=documents"], "reads SpanPair records"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["data.linked.batch=1"], "one pair has nothing to tell apart"),
+        (["objectives.comparable.span=40"], "longer than the 32 that this model reads"),
+        (["objectives.comparable.min_tokens=99"], "objectives.comparable: .*min_tokens no more than span"),
+        (["objectives.comparable.similarity=cosine"], "objectives.comparable: 'similarity'"),
+        (["objectives.comparable.tau=1"], "unknown key 'tau'"),
+        (["objectives.comparable.skip_from=5"], "early states out of 0 to 1"),
+        (["data.linked.options={source: sw}"], "gave no records"),
+        (["data.linked.kind=documents"], "reads SpanPair records"),
+    ],
+)
 def test_mistakes_are_named(tmp_path, overrides, says):
     with pytest.raises(InterlinguaError, match=says):
         train(resolve(tree(tmp_path), overrides), tmp_path / "run")

@@ -22,14 +22,19 @@ def text(seed, length=8):
 
 def batch():
     passages = [Passage(f"p{i}", text(i + 50, 12)) for i in range(12)]
-    return {"questions": [QuestionPassage(text(i), (passages[i],), (passages[6 + i],)) for i in range(6)],
-            "parallel": [ParallelPair(text(i + 100), text(i % 4 + 200), "de", "en") for i in range(6)],
-            "sentences": [Sentence(text(i + 300), "fi") for i in range(4)]}
+    return {
+        "questions": [QuestionPassage(text(i), (passages[i],), (passages[6 + i],)) for i in range(6)],
+        "parallel": [ParallelPair(text(i + 100), text(i % 4 + 200), "de", "en") for i in range(6)],
+        "sentences": [Sentence(text(i + 300), "fi") for i in range(4)],
+    }
 
 
 def terms():
-    return [Term("retrieval", Retrieval(temperature=0.1), 1.0), Term("semantic", Semantic(), 0.5),
-            Term("language", Language(temperature=0.1), 2.0)]
+    return [
+        Term("retrieval", Retrieval(temperature=0.1), 1.0),
+        Term("semantic", Semantic(), 0.5),
+        Term("language", Language(temperature=0.1), 2.0),
+    ]
 
 
 def gradients(model, chunking, the_terms=None, share=True, measure=False, balance=False):
@@ -58,8 +63,9 @@ def joint(model):
     records = batch()
     total = 0
     for term in terms():
-        vectors = {name: model.embed(texts.texts, texts.role)
-                   for name, texts in term.objective.requests(records).items()}
+        vectors = {
+            name: model.embed(texts.texts, texts.role) for name, texts in term.objective.requests(records).items()
+        }
         total = total + term.weight * term.objective.loss(records, vectors).value
     model.zero_grad()
     total.backward()
@@ -223,8 +229,10 @@ def test_a_loss_that_is_not_a_number_stops_with_advice(untied):
 def test_one_objective_twice_on_two_streams(untied):
     """The sum of both gradients, each with its own data."""
     drawn = {**batch(), "cloze": batch()["questions"][3:]}
-    twice = [Term("retrieval", Retrieval(temperature=0.1), 1.0),
-             Term("cloze", Retrieval(temperature=0.1), 0.5, {"questions": "cloze"})]
+    twice = [
+        Term("retrieval", Retrieval(temperature=0.1), 1.0),
+        Term("cloze", Retrieval(temperature=0.1), 0.5, {"questions": "cloze"}),
+    ]
     assert twice[1].streams(drawn) == ["cloze"]
 
     def gradient(some, records):

@@ -20,26 +20,46 @@ from interlingua.training.recipe import resolve
 STATIC = {
     "tokenizer_sentences": 400,  # learning the vocabulary would take most of the time
     "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 16}}, "encoders": "tied", "token_dropout": 0.2},
-    "data": {"questions": {"path": "encyclopedia:train", "batch": 6},
-             "parallel": {"path": "encyclopedia:train", "batch": 8}},
-    "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}, "semantic": {"weight": 0.5},
-                   "language": {"weight": 0.1}},
+    "data": {
+        "questions": {"path": "encyclopedia:train", "batch": 6},
+        "parallel": {"path": "encyclopedia:train", "batch": 8},
+    },
+    "objectives": {
+        "retrieval": {"temperature": 0.05, "hard_negatives": 0},
+        "semantic": {"weight": 0.5},
+        "language": {"weight": 0.1},
+    },
     "optimizer": {"lr": 0.01, "warmup": 2},
     "training": {"steps": 12, "checkpoint_every": 4, "log_every": 4, "tensorboard": False},
 }
-SCRATCH = {**STATIC, "model": {
-    "backbone": {"scratch": {"vocab_size": 3000, "layers": 1, "hidden": 16, "heads": 2, "intermediate": 32,
-                             "max_length": 32}},
-    "encoders": "untied"}}
+SCRATCH = {
+    **STATIC,
+    "model": {
+        "backbone": {
+            "scratch": {"vocab_size": 3000, "layers": 1, "hidden": 16, "heads": 2, "intermediate": 32, "max_length": 32}
+        },
+        "encoders": "untied",
+    },
+}
 
-CONTEXT = {"tokenizer_sentences": 400, "model": {**SCRATCH["model"], "encoders": "tied", "pooling": "cls"},
-           "data": {"contexts": {"path": "encyclopedia:train", "batch": 3, "alpha": 0.3, "one_language": True,
-                                 "window": 3},
-                    "sentences": {"path": "encyclopedia:train", "batch": 5}},
-           "objectives": {"context_prediction": {"bank": 16, "bank_dtype": "float16"}, "masked_language_modelling": {}},
-           "optimizer": {"lr": 0.01, "warmup": 2},
-           "training": {"steps": 12, "checkpoint_every": 4, "log_every": 4, "tensorboard": False, "accumulate": 4,
-                        "mix": {"context_prediction": 0.6, "masked_language_modelling": 0.4}}}
+CONTEXT = {
+    "tokenizer_sentences": 400,
+    "model": {**SCRATCH["model"], "encoders": "tied", "pooling": "cls"},
+    "data": {
+        "contexts": {"path": "encyclopedia:train", "batch": 3, "alpha": 0.3, "one_language": True, "window": 3},
+        "sentences": {"path": "encyclopedia:train", "batch": 5},
+    },
+    "objectives": {"context_prediction": {"bank": 16, "bank_dtype": "float16"}, "masked_language_modelling": {}},
+    "optimizer": {"lr": 0.01, "warmup": 2},
+    "training": {
+        "steps": 12,
+        "checkpoint_every": 4,
+        "log_every": 4,
+        "tensorboard": False,
+        "accumulate": 4,
+        "mix": {"context_prediction": 0.6, "masked_language_modelling": 0.4},
+    },
+}
 
 
 def weights(folder):
@@ -70,8 +90,11 @@ def test_the_disk_holds_the_log_of_a_run_before_the_checkpoint_that_goes_on_from
     assert {tmp_path / "run", tmp_path / "run/checkpoints"} <= set(synced)
 
 
-@pytest.mark.parametrize("tree", [STATIC, pytest.param(SCRATCH, marks=pytest.mark.slow),
-                                  pytest.param(CONTEXT, marks=pytest.mark.slow)], ids=["static", "scratch", "context"])
+@pytest.mark.parametrize(
+    "tree",
+    [STATIC, pytest.param(SCRATCH, marks=pytest.mark.slow), pytest.param(CONTEXT, marks=pytest.mark.slow)],
+    ids=["static", "scratch", "context"],
+)
 def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree):
     train(resolve(tree), tmp_path / "a")
     train(resolve(tree), tmp_path / "b")
@@ -92,8 +115,11 @@ def test_balanced_gradients_train_another_model(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tree", "number"), [(SCRATCH, signal.SIGKILL), (SCRATCH, signal.SIGINT),
-                                          (CONTEXT, signal.SIGKILL)], ids=["kill", "ctrl-c", "kill with a bank"])
+@pytest.mark.parametrize(
+    ("tree", "number"),
+    [(SCRATCH, signal.SIGKILL), (SCRATCH, signal.SIGINT), (CONTEXT, signal.SIGKILL)],
+    ids=["kill", "ctrl-c", "kill with a bank"],
+)
 def test_a_killed_run_resumes_bit_for_bit(tmp_path, python, tree, number):
     """A real process, really killed, at whatever point it is some steps after its second checkpoint."""
     tree = {**tree, "training": {**tree["training"], "steps": 60, "checkpoint_every": 5}}
@@ -120,9 +146,12 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, python, tree, number):
 
 
 TEMPERED = {"retrieval": {"temperature": 0.05, "hard_negatives": 0, "learnable_temperature": True}}
-WARM_UP = {"data": {"sentences": {"path": "encyclopedia", "batch": 9}},
-           "objectives": {"masked_language_modelling": {}},
-           "optimizer": {"lr": 0.001}, "training": {"steps": 3, "tensorboard": False}}
+WARM_UP = {
+    "data": {"sentences": {"path": "encyclopedia", "batch": 9}},
+    "objectives": {"masked_language_modelling": {}},
+    "optimizer": {"lr": 0.001},
+    "training": {"steps": 3, "tensorboard": False},
+}
 
 
 @pytest.mark.slow
@@ -134,8 +163,9 @@ def test_two_processes_learn_what_one_learns(learned):
 @pytest.mark.slow
 def test_two_processes_share_a_bank_and_masks(learned):
     contexts = {**CONTEXT["data"]["contexts"], "batch": 8}  # of the few of a small batch two are alike
-    done = learned({**CONTEXT, "model": {**CONTEXT["model"], "pooling": "mean"},
-                    "data": {**CONTEXT["data"], "contexts": contexts}})
+    done = learned(
+        {**CONTEXT, "model": {**CONTEXT["model"], "pooling": "mean"}, "data": {**CONTEXT["data"], "contexts": contexts}}
+    )
     assert {"context_prediction/loss", "context_prediction/bank", "masked_language_modelling/loss"} <= logged(done.two)
 
 
@@ -146,10 +176,28 @@ def logged(folder):
 @pytest.mark.slow
 def test_two_processes_that_torchrun_starts(learned, tmp_path):
     done = learned({**STATIC, "objectives": {**STATIC["objectives"], **TEMPERED}})
-    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                    "-m", "interlingua", "train", str(done.recipe), "--out", str(tmp_path / "torchrun"),
-                    "--device", "cpu"],
-                   env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            "-m",
+            "interlingua",
+            "train",
+            str(done.recipe),
+            "--out",
+            str(tmp_path / "torchrun"),
+            "--device",
+            "cpu",
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
     assert equal(weights(done.two / "model"), weights(tmp_path / "torchrun/model"))
     assert losses(done.two) == losses(tmp_path / "torchrun")
 
@@ -160,24 +208,39 @@ def test_a_mix_takes_one_objective_a_step_and_both_come(tmp_path):
     taken = [{key for key in line if key.endswith("/loss")} for line in losses(tmp_path)]
     assert all(len(names) == 1 for names in taken)
     drawn = sum("context_prediction/loss" in names for names in taken)
-    train(resolve(CONTEXT, ["training.log_every=1", "training.steps=20", "training.mix.context_prediction=0.05",
-                            "training.mix.masked_language_modelling=0.95"]), tmp_path / "rare")
+    train(
+        resolve(
+            CONTEXT,
+            [
+                "training.log_every=1",
+                "training.steps=20",
+                "training.mix.context_prediction=0.05",
+                "training.mix.masked_language_modelling=0.95",
+            ],
+        ),
+        tmp_path / "rare",
+    )
     rare = sum("context_prediction/loss" in line for line in losses(tmp_path / "rare"))
     assert rare < 5 < drawn < 19
     assert max(line.get("context_prediction/bank", 0) for line in losses(tmp_path)) > 0
 
 
-@pytest.mark.parametrize(("override", "message"), [
-    ("training.mix={retrieval: 1}", "Give each one a share"),
-    ("training.mix={context_prediction: 1, masked_language_modelling: 0}", "above 0"),
-    ("training.step_mode=alternate", "Leave one of them out"),
-    ("data.contexts.batch=1", "at least 2 windows"),
-    ("data.contexts.one_language=false", "one_language: true"),
-])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.mix={retrieval: 1}", "Give each one a share"),
+        ("training.mix={context_prediction: 1, masked_language_modelling: 0}", "above 0"),
+        ("training.step_mode=alternate", "Leave one of them out"),
+        ("data.contexts.batch=1", "at least 2 windows"),
+        ("data.contexts.one_language=false", "one_language: true"),
+    ],
+)
 def test_a_context_recipe_that_cannot_work_is_an_error(tmp_path, override, message):
     with pytest.raises(InterlinguaError, match=message):
-        train(resolve(CONTEXT, [override, "training.mix.context_prediction=50"] if "data" in override else [override]),
-              tmp_path)
+        train(
+            resolve(CONTEXT, [override, "training.mix.context_prediction=50"] if "data" in override else [override]),
+            tmp_path,
+        )
 
 
 def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
@@ -185,8 +248,12 @@ def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
     from interlingua.training import trainer as module
 
     seen = []
-    tree = {**CONTEXT, "objectives": {"semantic": {}}, "data": {"parallel": {"path": "encyclopedia:train", "batch": 4}},
-            "training": {"steps": 1, "tensorboard": False}}
+    tree = {
+        **CONTEXT,
+        "objectives": {"semantic": {}},
+        "data": {"parallel": {"path": "encyclopedia:train", "batch": 4}},
+        "training": {"steps": 1, "tensorboard": False},
+    }
     tree["model"] = {**tree["model"], "backbone": {"scratch": {**tree["model"]["backbone"]["scratch"], "dropout": 0.0}}}
     one = module.Optimizer.step
 
@@ -204,17 +271,22 @@ def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
 
 
 def test_warm_up_runs_first_and_its_model_is_the_start(tmp_path):
-    warm = {"data": {"questions": {"kind": "cloze", "path": "encyclopedia", "batch": 8}},
-            "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}},
-            "training": {"steps": 3, "tensorboard": False}}
+    warm = {
+        "data": {"questions": {"kind": "cloze", "path": "encyclopedia", "batch": 8}},
+        "objectives": {"retrieval": {"temperature": 0.05, "hard_negatives": 0}},
+        "training": {"steps": 3, "tensorboard": False},
+    }
     train(resolve({**STATIC, "warm_up": warm}), tmp_path)
     assert equal(weights(tmp_path / "warm_up/model"), weights(tmp_path / "start"))
     assert not equal(weights(tmp_path / "start"), weights(tmp_path / "model"))
 
 
 def test_validation_keeps_the_best(tmp_path):
-    tree = {**STATIC, "validation": {"questions": {"path": "encyclopedia:train"}, "batch": 8, "limit": 32},
-            "training": {**STATIC["training"], "validate_every": 4, "keep": "best"}}
+    tree = {
+        **STATIC,
+        "validation": {"questions": {"path": "encyclopedia:train"}, "batch": 8, "limit": 32},
+        "training": {**STATIC["training"], "validate_every": 4, "keep": "best"},
+    }
     train(resolve(tree), tmp_path)
     nll = {line["step"]: line["validation/nll"] for line in losses(tmp_path) if "validation/nll" in line}
     assert set(nll) == {4, 8, 12}
@@ -232,22 +304,28 @@ def test_what_is_saved_loads_and_searches(tmp_path):
     loaded = DualEncoder.load(tmp_path / "model")
     assert not loaded.tied
     vectors = loaded.encode_query(["What do bees make?"])
-    torch.testing.assert_close(torch.tensor(vectors), torch.tensor(model.encode_query(["What do bees make?"])),
-                               atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(vectors), torch.tensor(model.encode_query(["What do bees make?"])), atol=1e-5, rtol=1e-4
+    )
 
 
-@pytest.mark.parametrize(("overrides", "says"), [
-    (["objectives.retrieval.temprature=1"],
-     "objectives.retrieval: unknown key 'temprature'. Did you mean 'temperature'"),
-    (["objectives.semantik={}"], "objectives.semantik is not known. Did you mean 'semantic'"),
-    (["objectives.retrieval=null", "objectives.semantic=null"], "repels nothing"),
-    (["objectives.language.normalizer=maen"], "objectives.language: 'normalizer'"),
-    (["training.precision=bf16"], "bf16 needs a CUDA device"),
-    (["objectives.masked_language_modelling={}"], "needs data named 'sentences'"),
-    (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
-    (["data.parallel.langs=[xx]"], "gave no records in xx"),
-    (["objectives.retrieval=null", "objectives.semantic=null", "objectives.language=null"], "no objectives"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (
+            ["objectives.retrieval.temprature=1"],
+            "objectives.retrieval: unknown key 'temprature'. Did you mean 'temperature'",
+        ),
+        (["objectives.semantik={}"], "objectives.semantik is not known. Did you mean 'semantic'"),
+        (["objectives.retrieval=null", "objectives.semantic=null"], "repels nothing"),
+        (["objectives.language.normalizer=maen"], "objectives.language: 'normalizer'"),
+        (["training.precision=bf16"], "bf16 needs a CUDA device"),
+        (["objectives.masked_language_modelling={}"], "needs data named 'sentences'"),
+        (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        (["data.parallel.langs=[xx]"], "gave no records in xx"),
+        (["objectives.retrieval=null", "objectives.semantic=null", "objectives.language=null"], "no objectives"),
+    ],
+)
 def test_mistakes_in_a_run_are_named(tmp_path, overrides, says):
     if "bf16" in overrides[0] and torch.cuda.is_available():
         pytest.skip("is about machines without bf16: CUDA_VISIBLE_DEVICES= make test")

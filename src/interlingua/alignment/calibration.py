@@ -84,11 +84,15 @@ def checked(vectors: Any, what: str) -> Floats:
     array: Floats = np.asarray(vectors, dtype=np.float32)
     if array.ndim != 2 or 0 in array.shape:
         raise InterlinguaError(f"{what}: vectors of shape {array.shape}; [texts, dim] is needed, with a text.")
-    for bad, why in ((~np.isfinite(array).all(axis=1), "holds NaN or infinity. Encode in float32"),
-                     (~array.any(axis=1), "is zero. Is its text empty? Leave it out")):
+    for bad, why in (
+        (~np.isfinite(array).all(axis=1), "holds NaN or infinity. Encode in float32"),
+        (~array.any(axis=1), "is zero. Is its text empty? Leave it out"),
+    ):
         if bad.any():
-            raise InterlinguaError(f"{what}, row {int(bad.argmax())} (the first is 0; {int(bad.sum())} of {len(array)} "
-                                   f"are like it): its vector {why}.")
+            raise InterlinguaError(
+                f"{what}, row {int(bad.argmax())} (the first is 0; {int(bad.sum())} of {len(array)} "
+                f"are like it): its vector {why}."
+            )
     return array
 
 
@@ -117,11 +121,23 @@ class Steps:
 
 def steps_table(report: Iterable[Steps]) -> str:
     """One row for each language."""
-    rows = [[one.lang, f"{one.texts:,}", *(f"{one.criterion[step]:.4f} ({one.csls[step]:.3f})"
-                                           if step in one.criterion else "–" for step in STEPS),
-             f"{one.rounds}{' (converged)' if one.converged else ''}", f"{one.pairs:,}", one.note] for one in report]
-    body: str = tabulate(rows, ["language", "texts", *STEPS, "rounds", "pairs", ""], disable_numparse=True,
-                         colalign=["left", *["right"] * 7, "left"])
+    rows = [
+        [
+            one.lang,
+            f"{one.texts:,}",
+            *(f"{one.criterion[step]:.4f} ({one.csls[step]:.3f})" if step in one.criterion else "–" for step in STEPS),
+            f"{one.rounds}{' (converged)' if one.converged else ''}",
+            f"{one.pairs:,}",
+            one.note,
+        ]
+        for one in report
+    ]
+    body: str = tabulate(
+        rows,
+        ["language", "texts", *STEPS, "rounds", "pairs", ""],
+        disable_numparse=True,
+        colalign=["left", *["right"] * 7, "left"],
+    )
     return f"{body}\n\n{NOTE}"
 
 
@@ -151,8 +167,15 @@ class Plan:
         order = np.random.default_rng(key_of(self.seed, lang)).permutation(len(vectors))
         return vectors[order[:MOST_TEXTS]]
 
-    def fit(self, lang: str, vectors: Floats, spread: Spread, target: Floats, home: Spread,
-            pairs: tuple[Floats, Floats] | None) -> tuple[LanguageMap, Steps]:
+    def fit(
+        self,
+        lang: str,
+        vectors: Floats,
+        spread: Spread,
+        target: Floats,
+        home: Spread,
+        pairs: tuple[Floats, Floats] | None,
+    ) -> tuple[LanguageMap, Steps]:
         """The map of a language onto the pivot, and what each step did. `vectors` [texts, dim] and the pivot's `target`
         [texts, dim] have the spreads `spread` and `home`; `pairs`, translations row by row, are for "supervised"."""
         source = self.sample(vectors, lang)
@@ -183,14 +206,18 @@ class Plan:
         if found.rounds == 0:
             why = f"fewer pairs matched than the {x.shape[1]} dimensions"
         elif not np.array_equal(found.rotation, np.eye(x.shape[1])):
-            cosines, csls = (f"{a[held_out].mean():.4f} → {b[held_out].mean():.4f}" for a, b in (
-                (before.cosines, found.matches.cosines), (before.csls, found.matches.csls)))
+            cosines, csls = (
+                f"{a[held_out].mean():.4f} → {b[held_out].mean():.4f}"
+                for a, b in ((before.cosines, found.matches.cosines), (before.csls, found.matches.csls))
+            )
             why = f"{cosines} (CSLS {csls}) is no clear gain"
         return placed, replace(_measured(steps, "rotate", before, held_out), note=f"not rotated: {why}")
 
-    def _unsupervised(self, lang: str, x: Floats, y: Floats, held_out: NDArray[np.bool_],
-                      before: Matches) -> Refinement:
+    def _unsupervised(
+        self, lang: str, x: Floats, y: Floats, held_out: NDArray[np.bool_], before: Matches
+    ) -> Refinement:
         if self.rotate == "adversarial":
+
             def criterion(rotation: Matrix) -> float:
                 return float(csls_matches(rotated(x, rotation), y).cosines[held_out].mean())
 
@@ -201,8 +228,11 @@ class Plan:
 
 
 def _measured(steps: Steps, step: str, matches: Matches, held_out: NDArray[np.bool_]) -> Steps:
-    return replace(steps, criterion=steps.criterion | {step: float(matches.cosines[held_out].mean())},
-                   csls=steps.csls | {step: float(matches.csls[held_out].mean())})
+    return replace(
+        steps,
+        criterion=steps.criterion | {step: float(matches.cosines[held_out].mean())},
+        csls=steps.csls | {step: float(matches.csls[held_out].mean())},
+    )
 
 
 def clear_gain(before: Matches, after: Matches, held_out: NDArray[np.bool_]) -> bool:
@@ -213,6 +243,7 @@ def clear_gain(before: Matches, after: Matches, held_out: NDArray[np.bool_]) -> 
     in twelve. Where two corpora are on unlike topics, a rotation that brings the topics together raises the cosine and
     loses the translations; a match then stands out less from its neighbours, which CSLS tells.
     """
+
     def rise(gains: Floats) -> float:
         error = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
         return float(gains.mean()) / error if error else 0.0
@@ -253,8 +284,9 @@ def sample_texts(sources: Iterable[str], limit: int, seed: int = 0, on_bad_row: 
     return {lang: [text for _, text in sorted(heap, reverse=True)] for lang, heap in sorted(heaps.items()) if heap}
 
 
-def translations(files: Iterable[str], pivot: str, limit: int, on_bad_row: str = "error"
-                 ) -> dict[str, tuple[list[str], list[str]]]:
+def translations(
+    files: Iterable[str], pivot: str, limit: int, on_bad_row: str = "error"
+) -> dict[str, tuple[list[str], list[str]]]:
     """Language → the first `limit` of its texts in parallel files, and beside them their translations into `pivot`.
     Pairs that the pivot is no part of are counted and said."""
     found: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
@@ -324,9 +356,18 @@ class Calibration:
     report: dict[str, Steps]
 
     @classmethod
-    def fit(cls, vectors: Mapping[str, Any], pivot: str = "en", *, shift: bool = True, scale: str | None = "std",
-            rotate: str | None = "refine", seed: int = 0, pairs: Mapping[str, tuple[Any, Any]] | None = None,
-            adversarial: Adversarial | None = None) -> Calibration:
+    def fit(
+        cls,
+        vectors: Mapping[str, Any],
+        pivot: str = "en",
+        *,
+        shift: bool = True,
+        scale: str | None = "std",
+        rotate: str | None = "refine",
+        seed: int = 0,
+        pairs: Mapping[str, tuple[Any, Any]] | None = None,
+        adversarial: Adversarial | None = None,
+    ) -> Calibration:
         """Fit on `vectors`: language → [texts, dim] of raw sentences, which are nobody's translations.
 
         For each language, x → W·(x − mean) / std (`scale` "std", "variance" or None), each step measured by itself.
@@ -362,11 +403,15 @@ class Calibration:
                 borrowed = Spread(home.texts, spreads[lang].mean, home.std)
                 maps[lang], report[lang] = borrowed.map(shift, plan.scale), Steps(lang, spreads[lang].texts, note=note)
             else:
-                maps[lang], report[lang] = plan.fit(lang, clouds[lang], spreads[lang], target, home,
-                                                    translations.get(lang))
-        about = {"format": "interlingua calibration 1", "pivot": pivot,
-                 "settings": json.dumps({"shift": shift, "scale": plan.scale, "rotate": plan.rotate, "seed": seed}),
-                 "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False)}
+                maps[lang], report[lang] = plan.fit(
+                    lang, clouds[lang], spreads[lang], target, home, translations.get(lang)
+                )
+        about = {
+            "format": "interlingua calibration 1",
+            "pivot": pivot,
+            "settings": json.dumps({"shift": shift, "scale": plan.scale, "rotate": plan.rotate, "seed": seed}),
+            "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False),
+        }
         return cls(LanguageMaps(maps, about), pivot, report)
 
     def transform(self, vectors: Any, lang: str | None) -> Any:
@@ -378,8 +423,10 @@ class Calibration:
         name = self.of(lang)
         array = checked(vectors, lang or "vectors")
         if array.shape[1] != self.maps.dim:
-            raise InterlinguaError(f"the calibration is for vectors of size {self.maps.dim}, these have "
-                                   f"{array.shape[1]}: they come from another encoder.")
+            raise InterlinguaError(
+                f"the calibration is for vectors of size {self.maps.dim}, these have "
+                f"{array.shape[1]}: they come from another encoder."
+            )
         mapped = name(torch.from_numpy(array))
         return mapped.to(vectors.device) if isinstance(vectors, Tensor) else mapped.numpy()
 
@@ -417,8 +464,14 @@ def _by_code(vectors: Mapping[str, Any]) -> dict[str, Any]:
     for lang, cloud in vectors.items():
         code = find_code(lang) or lang
         if code in found or code == ANY:
-            raise InterlinguaError(f"'{lang}': the language '{code}' " + ("is given twice. Put its vectors together."
-                                   if code in found else "stands for all languages. Give a language code."))
+            raise InterlinguaError(
+                f"'{lang}': the language '{code}' "
+                + (
+                    "is given twice. Put its vectors together."
+                    if code in found
+                    else "stands for all languages. Give a language code."
+                )
+            )
         found[code] = cloud
     return found
 
@@ -427,17 +480,22 @@ def _check(clouds: Mapping[str, Floats], spreads: Mapping[str, Spread], pivot: s
     dim = clouds[pivot].shape[1]
     for lang, cloud in clouds.items():
         if cloud.shape[1] != dim:
-            raise InterlinguaError(f"{lang}: vectors of size {cloud.shape[1]}, those of the pivot '{pivot}' have "
-                                   f"{dim}. All must come from one encoder.")
+            raise InterlinguaError(
+                f"{lang}: vectors of size {cloud.shape[1]}, those of the pivot '{pivot}' have "
+                f"{dim}. All must come from one encoder."
+            )
         if len(cloud) >= MIN_TEXTS and bool((cloud == cloud[0]).all()):
             raise InterlinguaError(f"{lang}: all its {len(cloud)} vectors are the same. Are its texts?")
     if spreads[pivot].texts < MIN_TEXTS:
-        raise InterlinguaError(f"the pivot '{pivot}' has {spreads[pivot].texts} texts; {MIN_TEXTS} at least are "
-                               "needed, since every language is brought to it.")
+        raise InterlinguaError(
+            f"the pivot '{pivot}' has {spreads[pivot].texts} texts; {MIN_TEXTS} at least are "
+            "needed, since every language is brought to it."
+        )
 
 
-def _translations(pairs: Mapping[str, tuple[Any, Any]] | None, plan: Plan, clouds: Mapping[str, Floats], pivot: str
-                  ) -> dict[str, tuple[Floats, Floats]]:
+def _translations(
+    pairs: Mapping[str, tuple[Any, Any]] | None, plan: Plan, clouds: Mapping[str, Floats], pivot: str
+) -> dict[str, tuple[Floats, Floats]]:
     """The pairs, checked: there for every language where they are asked for, and nowhere else."""
     if plan.rotate != "supervised":
         if pairs:
@@ -453,7 +511,8 @@ def _translations(pairs: Mapping[str, tuple[Any, Any]] | None, plan: Plan, cloud
             raise InterlinguaError(f"rotate='supervised' needs pairs of '{lang}' and '{pivot}', and there are none.")
         source, target = (checked(side, f"pairs of {lang}") for side in given[lang])
         if source.shape != target.shape or source.shape[1] != dim:
-            raise InterlinguaError(f"pairs of {lang}: vectors of shapes {source.shape} and {target.shape}; both "
-                                   f"must be [pairs, {dim}].")
+            raise InterlinguaError(
+                f"pairs of {lang}: vectors of shapes {source.shape} and {target.shape}; both must be [pairs, {dim}]."
+            )
         found[lang] = source, target
     return found

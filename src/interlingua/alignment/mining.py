@@ -60,8 +60,10 @@ def margin_scores(x: Any, y: Any, k: int = 4, kind: str = "ratio") -> Scores:
     sides = UnitVectors(x, "x"), UnitVectors(y, "y")
     check_pair(*sides, k)
     if len(sides[0]) * len(sides[1]) > MATRIX:
-        raise InterlinguaError(f"{len(sides[0]):,} × {len(sides[1]):,} margins do not fit in memory. Use mine_bitext, "
-                               "which scores each sentence with its nearest neighbours alone.")
+        raise InterlinguaError(
+            f"{len(sides[0]):,} × {len(sides[1]):,} margins do not fit in memory. Use mine_bitext, "
+            "which scores each sentence with its nearest neighbours alone."
+        )
     cosines = sides[0].unit(slice(None)) @ sides[1].unit(slice(None)).T
     return margin(cosines, _mean_of_best(cosines, k)[:, None], _mean_of_best(cosines.T, k)[None], kind)
 
@@ -123,8 +125,9 @@ class CorpusSide:
             raise InterlinguaError(f"{side.name}: holds no sentence ({side.rows:,} lines, all blank).")
         return side
 
-    def encode(self, encode: Callable[..., Any], path: Path, *, lang: str | None = None, half: bool = False
-               ) -> NDArray[Any]:
+    def encode(
+        self, encode: Callable[..., Any], path: Path, *, lang: str | None = None, half: bool = False
+    ) -> NDArray[Any]:
         """Encode all sentences, a window at a time, into the .npy file at `path`: [sentences, dim] float32, or float16
         with `half`; returns it memory-mapped. `encode(texts)` gives vectors; it is told `lang` where that is given.
         A sentence whose vector is zero is left out of the side, and counted."""
@@ -152,8 +155,11 @@ class CorpusSide:
         """What became of the rows, in words."""
         parts = [f"{self.rows:,} lines", f"{len(self.texts):,} distinct sentences"]
         again = self.rows - self.empty - self.zero - len(self.texts)
-        parts += [f"{count:,} {what}" for count, what in
-                  ((again, "came again"), (self.empty, "blank"), (self.zero, "with a zero vector")) if count]
+        parts += [
+            f"{count:,} {what}"
+            for count, what in ((again, "came again"), (self.empty, "blank"), (self.zero, "with a zero vector"))
+            if count
+        ]
         return f"{self.name}: {', '.join(parts)}"
 
 
@@ -168,8 +174,10 @@ def read_rows(path: Path, lang: str | None = None) -> Iterator[tuple[str, str]]:
     else:
         for number, line in read_lines(path):
             if "\t" in line:
-                raise InterlinguaError(f"{path}, line {number}: a tab. Give a file of one sentence a line, of id <tab> "
-                                       "sentence, or of jsonl with text.")
+                raise InterlinguaError(
+                    f"{path}, line {number}: a tab. Give a file of one sentence a line, of id <tab> "
+                    "sentence, or of jsonl with text."
+                )
             yield str(number), line
 
 
@@ -214,8 +222,16 @@ class Bitext:
         return int(self.x[place]), int(self.y[place]), float(self.scores[place])
 
 
-def mine_bitext(x: Any, y: Any, k: int = 4, threshold: float | None = None, kind: str = "ratio",
-                retrieval: str = "max", *, device: str | torch.device | None = None) -> Bitext:
+def mine_bitext(
+    x: Any,
+    y: Any,
+    k: int = 4,
+    threshold: float | None = None,
+    kind: str = "ratio",
+    retrieval: str = "max",
+    *,
+    device: str | torch.device | None = None,
+) -> Bitext:
     """Pairs of rows of `x` [n, dim] and `y` [m, dim] whose vectors are likely translations, by falling margin.
 
     The sides may be of any and of unequal length, arrays, memory maps or tensors; no [n, m] matrix is made. Each
@@ -252,8 +268,10 @@ def mine_bitext(x: Any, y: Any, k: int = 4, threshold: float | None = None, kind
     pairs_x, pairs_y, scores = proposals
     without = int(np.isneginf(scores).sum())
     if without:
-        say(f"{without:,} of {len(scores):,} proposals left out: the mean cosine of their neighbours is not positive, "
-            "so they have no ratio. Try the margin 'distance'.")
+        say(
+            f"{without:,} of {len(scores):,} proposals left out: the mean cosine of their neighbours is not positive, "
+            "so they have no ratio. Try the margin 'distance'."
+        )
     kept = np.flatnonzero(scores > -np.inf if threshold is None else (scores >= threshold) & (scores > -np.inf))
     order = kept[np.lexsort((pairs_y[kept], pairs_x[kept], -scores[kept]))]
     if retrieval == "max":
@@ -261,13 +279,23 @@ def mine_bitext(x: Any, y: Any, k: int = 4, threshold: float | None = None, kind
     return Bitext(pairs_x[order], pairs_y[order], scores[order])
 
 
-def mine_sentences(x: CorpusSide, y: CorpusSide, encode: Callable[..., Any], *, half: bool = False,
-                   langs: tuple[str | None, str | None] = (None, None), **options: Any) -> Bitext:
+def mine_sentences(
+    x: CorpusSide,
+    y: CorpusSide,
+    encode: Callable[..., Any],
+    *,
+    half: bool = False,
+    langs: tuple[str | None, str | None] = (None, None),
+    **options: Any,
+) -> Bitext:
     """`mine_bitext` of the sentences of `x` and `y`, with its `options`. Their vectors, `encode(texts)` or, where the
     side's lang is given, `encode(texts, lang=lang)`, are kept in temporary files, in float16 with `half`."""
     with tempfile.TemporaryDirectory(prefix="interlingua-mine-") as folder:
-        return mine_bitext(x.encode(encode, Path(folder) / "x.npy", lang=langs[0], half=half),
-                           y.encode(encode, Path(folder) / "y.npy", lang=langs[1], half=half), **options)
+        return mine_bitext(
+            x.encode(encode, Path(folder) / "x.npy", lang=langs[0], half=half),
+            y.encode(encode, Path(folder) / "y.npy", lang=langs[1], half=half),
+            **options,
+        )
 
 
 def _one_to_one(x: Rows, y: Rows, order: Rows) -> Rows:

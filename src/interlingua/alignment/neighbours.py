@@ -46,7 +46,8 @@ class UnitVectors:
                 if bad.any():
                     raise InterlinguaError(
                         f"{name}, row {start + int(bad.argmax())} (counted from 0): its vector {what}, so it has no "
-                        "cosine. Leave the row out, or look at what the encoder read.")
+                        "cosine. Leave the row out, or look at what the encoder read."
+                    )
             self.inverse[start : start + CHECKED] = 1 / lengths
 
     def __len__(self) -> int:
@@ -96,8 +97,16 @@ class Candidates:
     Where candidates stay too many they are scored early, which bounds memory; if `coarse`, Crowded is raised instead.
     """
 
-    def __init__(self, rows: int, k: int, error: float, exact: Callable[[Indices, Indices], Cosines], *,
-                 coarse: bool, device: torch.device) -> None:
+    def __init__(
+        self,
+        rows: int,
+        k: int,
+        error: float,
+        exact: Callable[[Indices, Indices], Cosines],
+        *,
+        coarse: bool,
+        device: torch.device,
+    ) -> None:
         self.rows, self.k, self.error, self.exact, self.coarse = rows, k, error, exact, coarse
         self.least = torch.full((rows,), -2.0, device=device)  # below every cosine
         self.full = False
@@ -201,15 +210,22 @@ def _search(x: Any, y: Any, k: int, device: str | torch.device | None, both: boo
     return _scan(*sides, k, place, both, torch.float32)
 
 
-def _scan(x: UnitVectors, y: UnitVectors, k: int, place: torch.device, both: bool, dtype: torch.dtype
-          ) -> tuple[Neighbours, Neighbours]:
+def _scan(
+    x: UnitVectors, y: UnitVectors, k: int, place: torch.device, both: bool, dtype: torch.dtype
+) -> tuple[Neighbours, Neighbours]:
     """Go through all products, a block at a time, and show each block to the candidates of its rows and columns."""
     error = _error(x, y, dtype)
     forward, backward = (Neighbours.empty(len(one), min(k, len(other))) for one, other in ((x, y), (y, x)))
 
     def candidates(one: UnitVectors, start: int, most: int, other: UnitVectors) -> Candidates:
-        return Candidates(min(most, len(one) - start), min(k, len(other)), error, _scorer(one, start, other),
-                          coarse=dtype != torch.float32, device=place)
+        return Candidates(
+            min(most, len(one) - start),
+            min(k, len(other)),
+            error,
+            _scorer(one, start, other),
+            coarse=dtype != torch.float32,
+            device=place,
+        )
 
     def block(one: UnitVectors, start: int, most: int) -> Tensor:
         unit = torch.from_numpy(one.unit(slice(start, start + most))).to(place, dtype)
@@ -247,6 +263,7 @@ def _error(x: UnitVectors, y: UnitVectors, dtype: torch.dtype) -> float:
 
 def _scorer(mine: UnitVectors, start: int, theirs: UnitVectors) -> Callable[[Indices, Indices], Cosines]:
     """Exact cosines of pairs: rows of `mine` counted from `start`, rows of `theirs`."""
+
     def exact(rows: Indices, others: Indices) -> Cosines:
         cosines = np.empty(len(rows), dtype=np.float32)
         for i in range(0, len(rows), SCORED):

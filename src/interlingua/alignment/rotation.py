@@ -94,8 +94,9 @@ def procrustes(source: NDArray[Any], target: NDArray[Any], start: Matrix | None 
     Raises InterlinguaError for shapes that differ and for NaN.
     """
     if source.ndim != 2 or source.shape != target.shape:
-        raise InterlinguaError(f"pairs of shapes {source.shape} and {target.shape}: both must be the same "
-                               "[pairs, dim].")
+        raise InterlinguaError(
+            f"pairs of shapes {source.shape} and {target.shape}: both must be the same [pairs, dim]."
+        )
     product: Matrix = target.astype(np.float64).T @ source.astype(np.float64)
     if not np.isfinite(product).all():
         raise InterlinguaError("the vectors of some pair hold NaN or infinity. Encode them in float32.")
@@ -119,8 +120,15 @@ class Refinement:
     pairs: int = 0
 
 
-def refine(source: Floats, target: Floats, held_out: NDArray[np.bool_], start: Matrix | None = None, *,
-           matches: Matches | None = None, rounds: int = ROUNDS) -> Refinement:
+def refine(
+    source: Floats,
+    target: Floats,
+    held_out: NDArray[np.bool_],
+    start: Matrix | None = None,
+    *,
+    matches: Matches | None = None,
+    rounds: int = ROUNDS,
+) -> Refinement:
     """Rotate `source` [n, dim] onto `target` [m, dim] without pairs (Conneau et al. 2018, section 2.2).
 
     Each round: the pairs that are each other's CSLS match under the rotation so far, then Procrustes on them. Stops
@@ -182,8 +190,14 @@ class Adversarial:
     beta: float = 0.001
 
 
-def adversarial_rotation(source: Floats, target: Floats, criterion: Callable[[Matrix], float], *,
-                         options: Adversarial | None = None, seed: int = 0) -> Matrix:
+def adversarial_rotation(
+    source: Floats,
+    target: Floats,
+    criterion: Callable[[Matrix], float],
+    *,
+    options: Adversarial | None = None,
+    seed: int = 0,
+) -> Matrix:
     """The orthogonal W [dim, dim] float64 with the best `criterion` among the identity and the one after each epoch.
 
     `source` [n, dim] and `target` [m, dim] need not correspond. Both are divided by one number, the mean length of the
@@ -192,8 +206,10 @@ def adversarial_rotation(source: Floats, target: Floats, criterion: Callable[[Ma
     """
     options = options or Adversarial()
     if options.n_epochs < 1 or options.epoch_size < options.batch:
-        raise InterlinguaError(f"adversarial training of {options.n_epochs} epochs of {options.epoch_size} vectors: at "
-                               f"least 1 epoch of {options.batch} is needed.")
+        raise InterlinguaError(
+            f"adversarial training of {options.n_epochs} epochs of {options.epoch_size} vectors: at "
+            f"least 1 epoch of {options.batch} is needed."
+        )
     length = float(np.linalg.norm(target, axis=1).mean())
     device = default_device(None)
     clouds = [torch.from_numpy(side / np.float32(length)).to(device) for side in (source, target)]
@@ -230,8 +246,13 @@ class _Game:
         self.rotation = torch.eye(dim, device=device, requires_grad=True)
         hidden, leak = options.hidden, options.leak
         self.discriminator = nn.Sequential(
-            nn.Dropout(options.dropout), nn.Linear(dim, hidden), nn.LeakyReLU(leak), nn.Linear(hidden, hidden),
-            nn.LeakyReLU(leak), nn.Linear(hidden, 1)).to(device)
+            nn.Dropout(options.dropout),
+            nn.Linear(dim, hidden),
+            nn.LeakyReLU(leak),
+            nn.Linear(hidden, hidden),
+            nn.LeakyReLU(leak),
+            nn.Linear(hidden, 1),
+        ).to(device)
         self.optimizer = torch.optim.SGD(self.discriminator.parameters(), lr=options.lr)
         smoothed = torch.full((options.batch, 1), options.smoothing, device=device)
         self.truth = torch.cat([1 - smoothed, smoothed])
@@ -255,6 +276,7 @@ class _Game:
             self.rotation.copy_((1 + beta) * moved - beta * (moved @ moved.T @ moved))
 
     def _batch(self) -> Tensor:
-        source, target = (cloud[torch.randint(len(cloud), (self.options.batch,), device=cloud.device)]
-                          for cloud in self.clouds)
+        source, target = (
+            cloud[torch.randint(len(cloud), (self.options.batch,), device=cloud.device)] for cloud in self.clouds
+        )
         return torch.cat([source @ self.rotation.T, target])

@@ -13,35 +13,69 @@ NAMES = ("calibrate",)
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("calibrate", parents=[common],
-                              help="shift, scale and rotate each language's vectors onto a pivot's")
+    parser = verbs.add_parser(
+        "calibrate", parents=[common], help="shift, scale and rotate each language's vectors onto a pivot's"
+    )
     parser.add_argument("model", help="a model folder or name, of one encoder")
-    parser.add_argument("--on", action=Repeated, default=[], metavar="[LANG=]FILE",
-                        help="raw sentences, no test data: fr=texts.txt.gz, or files that tell their languages "
-                             "(fr.txt, jsonl with lang, fr-en.tsv.gz: both sides)")
+    parser.add_argument(
+        "--on",
+        action=Repeated,
+        default=[],
+        metavar="[LANG=]FILE",
+        help="raw sentences, no test data: fr=texts.txt.gz, or files that tell their languages "
+        "(fr.txt, jsonl with lang, fr-en.tsv.gz: both sides)",
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the calibrated model")
     parser.add_argument("--pivot", default="en", metavar="LANG", help="the language all others are brought to (en)")
-    parser.add_argument("--shift", action=argparse.BooleanOptionalAction, default=True,
-                        help="subtract each language's mean (yes)")
-    parser.add_argument("--scale", default="std", choices=["std", "variance", "none"],
-                        help="divide by each language's spread in each dimension (std)")
-    parser.add_argument("--rotate", default="none", choices=["refine", "adversarial", "supervised", "none"],
-                        help="rotate each language onto the pivot; refine and adversarial do it without translations "
-                             "(none)")
-    parser.add_argument("--pairs", action=Repeated, default=[], metavar="FILE",
-                        help="translations into the pivot, for --rotate supervised")
+    parser.add_argument(
+        "--shift", action=argparse.BooleanOptionalAction, default=True, help="subtract each language's mean (yes)"
+    )
+    parser.add_argument(
+        "--scale",
+        default="std",
+        choices=["std", "variance", "none"],
+        help="divide by each language's spread in each dimension (std)",
+    )
+    parser.add_argument(
+        "--rotate",
+        default="none",
+        choices=["refine", "adversarial", "supervised", "none"],
+        help="rotate each language onto the pivot; refine and adversarial do it without translations (none)",
+    )
+    parser.add_argument(
+        "--pairs",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="translations into the pivot, for --rotate supervised",
+    )
     parser.add_argument("--epochs", type=int, default=5, help="of --rotate adversarial (5)")
-    parser.add_argument("--epoch-size", type=int, default=1_000_000, metavar="N",
-                        help="vectors an epoch of --rotate adversarial (1000000)")
-    parser.add_argument("--limit", type=int, default=10_000, metavar="N",
-                        help="texts per language, a seeded sample (10000)")
-    parser.add_argument("--as", dest="role", choices=["query", "passage"], default="passage",
-                        help="which prompt and length limit the texts take (passage)")
-    parser.add_argument("--fold", metavar="LANG",
-                        help="write a plain model for texts in this language alone, the calibration built in as a "
-                             "layer; without --on, of a model that is calibrated already")
-    parser.add_argument("--on-bad-row", choices=["error", "skip"], default="error",
-                        help="skip: count and list rows that cannot be used")
+    parser.add_argument(
+        "--epoch-size",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="vectors an epoch of --rotate adversarial (1000000)",
+    )
+    parser.add_argument(
+        "--limit", type=int, default=10_000, metavar="N", help="texts per language, a seeded sample (10000)"
+    )
+    parser.add_argument(
+        "--as",
+        dest="role",
+        choices=["query", "passage"],
+        default="passage",
+        help="which prompt and length limit the texts take (passage)",
+    )
+    parser.add_argument(
+        "--fold",
+        metavar="LANG",
+        help="write a plain model for texts in this language alone, the calibration built in as a "
+        "layer; without --on, of a model that is calibrated already",
+    )
+    parser.add_argument(
+        "--on-bad-row", choices=["error", "skip"], default="error", help="skip: count and list rows that cannot be used"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.set_defaults(run=run)
 
@@ -55,8 +89,10 @@ def run(arguments: argparse.Namespace) -> None:
     check_options(arguments)
     model = DualEncoder.load(arguments.model)
     if not model.tied:
-        raise InterlinguaError(f"{arguments.model}: holds two encoders, one for queries and one for passages. "
-                               "A calibration is for the sentences of one encoder.")
+        raise InterlinguaError(
+            f"{arguments.model}: holds two encoders, one for queries and one for passages. "
+            "A calibration is for the sentences of one encoder."
+        )
     encoder = model.query
     if arguments.on:
         calibration = fit(arguments, encoder)
@@ -105,7 +141,12 @@ def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
         return encoder.encode(sentences, role=arguments.role, show_progress_bar=True)
 
     return Calibration.fit(
-        {lang: encode(those) for lang, those in texts.items()}, pivot, shift=arguments.shift, scale=arguments.scale,
-        rotate=arguments.rotate, seed=arguments.seed,
+        {lang: encode(those) for lang, those in texts.items()},
+        pivot,
+        shift=arguments.shift,
+        scale=arguments.scale,
+        rotate=arguments.rotate,
+        seed=arguments.seed,
         pairs={lang: (encode(source), encode(target)) for lang, (source, target) in pairs.items()},
-        adversarial=Adversarial(n_epochs=arguments.epochs, epoch_size=arguments.epoch_size))
+        adversarial=Adversarial(n_epochs=arguments.epochs, epoch_size=arguments.epoch_size),
+    )

@@ -13,19 +13,38 @@ NAMES = ("compare",)
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
     parser = verbs.add_parser("compare", help="test two systems against each other, query by query", parents=[common])
-    parser.add_argument("runs", nargs="+", metavar="RUN",
-                        help="TREC run files: that of A and that of B; on several collections all of A's, then all of "
-                             "B's, in one order")
-    parser.add_argument("--qrels", action=Repeated, default=[], metavar="FILE",
-                        help="TREC qrels files, one for each pair of runs (or one for all)")
-    parser.add_argument("--on", action=Repeated, default=[], metavar="COLLECTION",
-                        help="take the judgements of these collections in place of --qrels")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="TREC run files: that of A and that of B; on several collections all of A's, then all of "
+        "B's, in one order",
+    )
+    parser.add_argument(
+        "--qrels",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="TREC qrels files, one for each pair of runs (or one for all)",
+    )
+    parser.add_argument(
+        "--on",
+        action=Repeated,
+        default=[],
+        metavar="COLLECTION",
+        help="take the judgements of these collections in place of --qrels",
+    )
     parser.add_argument("--measure", default="RR@100")
     parser.add_argument("--test", choices=["t", "permutation"], default="t")
-    parser.add_argument("--correction", choices=["holm", "bonferroni", "none"], default="holm",
-                        help="for several comparisons, which count as one family (holm)")
-    parser.add_argument("--alpha", type=float, default=0.05, metavar="P",
-                        help="significant is a corrected p under this (0.05)")
+    parser.add_argument(
+        "--correction",
+        choices=["holm", "bonferroni", "none"],
+        default="holm",
+        help="for several comparisons, which count as one family (holm)",
+    )
+    parser.add_argument(
+        "--alpha", type=float, default=0.05, metavar="P", help="significant is a corrected p under this (0.05)"
+    )
     parser.set_defaults(run=run)
 
 
@@ -44,8 +63,9 @@ def run(arguments: argparse.Namespace) -> None:
         runs = {"A": Run.read_trec(file_a), "B": Run.read_trec(file_b)}
         for file, one in zip((file_a, file_b), runs.values(), strict=True):
             if not qrels.keys() & one.keys():
-                raise InterlinguaError(f"{file}: has results for no query of {judged}. "
-                                       "The run and the qrels must be of one test set.")
+                raise InterlinguaError(
+                    f"{file}: has results for no query of {judged}. The run and the qrels must be of one test set."
+                )
         family["A vs B" if len(pairs) == 1 else f"{number}. {judged}"] = (*runs.values(), qrels)
     for (file_a, file_b, _, qrels), (a, b, _) in zip(pairs, family.values(), strict=True):
         for file, one in ((file_a, a), (file_b, b)):
@@ -64,16 +84,23 @@ def pairs_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, Any]]:
 
     half, left = divmod(len(arguments.runs), 2)
     if left:
-        raise InterlinguaError(f"{len(arguments.runs)} run file(s) cannot be paired: give all of A's, then as many of "
-                               "B's.")
+        raise InterlinguaError(
+            f"{len(arguments.runs)} run file(s) cannot be paired: give all of A's, then as many of B's."
+        )
     if bool(arguments.qrels) == bool(arguments.on):
-        raise InterlinguaError("say what is right: --qrels FILE …, or --on COLLECTION …"
-                               if not arguments.on else "--qrels and --on both say what is right. Give one of them.")
+        raise InterlinguaError(
+            "say what is right: --qrels FILE …, or --on COLLECTION …"
+            if not arguments.on
+            else "--qrels and --on both say what is right. Give one of them."
+        )
     names = arguments.qrels or arguments.on
     if len(names) not in (1, half):
-        raise InterlinguaError(f"{len(names)} sets of judgements for {half} pair(s) of runs: give one for each pair, "
-                               "or one for all.")
+        raise InterlinguaError(
+            f"{len(names)} sets of judgements for {half} pair(s) of runs: give one for each pair, or one for all."
+        )
     judged = {name: read_qrels(name) if arguments.qrels else load_collection(name).qrels for name in names}
     names = names if len(names) == half else names * half
-    return [(a, b, name, judged[name])
-            for a, b, name in zip(arguments.runs[:half], arguments.runs[half:], names, strict=True)]
+    return [
+        (a, b, name, judged[name])
+        for a, b, name in zip(arguments.runs[:half], arguments.runs[half:], names, strict=True)
+    ]

@@ -23,22 +23,45 @@ Turn texts into vectors, and take them elsewhere.
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("encode", help="turn texts into vectors", parents=[common], description=DESCRIPTION,
-                              formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = verbs.add_parser(
+        "encode",
+        help="turn texts into vectors",
+        parents=[common],
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("model", help="a model folder or name, or an index")
-    parser.add_argument("texts", nargs="*", metavar="FILE",
-                        help="for a .npy: a text file, one text a line, .gz too, - or nothing for standard input; else "
-                             "files, folders and collections of passages, as for `interlingua index`")
-    parser.add_argument("--as", dest="role", choices=["query", "passage"], default="passage",
-                        help="which encoder reads lines of text, or is exported")
+    parser.add_argument(
+        "texts",
+        nargs="*",
+        metavar="FILE",
+        help="for a .npy: a text file, one text a line, .gz too, - or nothing for standard input; else "
+        "files, folders and collections of passages, as for `interlingua index`",
+    )
+    parser.add_argument(
+        "--as",
+        dest="role",
+        choices=["query", "passage"],
+        default="passage",
+        help="which encoder reads lines of text, or is exported",
+    )
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--out", metavar="FILE|DIR", help="where the vectors go: FILE.npy, FILE.parquet or a folder")
     to.add_argument("--onnx", metavar="DIR", help="write the encoder itself, for ONNX runtimes, into this folder")
-    parser.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected); with "
-                                                   "--onnx, the language whose calibration is built in")
-    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
-                        help="encode on a Ray cluster (auto, host:6379), or on this machine alone (local); without an "
-                             "address on the cluster of this machine, else on it alone")
+    parser.add_argument(
+        "--lang",
+        default="",
+        help="language of passages that do not name theirs (else detected); with "
+        "--onnx, the language whose calibration is built in",
+    )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="encode on a Ray cluster (auto, host:6379), or on this machine alone (local); without an "
+        "address on the cluster of this machine, else on it alone",
+    )
     parser.set_defaults(run=run)
 
 
@@ -66,8 +89,9 @@ def lines(arguments: argparse.Namespace) -> None:
     from interlingua.progress import say
 
     if len(arguments.texts) > 1:
-        raise InterlinguaError("a .npy holds the lines of one file. For passages of several, write --out FILE.parquet "
-                               "or a folder.")
+        raise InterlinguaError(
+            "a .npy holds the lines of one file. For passages of several, write --out FILE.parquet or a folder."
+        )
     source = existing(arguments.texts[0] if arguments.texts else "-")
     texts = [line for _, line in read_lines(source)]
     if not texts:
@@ -94,10 +118,12 @@ def passages(arguments: argparse.Namespace) -> None:
         from interlingua.index.ray import encode_on_ray
 
         if not arguments.texts or parquet or arguments.out.endswith(".npy"):
-            raise InterlinguaError("--ray: encodes files of passages into a folder. Name the files, and a folder with "
-                                   "--out.")
-        parts = encode_on_ray(arguments.model, read_sources(arguments.texts, arguments.lang), arguments.out,
-                              address=arguments.ray)
+            raise InterlinguaError(
+                "--ray: encodes files of passages into a folder. Name the files, and a folder with --out."
+            )
+        parts = encode_on_ray(
+            arguments.model, read_sources(arguments.texts, arguments.lang), arguments.out, address=arguments.ray
+        )
         say(f"{arguments.out}: {len(parts):,} Parquet files of vectors")
         return
     held = chunks(arguments)
@@ -116,8 +142,9 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
     place = arguments.model
     if place.startswith("milvus:") or (Path(place) / "index.json").is_file():
         if arguments.texts:
-            raise InterlinguaError(f"{place}: is an index, whose own vectors are written. Leave out the files, or name "
-                                   "a model.")
+            raise InterlinguaError(
+                f"{place}: is an index, whose own vectors are written. Leave out the files, or name a model."
+            )
         if place.startswith("milvus:"):
             from interlingua.index.milvus.index import MilvusIndex
 

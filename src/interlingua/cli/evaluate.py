@@ -60,10 +60,15 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
         files: dict[str, str] = {}
         for name in (*arguments.models, *pipelines):
             if (other := files.setdefault(run_file(name), name)) != name:
-                raise InterlinguaError(f"--runs would write '{other}' and '{name}' to files of one name. Give two "
-                                       "commands, and two folders.")
-    unread = not any(isinstance(leaf, Lexical) and leaf.queries is None
-                     for pipeline in pipelines.values() for leaf in leaves(pipeline))
+                raise InterlinguaError(
+                    f"--runs would write '{other}' and '{name}' to files of one name. Give two "
+                    "commands, and two folders."
+                )
+    unread = not any(
+        isinstance(leaf, Lexical) and leaf.queries is None
+        for pipeline in pipelines.values()
+        for leaf in leaves(pipeline)
+    )
     for option in ("translated", "translate"):
         if getattr(arguments, option) and unread:
             raise InterlinguaError(f"--{option}: no stage of the pipelines reads it. It is for bm25 without queries=….")
@@ -94,14 +99,23 @@ def translations(arguments: argparse.Namespace, collections: list[Any]) -> dict[
         return {}
     files = arguments.translated if len(arguments.translated) > 1 else arguments.translated * len(collections)
     if len(files) != len(collections):
-        raise InterlinguaError(f"--translated: {len(files)} files for {len(collections)} collections. Give one for "
-                               "each in the order of --on, or one for all.")
-    return {one.name: translated_queries(one.queries, read_translations(file), language_of(one.passages), file)
-            for one, file in zip(collections, files, strict=True)}
+        raise InterlinguaError(
+            f"--translated: {len(files)} files for {len(collections)} collections. Give one for "
+            "each in the order of --on, or one for all."
+        )
+    return {
+        one.name: translated_queries(one.queries, read_translations(file), language_of(one.passages), file)
+        for one, file in zip(collections, files, strict=True)
+    }
 
 
-def print_pipelines(arguments: argparse.Namespace, models: dict[str, Any], pipelines: dict[str, Any],
-                    collections: list[Any], translated: dict[str, Any]) -> None:
+def print_pipelines(
+    arguments: argparse.Namespace,
+    models: dict[str, Any],
+    pipelines: dict[str, Any],
+    collections: list[Any],
+    translated: dict[str, Any],
+) -> None:
     """A row for each model and each pipeline, the models read in pipelines among them loaded once."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import evaluate_pipelines
@@ -109,9 +123,14 @@ def print_pipelines(arguments: argparse.Namespace, models: dict[str, Any], pipel
     from interlingua.retrieval.pipeline.grammar import Model
 
     rows = {name: Model(name) for name in models} | pipelines
-    systems = evaluate_pipelines(rows, collections, arguments.measures or DEFAULT_MEASURES, arguments.depth,
-                                 load=lambda name: models[name] if name in models else load_any(name),
-                                 translated=translated)
+    systems = evaluate_pipelines(
+        rows,
+        collections,
+        arguments.measures or DEFAULT_MEASURES,
+        arguments.depth,
+        load=lambda name: models[name] if name in models else load_any(name),
+        translated=translated,
+    )
     print_systems(arguments, systems, collections)
 
 
@@ -124,14 +143,17 @@ def read_translations(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.pairs:
         found = [pairs_between(codes, sets) for codes in arguments.pairs]
         if len({frozenset((pairs[0].source_lang, pairs[0].target_lang)) for _, pairs in found}) < len(found):
-            raise InterlinguaError("--pairs: two of them are the same languages. Both directions are measured anyway: "
-                                   "give each pair once.")
+            raise InterlinguaError(
+                "--pairs: two of them are the same languages. Both directions are measured anyway: give each pair once."
+            )
         sets = dict(found)
     for name, pairs in sets.items():
         check_languages(pairs, name, arguments.tatoeba_protocol)
     if arguments.picture and len(sets) != 1:
-        raise InterlinguaError(f"--picture shows one pair of languages, these are {len(sets)}. Give --tatoeba one "
-                               "file, or --pairs one pair.")
+        raise InterlinguaError(
+            f"--picture shows one pair of languages, these are {len(sets)}. Give --tatoeba one "
+            "file, or --pairs one pair."
+        )
     return sets
 
 
@@ -149,8 +171,10 @@ def print_translations(arguments: argparse.Namespace, models: dict[str, Any], se
         print(projection_table(shown, arguments.format) + "\n")
         plot_projections(shown, arguments.picture)
     else:
-        results = {model: {name: tatoeba_pairs(encoder, pairs, name) for name, pairs in sets.items()}
-                   for model, encoder in models.items()}
+        results = {
+            model: {name: tatoeba_pairs(encoder, pairs, name) for name, pairs in sets.items()}
+            for model, encoder in models.items()
+        }
     print(tatoeba_table(results, arguments.format, arguments.tatoeba_protocol))
 
 
@@ -170,13 +194,16 @@ def read_xor(arguments: argparse.Namespace) -> tuple[Any, ...]:
     if runs and not arguments.passages:
         raise InterlinguaError(f"{next(iter(runs))}: a TREC run names passages. Give their texts with --passages.")
     nltk_tokenizer()  # what it lacks is said before the passages are encoded
-    passages = [passage if passage.lang else replace(passage, lang="en")
-                for passage in (read_passages(arguments.passages) if arguments.passages else ())]
+    passages = [
+        passage if passage.lang else replace(passage, lang="en")
+        for passage in (read_passages(arguments.passages) if arguments.passages else ())
+    ]
     return questions, passages, texts | {file: run_texts(run, passages) for file, run in runs.items()}
 
 
-def print_xor(arguments: argparse.Namespace, models: dict[str, Any], questions: Any, passages: Any,
-              predicted: dict[str, Any]) -> None:
+def print_xor(
+    arguments: argparse.Namespace, models: dict[str, Any], questions: Any, passages: Any, predicted: dict[str, Any]
+) -> None:
     """XOR-Retrieve, a table for each number of tokens and each way to read the answers; run files where asked for."""
     from interlingua.data.records import Collection
     from interlingua.evaluation.protocol import results_table
@@ -203,8 +230,15 @@ def print_bucc(arguments: argparse.Namespace, models: dict[str, Any]) -> None:
     pairs = bucc_pairs(arguments.bucc, "training")
     if not pairs:
         raise InterlinguaError(f"{arguments.bucc}: holds no BUCC files such as fr-en.training.fr, .en and .gold.")
-    print(bucc_table({name: {pair: bucc(model, arguments.bucc, pair, arguments.bucc_protocol) for pair in pairs}
-                      for name, model in models.items()}, arguments.format))
+    print(
+        bucc_table(
+            {
+                name: {pair: bucc(model, arguments.bucc, pair, arguments.bucc_protocol) for pair in pairs}
+                for name, model in models.items()
+            },
+            arguments.format,
+        )
+    )
 
 
 def slug(name: str) -> str:
@@ -217,48 +251,113 @@ NAMES = ("evaluate",)
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("evaluate", parents=[common],
-                              help="measure models on test collections, a column per language")
+    parser = verbs.add_parser(
+        "evaluate", parents=[common], help="measure models on test collections, a column per language"
+    )
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders or names; each is a row")
-    parser.add_argument("--pipeline", action=Repeated, default=[], metavar="P",
-                        help="rows beside the models, in one line each: \"bm25 %% 1000 >> runs/m\" (rerank), \"bm25 + "
-                             "0.8 * runs/m\" (hybrid), \"rrf(bm25, runs/m)\", \"runs/m(maxp=180/90)\", \"run(a.run)\"")
-    parser.add_argument("--translated", action=Repeated, default=[], metavar="FILE",
-                        help="the questions as bm25 is to read them, id ⇥ text: one file for all collections, or one "
-                             "for each in the order of --on")
-    parser.add_argument("--translate", metavar="COMMAND",
-                        help="a program that translates them: lines in, as many lines out")
-    parser.add_argument("--layer", type=int, metavar="K",
-                        help="pool hidden state K (0 = embeddings) in place of the last, as CCP does on Tatoeba")
+    parser.add_argument(
+        "--pipeline",
+        action=Repeated,
+        default=[],
+        metavar="P",
+        help='rows beside the models, in one line each: "bm25 %% 1000 >> runs/m" (rerank), "bm25 + '
+        '0.8 * runs/m" (hybrid), "rrf(bm25, runs/m)", "runs/m(maxp=180/90)", "run(a.run)"',
+    )
+    parser.add_argument(
+        "--translated",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="the questions as bm25 is to read them, id ⇥ text: one file for all collections, or one "
+        "for each in the order of --on",
+    )
+    parser.add_argument(
+        "--translate", metavar="COMMAND", help="a program that translates them: lines in, as many lines out"
+    )
+    parser.add_argument(
+        "--layer",
+        type=int,
+        metavar="K",
+        help="pool hidden state K (0 = embeddings) in place of the last, as CCP does on Tatoeba",
+    )
     parser.add_argument("--pooling", choices=["cls", "mean"], help="how token states become a vector")
-    parser.add_argument("--on", action=Repeated, default=[], metavar="COLLECTION",
-                        help="folders, encyclopedia:LANG, or ir_datasets:ID (ID#FIELD: a field of the topics)")
-    parser.add_argument("--lang", default="", help="language of collections of --on that do not name theirs (else the "
-                                                   "name of the folder says it, or it is detected)")
-    parser.add_argument("--tatoeba", action=Repeated, default=[], metavar="FILE",
-                        help="files of translations such as ara-eng.tsv.gz, or a folder of them: how often the nearest "
-                             "sentence is the translation")
-    parser.add_argument("--pairs", action=Repeated, default=[], metavar="X-Y",
-                        help="measure --tatoeba on these pairs of languages, such as de-fr, joined through English "
-                             "where no file holds both")
-    parser.add_argument("--tatoeba-protocol", choices=["both", "xtreme"], default="both",
-                        help="both directions and their mean (CCP, LASER), or XTREME's one")
-    parser.add_argument("--picture", metavar="FILE.svg",
-                        help="draw the translations of --tatoeba in two dimensions, a panel for each model")
-    parser.add_argument("--bucc", metavar="FOLDER",
-                        help="BUCC 2018's files: F1 of the mined translations of every pair of languages there")
-    parser.add_argument("--bucc-protocol", choices=["train_self", "xtreme"], default="train_self",
-                        help="the threshold is the best one for what is scored, or learnt on the sample split (both "
-                             "are printed where the sample is there)")
-    parser.add_argument("--xor", metavar="QUESTIONS.jsonl",
-                        help="XOR-Retrieve: how often the first 2,000 and 5,000 tokens retrieved hold the answer")
-    parser.add_argument("--predictions", action=Repeated, default=[], metavar="FILE",
-                        help="score these with --xor: TREC runs, or XOR-Retrieve's own JSON")
-    parser.add_argument("--passages", metavar="COLLECTION",
-                        help="search this collection's passages with the others' questions "
-                             "(XQuAD-like: ids correspond); with --xor the English passages, jsonl or DPR's TSV")
-    parser.add_argument("--matrix", metavar="MEASURE", nargs="?", const="RR@100",
-                        help="question language × passage language over the collections, and the merged pool")
+    parser.add_argument(
+        "--on",
+        action=Repeated,
+        default=[],
+        metavar="COLLECTION",
+        help="folders, encyclopedia:LANG, or ir_datasets:ID (ID#FIELD: a field of the topics)",
+    )
+    parser.add_argument(
+        "--lang",
+        default="",
+        help="language of collections of --on that do not name theirs (else the "
+        "name of the folder says it, or it is detected)",
+    )
+    parser.add_argument(
+        "--tatoeba",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="files of translations such as ara-eng.tsv.gz, or a folder of them: how often the nearest "
+        "sentence is the translation",
+    )
+    parser.add_argument(
+        "--pairs",
+        action=Repeated,
+        default=[],
+        metavar="X-Y",
+        help="measure --tatoeba on these pairs of languages, such as de-fr, joined through English "
+        "where no file holds both",
+    )
+    parser.add_argument(
+        "--tatoeba-protocol",
+        choices=["both", "xtreme"],
+        default="both",
+        help="both directions and their mean (CCP, LASER), or XTREME's one",
+    )
+    parser.add_argument(
+        "--picture",
+        metavar="FILE.svg",
+        help="draw the translations of --tatoeba in two dimensions, a panel for each model",
+    )
+    parser.add_argument(
+        "--bucc",
+        metavar="FOLDER",
+        help="BUCC 2018's files: F1 of the mined translations of every pair of languages there",
+    )
+    parser.add_argument(
+        "--bucc-protocol",
+        choices=["train_self", "xtreme"],
+        default="train_self",
+        help="the threshold is the best one for what is scored, or learnt on the sample split (both "
+        "are printed where the sample is there)",
+    )
+    parser.add_argument(
+        "--xor",
+        metavar="QUESTIONS.jsonl",
+        help="XOR-Retrieve: how often the first 2,000 and 5,000 tokens retrieved hold the answer",
+    )
+    parser.add_argument(
+        "--predictions",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="score these with --xor: TREC runs, or XOR-Retrieve's own JSON",
+    )
+    parser.add_argument(
+        "--passages",
+        metavar="COLLECTION",
+        help="search this collection's passages with the others' questions "
+        "(XQuAD-like: ids correspond); with --xor the English passages, jsonl or DPR's TSV",
+    )
+    parser.add_argument(
+        "--matrix",
+        metavar="MEASURE",
+        nargs="?",
+        const="RR@100",
+        help="question language × passage language over the collections, and the merged pool",
+    )
     parser.add_argument("--measures", action=Repeated, metavar="M", help="RR@100 R@100 nDCG@10, unless you name others")
     parser.add_argument("--depth", type=int, default=100, help="passages retrieved per question (100)")
     parser.add_argument("--runs", metavar="DIR", help="write TREC run and qrels files here")
@@ -301,28 +400,60 @@ def check_options(arguments: argparse.Namespace) -> None:
     """Raise InterlinguaError for options that ask for nothing, or for what would not be done."""
     from interlingua.errors import InterlinguaError
 
-    given = {option for option in ("on", "tatoeba", "pairs", "picture", "bucc", "xor", "predictions", "passages",
-                                   "matrix", "runs", "measures", "pipeline", "translated", "translate", "lang")
-             if getattr(arguments, option)}
+    given = {
+        option
+        for option in (
+            "on",
+            "tatoeba",
+            "pairs",
+            "picture",
+            "bucc",
+            "xor",
+            "predictions",
+            "passages",
+            "matrix",
+            "runs",
+            "measures",
+            "pipeline",
+            "translated",
+            "translate",
+            "lang",
+        )
+        if getattr(arguments, option)
+    }
     if arguments.tatoeba_protocol != "both":
         given.add("tatoeba-protocol")
     if arguments.bucc_protocol != "train_self":
         given.add("bucc-protocol")
     if not given & {"on", "tatoeba", "bucc", "xor"}:
-        raise InterlinguaError("say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or "
-                               "--xor QUESTIONS.jsonl")
+        raise InterlinguaError(
+            "say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or --xor QUESTIONS.jsonl"
+        )
     of_models = given & {"tatoeba", "bucc", "matrix"} or ("on" in given and not arguments.pipeline)
     if not arguments.models and (of_models or not (arguments.predictions or arguments.pipeline)):
         raise InterlinguaError("say which MODEL to measure. See `interlingua evaluate --help`.")
-    needs = {"matrix": ["on"], "measures": ["on"], "runs": ["on", "xor"], "passages": ["on", "xor"],
-             "pairs": ["tatoeba"], "tatoeba-protocol": ["tatoeba"], "picture": ["tatoeba"], "predictions": ["xor"],
-             "bucc-protocol": ["bucc"], "pipeline": ["on"], "translated": ["pipeline"], "translate": ["pipeline"],
-             "lang": ["on"]}
-    names = {"on": "collections. Say which with --on COLLECTION …",
-             "tatoeba": "translations. Say which with --tatoeba FILE …",
-             "bucc": "BUCC. Give its folder with --bucc FOLDER",
-             "xor": "XOR-Retrieve. Give its questions with --xor QUESTIONS.jsonl",
-             "pipeline": "the bm25 stages of --pipeline. Give one, such as --pipeline bm25"}
+    needs = {
+        "matrix": ["on"],
+        "measures": ["on"],
+        "runs": ["on", "xor"],
+        "passages": ["on", "xor"],
+        "pairs": ["tatoeba"],
+        "tatoeba-protocol": ["tatoeba"],
+        "picture": ["tatoeba"],
+        "predictions": ["xor"],
+        "bucc-protocol": ["bucc"],
+        "pipeline": ["on"],
+        "translated": ["pipeline"],
+        "translate": ["pipeline"],
+        "lang": ["on"],
+    }
+    names = {
+        "on": "collections. Say which with --on COLLECTION …",
+        "tatoeba": "translations. Say which with --tatoeba FILE …",
+        "bucc": "BUCC. Give its folder with --bucc FOLDER",
+        "xor": "XOR-Retrieve. Give its questions with --xor QUESTIONS.jsonl",
+        "pipeline": "the bm25 stages of --pipeline. Give one, such as --pipeline bm25",
+    }
     for option, of in needs.items():
         if option in given and not given & {*of}:
             raise InterlinguaError(f"--{option} is for {names[of[0]]}")
@@ -334,8 +465,10 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise InterlinguaError("--xor needs the English passages to search. Give them with --passages.")
     for option in ("measures", "runs", "pipeline"):
         if arguments.matrix and option in given:
-            raise InterlinguaError(f"--matrix has no use for --{option}: it has one measure, written after it "
-                                   "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands.")
+            raise InterlinguaError(
+                f"--matrix has no use for --{option}: it has one measure, written after it "
+                "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands."
+            )
 
 
 def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -352,8 +485,10 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     for name, model in models.items():
         for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling"):
             if model.similarity == "maxsim" and getattr(arguments, option) not in (None, []):
-                raise InterlinguaError(f"{name}: is a late-interaction model, which gives a vector for each token; "
-                                       f"--{option} takes models of one vector a text. Measure it with --on.")
+                raise InterlinguaError(
+                    f"{name}: is a late-interaction model, which gives a vector for each token; "
+                    f"--{option} takes models of one vector a text. Measure it with --on."
+                )
     if arguments.layer is None and arguments.pooling is None:
         return models
     layer = None if arguments.layer is None else f"layer {arguments.layer}"
@@ -362,8 +497,10 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     def changed(encoder: Encoder) -> Encoder:
         return Encoder.of(encoder.parts(), layer=arguments.layer, pooling=arguments.pooling)
 
-    return {f"{name} ({what})": DualEncoder(changed(model.query), None if model.tied else changed(model.passage))
-            for name, model in models.items()}
+    return {
+        f"{name} ({what})": DualEncoder(changed(model.query), None if model.tied else changed(model.passage))
+        for name, model in models.items()
+    }
 
 
 def print_matrices(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
@@ -394,7 +531,9 @@ def one_a_language(collections: list[Any], what: str = "--matrix") -> dict[str, 
     for collection in collections:
         lang = ",".join(collection.query_langs)
         if lang in found:
-            raise InterlinguaError(f"{found[lang].name} and {collection.name} both ask in '{lang}'. "
-                                   f"{what} needs one collection for each language.")
+            raise InterlinguaError(
+                f"{found[lang].name} and {collection.name} both ask in '{lang}'. "
+                f"{what} needs one collection for each language."
+            )
         found[lang] = collection
     return found

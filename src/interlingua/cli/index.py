@@ -30,40 +30,85 @@ A build that was stopped goes on where it was when the same command is given aga
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("index", help="make passages searchable", parents=[common], description=DESCRIPTION,
-                              formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("inputs", nargs="*", metavar="[MODEL] FILE",
-                        help="a model folder or name, then files, folders and collections of passages; ids after "
-                             "--delete; models after --tokens")
+    parser = verbs.add_parser(
+        "index",
+        help="make passages searchable",
+        parents=[common],
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="[MODEL] FILE",
+        help="a model folder or name, then files, folders and collections of passages; ids after "
+        "--delete; models after --tokens",
+    )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", "--store", metavar="DIR", help="make an index: its folder, milvus://host:port/name, or "
-                                                              "milvus:file.db/name for Milvus Lite")
-    for option, explained in (("add", "add passages to an index"), ("replace", "add or replace passages by their ids"),
-                              ("delete", "delete passages by id, source:id"), ("tokens", "keep the token vectors of a "
-                              "late-interaction model that reranks"), ("compact", "make its caches again, remove old "
-                              "versions"), ("info", "say what is in an index")):
+    what.add_argument(
+        "--out",
+        "--store",
+        metavar="DIR",
+        help="make an index: its folder, milvus://host:port/name, or milvus:file.db/name for Milvus Lite",
+    )
+    for option, explained in (
+        ("add", "add passages to an index"),
+        ("replace", "add or replace passages by their ids"),
+        ("delete", "delete passages by id, source:id"),
+        ("tokens", "keep the token vectors of a late-interaction model that reranks"),
+        ("compact", "make its caches again, remove old versions"),
+        ("info", "say what is in an index"),
+    ):
         what.add_argument(f"--{option}", metavar="IDX", help=explained)
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there")
-    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
-                        help="with --out: encode on a Ray cluster (auto, host:6379), or on this machine alone (local); "
-                             "without an address on the cluster of this machine, else on it alone")
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="with --out: encode on a Ray cluster (auto, host:6379), or on this machine alone (local); "
+        "without an address on the cluster of this machine, else on it alone",
+    )
     parser.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)")
     parser.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
     parser.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")
-    parser.add_argument("--columns", action=Repeated, form="(text|title|id|lang)=", metavar="text=COLUMN",
-                        help="which columns of tables are text, title, id and lang, where they have other names")
-    parser.add_argument("--on-bad-row", choices=["error", "skip"], default="error",
-                        help="stop at a row that cannot be read, or count and list it")
-    parser.add_argument("--model", metavar="PATH",
-                        help="with --add and --replace: the model, where it is not at the place the index remembers")
+    parser.add_argument(
+        "--columns",
+        action=Repeated,
+        form="(text|title|id|lang)=",
+        metavar="text=COLUMN",
+        help="which columns of tables are text, title, id and lang, where they have other names",
+    )
+    parser.add_argument(
+        "--on-bad-row",
+        choices=["error", "skip"],
+        default="error",
+        help="stop at a row that cannot be read, or count and list it",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="PATH",
+        help="with --add and --replace: the model, where it is not at the place the index remembers",
+    )
     dense = parser.add_mutually_exclusive_group()
-    dense.add_argument("--approximate", action="store_true", default=None,
-                       help="with --compact: index the vectors for approximate search (done by itself for millions)")
-    dense.add_argument("--exact", dest="approximate", action="store_false",
-                       help="with --compact: search exactly; to be said each time where there are millions")
-    parser.add_argument("--durability", choices=["full", "process"],
-                        help="with --add, --replace and --delete: full, the default, waits until a power cut cannot "
-                             "undo the change; process does not")
+    dense.add_argument(
+        "--approximate",
+        action="store_true",
+        default=None,
+        help="with --compact: index the vectors for approximate search (done by itself for millions)",
+    )
+    dense.add_argument(
+        "--exact",
+        dest="approximate",
+        action="store_false",
+        help="with --compact: search exactly; to be said each time where there are millions",
+    )
+    parser.add_argument(
+        "--durability",
+        choices=["full", "process"],
+        help="with --add, --replace and --delete: full, the default, waits until a power cut cannot "
+        "undo the change; process does not",
+    )
     parser.add_argument("--json", action="store_true", help="with --info: one JSON object")
     parser.set_defaults(run=run)
 
@@ -72,8 +117,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Build an index, or do to one what was asked."""
     from interlingua.errors import InterlinguaError
 
-    verb = next(name for name in ("out", "add", "replace", "delete", "tokens", "compact", "info")
-                if getattr(arguments, name))
+    verb = next(
+        name for name in ("out", "add", "replace", "delete", "tokens", "compact", "info") if getattr(arguments, name)
+    )
     takes = {"out": "files", "add": "files", "replace": "files", "delete": "ids", "tokens": "a model"}.get(verb)
     if takes and not arguments.inputs:
         raise InterlinguaError(f"--{verb}: needs {takes}. See `interlingua index --help`.")
@@ -84,8 +130,9 @@ def run(arguments: argparse.Namespace) -> None:
     if verb == "tokens" and arguments.tokens.startswith("milvus:"):
         raise InterlinguaError("--tokens: a store in Milvus keeps none. Its reranker encodes what it reranks.")
     if arguments.durability and verb not in ("add", "replace", "delete"):
-        raise InterlinguaError(f"--durability: goes with --add, --replace and --delete. What --{verb} writes is always "
-                               "on the disk.")
+        raise InterlinguaError(
+            f"--durability: goes with --add, --replace and --delete. What --{verb} writes is always on the disk."
+        )
     if not takes and arguments.inputs:
         raise InterlinguaError(f"--{verb}: takes nothing but the index, and '{arguments.inputs[0]}' was given too.")
     if verb == "out":
@@ -108,12 +155,13 @@ def build(arguments: argparse.Namespace) -> None:
     if arguments.ray is not None:
         from interlingua.index.ray import build_index_on_ray
 
-        built = build_index_on_ray(name, passages(arguments, sources, names), arguments.out, address=arguments.ray,
-                                   **options)
+        built = build_index_on_ray(
+            name, passages(arguments, sources, names), arguments.out, address=arguments.ray, **options
+        )
     else:
         model = DualEncoder.load(name)
         built = build_index(model, passages(arguments, sources, names), arguments.out, model_path=name, **options)
-    say(f"{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} \"your question\"")
+    say(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
 
 
 def change(arguments: argparse.Namespace, verb: str) -> None:
@@ -153,8 +201,10 @@ def keep_tokens(index: Any, place: str, models: list[str]) -> None:
     from interlingua.progress import say
 
     for model in models:
-        say(f"{place}: {index.keep_tokens(load_any(model)):,} passages encoded by {model}. "
-            f"Try: interlingua search {place} --rerank {model} \"your question\"")
+        say(
+            f"{place}: {index.keep_tokens(load_any(model)):,} passages encoded by {model}. "
+            f'Try: interlingua search {place} --rerank {model} "your question"'
+        )
 
 
 def passages(arguments: argparse.Namespace, sources: list[str], names: Any) -> Any:
@@ -201,5 +251,7 @@ def show(info: Any, as_json: bool) -> None:
         print(f"           {lang or '??':3} {count:>9,}  {info.analyzers.get(lang, '')}")
     print(f"model      {info.model or 'not named'}: {info.dim} dimensions, {info.similarity}")
     print(f"lexical    BM25, k1={info.k1}, b={info.b}")
-    print(f"version    {info.version}; cache of version {info.cache}, {info.newer:,} newer and {info.deleted:,} "
-          "deleted rows beside it")
+    print(
+        f"version    {info.version}; cache of version {info.cache}, {info.newer:,} newer and {info.deleted:,} "
+        "deleted rows beside it"
+    )

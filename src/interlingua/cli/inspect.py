@@ -14,17 +14,31 @@ NAMES = ("inspect",)
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
     parser = verbs.add_parser("inspect", help="statistics of a data source or collection", parents=[common])
-    parser.add_argument("source", nargs="?", default="encyclopedia",
-                        help="a path, ir_datasets:ID, or encyclopedia (bundled; the default)")
-    parser.add_argument("--kind", choices=["questions", "parallel", "sentences", "documents", "collection"],
-                        help="what it holds; a collection by default")
+    parser.add_argument(
+        "source",
+        nargs="?",
+        default="encyclopedia",
+        help="a path, ir_datasets:ID, or encyclopedia (bundled; the default)",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=["questions", "parallel", "sentences", "documents", "collection"],
+        help="what it holds; a collection by default",
+    )
     parser.add_argument("--format", metavar="NAME", help="the format, where the content does not tell it")
     parser.add_argument("--lang", help="the language of rows that do not name theirs")
-    parser.add_argument("--side", choices=["source", "target", "foreign", "both"],
-                        help="sentences: read this side of parallel files")
+    parser.add_argument(
+        "--side", choices=["source", "target", "foreign", "both"], help="sentences: read this side of parallel files"
+    )
     parser.add_argument("--on-bad-row", choices=["error", "skip"], help="skip: count and list rows that cannot be used")
-    parser.add_argument("--option", action=Repeated, form=".+=", default=[], metavar="KEY=VALUE",
-                        help="an option of the reader, e.g. threshold=1.04")
+    parser.add_argument(
+        "--option",
+        action=Repeated,
+        form=".+=",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the reader, e.g. threshold=1.04",
+    )
     parser.set_defaults(run=run)
 
 
@@ -42,8 +56,10 @@ def run(arguments: argparse.Namespace) -> None:
     options = options_of(arguments)
     if arguments.kind in (None, "collection"):
         if unknown := sorted(options.keys() - {"lang", "split"}):
-            raise InterlinguaError(f"'{unknown[0]}' is an option of other kinds. Say with --kind what "
-                                   f"{arguments.source} holds: questions, parallel, sentences or documents.")
+            raise InterlinguaError(
+                f"'{unknown[0]}' is an option of other kinds. Say with --kind what "
+                f"{arguments.source} holds: questions, parallel, sentences or documents."
+            )
         if arguments.source == "encyclopedia" and arguments.kind is None:
             show("topics", summary.summarise_topics())
             show("sentences", summary.summarise(readers.read_sentences("encyclopedia")))
@@ -51,8 +67,11 @@ def run(arguments: argparse.Namespace) -> None:
         show(f"collection {arguments.source}", summary.summarise_collection(collection))
         return
     read: dict[str, Callable[..., Iterable[summary.Item]]] = {
-        "questions": readers.read_questions, "parallel": readers.read_parallel,
-        "sentences": readers.read_sentences, "documents": readers.read_documents}
+        "questions": readers.read_questions,
+        "parallel": readers.read_parallel,
+        "sentences": readers.read_sentences,
+        "documents": readers.read_documents,
+    }
     items = read[arguments.kind](arguments.source, **options)
     show(f"{arguments.kind} {arguments.source}", summary.summarise(items))
 
@@ -64,8 +83,12 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     from interlingua.errors import InterlinguaError
     from interlingua.plain_yaml import parse_yaml
 
-    named = {"format": arguments.format, "lang": arguments.lang, "side": arguments.side,
-             "on_bad_row": arguments.on_bad_row}
+    named = {
+        "format": arguments.format,
+        "lang": arguments.lang,
+        "side": arguments.side,
+        "on_bad_row": arguments.on_bad_row,
+    }
     options = {key: value for key, value in named.items() if value is not None}
     for given in arguments.option:
         key, equals, value = given.partition("=")
@@ -74,6 +97,7 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
         try:
             options[key.strip()] = parse_yaml(value)
         except yaml.YAMLError as error:
-            raise InterlinguaError(f"--option '{given}': the value is not valid YAML: "
-                                   f"{' '.join(str(error).split())}") from error
+            raise InterlinguaError(
+                f"--option '{given}': the value is not valid YAML: {' '.join(str(error).split())}"
+            ) from error
     return options

@@ -7,27 +7,51 @@ from typing import Any
 
 from interlingua.cli.parser import Repeated
 
-ONLY = ("with_", "passages", "negatives_per_question", "depth", "skip_top", "positive_margin", "sampling", "seed",
-        "scores", "lang", "format", "on_bad_row")
+ONLY = (
+    "with_",
+    "passages",
+    "negatives_per_question",
+    "depth",
+    "skip_top",
+    "positive_margin",
+    "sampling",
+    "seed",
+    "scores",
+    "lang",
+    "format",
+    "on_bad_row",
+)
 
 
 def add_options(parser: Any) -> None:
     """Declare the options that go with --negatives."""
     group = parser.add_argument_group("with --negatives (A is then a file of questions)")
     group.add_argument("--negatives", action="store_true", help="find passages that look like answers and are none")
-    group.add_argument("--with", dest="with_", metavar="bm25|MODEL",
-                       help="what finds them: bm25, bm25(analyzer=char4), a model's folder or name")
-    group.add_argument("--passages", action=Repeated, metavar="PASSAGES",
-                       help="what is searched: jsonl, TSV or collections; without it the passages of the questions")
+    group.add_argument(
+        "--with",
+        dest="with_",
+        metavar="bm25|MODEL",
+        help="what finds them: bm25, bm25(analyzer=char4), a model's folder or name",
+    )
+    group.add_argument(
+        "--passages",
+        action=Repeated,
+        metavar="PASSAGES",
+        help="what is searched: jsonl, TSV or collections; without it the passages of the questions",
+    )
     group.add_argument("--negatives-per-question", type=int, metavar="N", help="how many to write (8)")
     group.add_argument("--depth", type=int, metavar="N", help="how many results to look at (100)")
     group.add_argument("--skip-top", type=int, metavar="N", help="leave out the first N after known positives (0)")
-    group.add_argument("--positive-margin", metavar="X|none",
-                       help="leave out what scores above X times the positive: 0.95 for a model, none for bm25")
+    group.add_argument(
+        "--positive-margin",
+        metavar="X|none",
+        help="leave out what scores above X times the positive: 0.95 for a model, none for bm25",
+    )
     group.add_argument("--sampling", choices=["random", "top"], help="draw from what is left (random), or take the top")
     group.add_argument("--seed", type=int, help="of the draw (0)")
-    group.add_argument("--scores", action="store_true", default=None,
-                       help="write the retriever's scores, too, to distil from")
+    group.add_argument(
+        "--scores", action="store_true", default=None, help="write the retriever's scores, too, to distil from"
+    )
     group.add_argument("--lang", help="the language of questions and passages that do not name theirs")
     group.add_argument("--format", metavar="NAME", help="the questions' format, where the content does not tell it")
     group.add_argument("--on-bad-row", choices=["error", "skip"], help="skip: count and list rows that cannot be used")
@@ -48,8 +72,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     if not arguments.with_:
         raise InterlinguaError("--negatives: say with --with what finds them: bm25, or a model's folder or name.")
     stage, choice = stage_of(arguments.with_), choice_of(arguments)
-    reading = {key: value for key in ("lang", "format", "on_bad_row")
-               if (value := getattr(arguments, key)) is not None}
+    reading = {key: value for key in ("lang", "format", "on_bad_row") if (value := getattr(arguments, key)) is not None}
     questions = list(read_questions(arguments.a, **reading))
     if not questions:
         raise InterlinguaError(f"{arguments.a}: no questions. Check the file.")
@@ -59,19 +82,25 @@ def run_negatives(arguments: argparse.Namespace) -> None:
         own = f"{pool.given:,} passages, and {pool.added:,} of the questions' own that are not among them, are searched"
     say(f"{arguments.a}: {len(questions):,} questions; {own}")
     if pool.renamed:
-        say(f"note: {pool.renamed:,} passages of the questions have the id of a passage with another text and are "
-            "taken for it. If they are no translations, the ids belong to another collection.")
+        say(
+            f"note: {pool.renamed:,} passages of the questions have the id of a passage with another text and are "
+            "taken for it. If they are no translations, the ids belong to another collection."
+        )
     report = MiningReport()
     retriever = Stages(pool.passages).retriever(stage)
     mined = mine_hard_negatives(questions, pool, retriever, choice, report, scores=bool(arguments.scores))
     with atomic_write(arguments.out) as stream:
         for record in track(mined, "mine", total=len(questions)):
             stream.write(json.dumps(as_row(record), ensure_ascii=False) + "\n")
-    say(f"{arguments.out}: {report.questions:,} questions with {report.negatives:,} mined negatives"
-        + (f", and {report.kept:,} that they had" if report.kept else ""))
+    say(
+        f"{arguments.out}: {report.questions:,} questions with {report.negatives:,} mined negatives"
+        + (f", and {report.kept:,} that they had" if report.kept else "")
+    )
     if report.short or report.without:
-        say(f"{report.short:,} questions got fewer than {choice.per_question}, {report.without:,} none: "
-            "a greater --depth or another --positive-margin finds more")
+        say(
+            f"{report.short:,} questions got fewer than {choice.per_question}, {report.without:,} none: "
+            "a greater --depth or another --positive-margin finds more"
+        )
     reasons = [f"{count:,} {reason}" for reason, count in report.left_out.items() if count]
     say(f"left out of the {choice.depth} found for each: {', '.join(reasons) or 'nothing'}")
     lost = sum(bool(question.scores) for question in questions)
@@ -98,15 +127,20 @@ def choice_of(arguments: argparse.Namespace) -> Any:
     from interlingua.retrieval.pipeline.grammar import Lexical
 
     given: dict[str, Any] = {
-        "per_question": arguments.negatives_per_question, "depth": arguments.depth, "skip_top": arguments.skip_top,
-        "sampling": arguments.sampling, "seed": arguments.seed}
+        "per_question": arguments.negatives_per_question,
+        "depth": arguments.depth,
+        "skip_top": arguments.skip_top,
+        "sampling": arguments.sampling,
+        "seed": arguments.seed,
+    }
     margin: float | None = None if isinstance(stage_of(arguments.with_), Lexical) else Choice().margin
     if arguments.positive_margin is not None:
         try:
             margin = None if arguments.positive_margin == "none" else float(arguments.positive_margin)
         except ValueError as error:
-            raise InterlinguaError(f"--positive-margin {arguments.positive_margin}: a number such as 0.95 is needed, "
-                                   "or none.") from error
+            raise InterlinguaError(
+                f"--positive-margin {arguments.positive_margin}: a number such as 0.95 is needed, or none."
+            ) from error
     return Choice(**{key: value for key, value in given.items() if value is not None}, margin=margin)
 
 
@@ -122,27 +156,47 @@ NAMES = ("mine",)
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("mine", parents=[common],
-                              help="find the sentences of two files that translate each other, or hard negatives")
-    parser.add_argument("a", metavar="A", help="a file of one sentence a line, of id<tab>sentence, or jsonl (texts or "
-                                               "documents); .gz too")
+    parser = verbs.add_parser(
+        "mine", parents=[common], help="find the sentences of two files that translate each other, or hard negatives"
+    )
+    parser.add_argument(
+        "a",
+        metavar="A",
+        help="a file of one sentence a line, of id<tab>sentence, or jsonl (texts or documents); .gz too",
+    )
     parser.add_argument("b", metavar="B", nargs="?", help="the other language; the numbers of lines may differ")
     parser.add_argument("--model", help="a model folder or name")
-    parser.add_argument("--out", required=True, metavar="FILE", help="where the pairs go: score, sentence of A, "
-                                                                     "sentence of B, the best first; or the questions")
-    parser.add_argument("--lang-a", metavar="LANG",
-                        help="language of A: whose calibration to apply, and which rows of a jsonl to take")
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="where the pairs go: score, sentence of A, sentence of B, the best first; or the questions",
+    )
+    parser.add_argument(
+        "--lang-a", metavar="LANG", help="language of A: whose calibration to apply, and which rows of a jsonl to take"
+    )
     parser.add_argument("--lang-b", metavar="LANG", help="the same of B")
     parser.add_argument("-k", "--k", type=int, default=4, help="neighbours of a sentence that make its margin (4)")
-    parser.add_argument("--margin", default="ratio", choices=["ratio", "distance", "absolute"],
-                        help="a cosine against those of the neighbours: divided (ratio), less, or as it is")
-    parser.add_argument("--retrieval", default="max", choices=["max", "intersection", "forward"],
-                        help="max: one to one, the best first; intersection: what both sides choose; forward: what A "
-                             "chooses")
+    parser.add_argument(
+        "--margin",
+        default="ratio",
+        choices=["ratio", "distance", "absolute"],
+        help="a cosine against those of the neighbours: divided (ratio), less, or as it is",
+    )
+    parser.add_argument(
+        "--retrieval",
+        default="max",
+        choices=["max", "intersection", "forward"],
+        help="max: one to one, the best first; intersection: what both sides choose; forward: what A chooses",
+    )
     bound = parser.add_mutually_exclusive_group()
     bound.add_argument("--threshold", type=float, metavar="X", help="keep the pairs with this score or a better one")
-    bound.add_argument("--gold", metavar="FILE", help="learn the threshold from all true pairs of A and B, id<tab>id; "
-                                                      "the id of a line without one is its number")
+    bound.add_argument(
+        "--gold",
+        metavar="FILE",
+        help="learn the threshold from all true pairs of A and B, id<tab>id; "
+        "the id of a line without one is its number",
+    )
     parser.add_argument("--half", action="store_true", help="keep vectors in float16: half the disk")
     add_options(parser)
     parser.set_defaults(run=run)
@@ -174,22 +228,35 @@ def bitext(arguments: argparse.Namespace) -> None:
     from interlingua.progress import say
 
     gold = read_gold(arguments.gold) if arguments.gold else None
-    a, b = (CorpusSide.read(path, lang) for path, lang in
-            ((arguments.a, arguments.lang_a), (arguments.b, arguments.lang_b)))
-    found = mine_sentences(a, b, DualEncoder.load(arguments.model).encode_document, half=arguments.half,
-                           langs=(arguments.lang_a, arguments.lang_b), k=arguments.k, threshold=arguments.threshold,
-                           kind=arguments.margin, retrieval=arguments.retrieval)
+    a, b = (
+        CorpusSide.read(path, lang) for path, lang in ((arguments.a, arguments.lang_a), (arguments.b, arguments.lang_b))
+    )
+    found = mine_sentences(
+        a,
+        b,
+        DualEncoder.load(arguments.model).encode_document,
+        half=arguments.half,
+        langs=(arguments.lang_a, arguments.lang_b),
+        k=arguments.k,
+        threshold=arguments.threshold,
+        kind=arguments.margin,
+        retrieval=arguments.retrieval,
+    )
     say(a.said())
     say(b.said())
     least = -float("inf")
     if gold is not None:
         learnt = bucc_f1(pairs_of_ids(found, a, b), gold)
         if not learnt.correct:
-            raise InterlinguaError(f"{arguments.gold}: none of its {learnt.gold:,} pairs was mined, so there is no "
-                                   "threshold to learn. Its ids are those in A and B, or else numbers of lines from 1.")
+            raise InterlinguaError(
+                f"{arguments.gold}: none of its {learnt.gold:,} pairs was mined, so there is no "
+                "threshold to learn. Its ids are those in A and B, or else numbers of lines from 1."
+            )
         least = learnt.threshold
-        say(f"threshold {least:.6g}, learnt: F1 {learnt.f1:.1f}, precision {learnt.precision:.1f}, recall "
-            f"{learnt.recall:.1f} ({learnt.correct:,} of {learnt.gold:,} gold pairs)")
+        say(
+            f"threshold {least:.6g}, learnt: F1 {learnt.f1:.1f}, precision {learnt.precision:.1f}, recall "
+            f"{learnt.recall:.1f} ({learnt.correct:,} of {learnt.gold:,} gold pairs)"
+        )
     kept = [(i, j, score) for i, j, score in found if score >= least]
     with atomic_write(arguments.out) as stream:
         stream.writelines(f"{score:.6f}\t{one_line(a.texts[i])}\t{one_line(b.texts[j])}\n" for i, j, score in kept)

@@ -26,13 +26,19 @@ class Repeated(argparse.Action):
     """An option whose values, one each time it is given, become a list. `form` is what all of them look like, if they
     have a form that arguments do not have."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, *, form: str = "", help: str = "", **options: Any
-                 ) -> None:
+    def __init__(
+        self, option_strings: Sequence[str], dest: str, *, form: str = "", help: str = "", **options: Any
+    ) -> None:
         super().__init__(option_strings, dest, help=f"{help} (may be repeated)", **options)
         self.form = re.compile(form) if form else None
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
-                 option_string: str | None = None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         """Append one value."""
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or ()), values])
 
@@ -132,10 +138,18 @@ class VerbParser(Parser):
             first, end = words[start], start + 1
             action = self._option(first) if is_option(first) else None
             form = action.form if isinstance(action, Repeated) else None
-            if action is not None and action.nargs != 0 and (
-                    first in action.option_strings or (first.startswith("--") and "=" not in first)):
-                while end < len(words) and not is_option(words[end]) and (end == start + 1 or (
-                        isinstance(action, Repeated) and (form is None or form.match(words[end])))):
+            if (
+                action is not None
+                and action.nargs != 0
+                and (first in action.option_strings or (first.startswith("--") and "=" not in first))
+            ):
+                while (
+                    end < len(words)
+                    and not is_option(words[end])
+                    and (
+                        end == start + 1 or (isinstance(action, Repeated) and (form is None or form.match(words[end])))
+                    )
+                ):
                     end += 1
             yield Given(action, words[start:end])
             start = end
@@ -148,8 +162,9 @@ class VerbParser(Parser):
             name = name if name in known else name[:2]  # -k5
         if name in known:
             return known[name]
-        fitting = {id(action): action for option, action in known.items()
-                   if name.startswith("--") and option.startswith(name)}
+        fitting = {
+            id(action): action for option, action in known.items() if name.startswith("--") and option.startswith(name)
+        }
         if not fitting:
             self.unknown(word)
         return next(iter(fitting.values())) if len(fitting) == 1 else None
@@ -163,8 +178,13 @@ def is_option(word: str) -> bool:
 class PrintCompletion(argparse.Action):
     """Print a script that completes commands in a shell, and stop."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
-                 option_string: str | None = None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         """Verbs, options and choices are completed, and names of files where files are asked for."""
         import shtab
 
@@ -173,8 +193,11 @@ class PrintCompletion(argparse.Action):
             for action in parsers.pop()._actions:
                 if isinstance(action, argparse._SubParsersAction):
                     parsers += action.choices.values()
-                elif action.nargs != 0 and not action.choices and FILES.search(
-                        str(action.metavar or action.dest).upper()):
+                elif (
+                    action.nargs != 0
+                    and not action.choices
+                    and FILES.search(str(action.metavar or action.dest).upper())
+                ):
                     action.complete = shtab.FILE  # type: ignore[attr-defined]
         print(shtab.complete(parser, values))
         parser.exit()

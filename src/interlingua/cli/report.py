@@ -12,13 +12,23 @@ NAMES = ("report",)
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("report", parents=[common],
-                              help="the language mirror: does a model rank by meaning or by language?")
-    parser.add_argument("models", nargs="+", metavar="MODEL",
-                        help="model folders or names, shown side by side: before and after a training or calibration")
-    parser.add_argument("--on", action=Repeated, required=True, metavar="COLLECTION",
-                        help="the same questions and passages in several languages, as XQuAD has them: one collection "
-                             "a language, whose ids correspond; or encyclopedia:LANG")
+    parser = verbs.add_parser(
+        "report", parents=[common], help="the language mirror: does a model rank by meaning or by language?"
+    )
+    parser.add_argument(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="model folders or names, shown side by side: before and after a training or calibration",
+    )
+    parser.add_argument(
+        "--on",
+        action=Repeated,
+        required=True,
+        metavar="COLLECTION",
+        help="the same questions and passages in several languages, as XQuAD has them: one collection "
+        "a language, whose ids correspond; or encyclopedia:LANG",
+    )
     parser.add_argument("--out", default="mirror.html", metavar="FILE.html", help="the page (mirror.html)")
     parser.add_argument("--title", default="Language mirror", help="its headline")
     parser.set_defaults(run=run)
@@ -42,8 +52,14 @@ def run(arguments: argparse.Namespace) -> None:
     # all models before the first is measured: one that is not there is said before minutes pass
     models = {name: DualEncoder.load(name) for name in arguments.models}
     found = {name: language_bias(model, collections) for name, model in models.items()}
-    print(tabulate([[name, fair, *values] for name, fair, values in bias_rows(found)],
-                   ["", "without bias", *found], floatfmt=".3f", disable_numparse=[1]))
+    print(
+        tabulate(
+            [[name, fair, *values] for name, fair, values in bias_rows(found)],
+            ["", "without bias", *found],
+            floatfmt=".3f",
+            disable_numparse=[1],
+        )
+    )
     with atomic_write(arguments.out) as file:
         file.write(mirror_page(found, arguments.title))
     print(f"\n{arguments.out}: the language mirror, with every language. Open it in a browser.")

@@ -20,8 +20,12 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs", metavar="DIR", help="where runs and results go (runs)")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds a row (1)")
     parser.add_argument("--device", help="cpu, cuda, … (default: a GPU if there is one)")
-    parser.add_argument("--rows", action=Repeated, metavar="ROW",
-                        help="only these rows, to share the work among machines; their report is called …-rows.md")
+    parser.add_argument(
+        "--rows",
+        action=Repeated,
+        metavar="ROW",
+        help="only these rows, to share the work among machines; their report is called …-rows.md",
+    )
     parser.add_argument("--plan", action="store_true", help="check every row's recipe and say what would run")
     parser.set_defaults(run=run)
 
@@ -37,8 +41,16 @@ def run(arguments: argparse.Namespace) -> None:
     if isinstance(table, dict):
         print(compute_table(table))
         return
-    work = Reproduction(table, arguments.table, arguments.scale, arguments.data, Path(arguments.out),
-                        arguments.seeds, arguments.device, arguments.rows)
+    work = Reproduction(
+        table,
+        arguments.table,
+        arguments.scale,
+        arguments.data,
+        Path(arguments.out),
+        arguments.seeds,
+        arguments.device,
+        arguments.rows,
+    )
     if arguments.plan:
         print("\n".join(work.plan()))
         return
@@ -49,6 +61,5 @@ def run(arguments: argparse.Namespace) -> None:
     with atomic_write(work.out / f"{stem}.md") as stream:
         stream.write(text)
     print(text)
-    for picture in (*draw(table, arguments.scale, results, work.out / stem),
-                    *draw_projections(work, work.out / stem)):
+    for picture in (*draw(table, arguments.scale, results, work.out / stem), *draw_projections(work, work.out / stem)):
         print(picture)

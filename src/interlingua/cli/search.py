@@ -21,17 +21,37 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("index", help="an index folder, or milvus://host:port/name")
     parser.add_argument("question", nargs="+")
     parser.add_argument("-k", type=int, default=5, help="how many results (5)")
-    parser.add_argument("--mode", choices=["hybrid", "dense", "lexical"], default="hybrid",
-                        help="by meaning (dense), by words (lexical), or both (hybrid)")
+    parser.add_argument(
+        "--mode",
+        choices=["hybrid", "dense", "lexical"],
+        default="hybrid",
+        help="by meaning (dense), by words (lexical), or both (hybrid)",
+    )
     parser.add_argument("--lang", default="", help="language of the question (else detected)")
-    parser.add_argument("--lang-of-results", default="any", metavar="any|same|xx,yy",
-                        help="only passages in the language of the question, or in these")
-    parser.add_argument("--where", action=Repeated, form=".+=", default=[], metavar="KEY=VALUE",
-                        help="only passages with these metadata, such as source=faq.csv")
-    parser.add_argument("--rerank", metavar="MODEL",
-                        help="a model, best of late interaction, that puts the first 100 into its own order")
-    parser.add_argument("--model", metavar="PATH",
-                        help="the model that made the index, where it is not at the place the index remembers")
+    parser.add_argument(
+        "--lang-of-results",
+        default="any",
+        metavar="any|same|xx,yy",
+        help="only passages in the language of the question, or in these",
+    )
+    parser.add_argument(
+        "--where",
+        action=Repeated,
+        form=".+=",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only passages with these metadata, such as source=faq.csv",
+    )
+    parser.add_argument(
+        "--rerank",
+        metavar="MODEL",
+        help="a model, best of late interaction, that puts the first 100 into its own order",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="PATH",
+        help="the model that made the index, where it is not at the place the index remembers",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a result")
     parser.set_defaults(run=run)
 
@@ -50,20 +70,37 @@ def run(arguments: argparse.Namespace) -> None:
     reranker = load_to_encode(arguments.rerank) if arguments.rerank else None
     hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, reranker=reranker)
     if question.is_cut:
-        say("the question is long: its first words were compared with those of the passages, the rest only by the "
-            "model.")
+        say(
+            "the question is long: its first words were compared with those of the passages, the rest only by the "
+            "model."
+        )
     bold = hits and not arguments.json and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     spans = Highlights(question, encoder=marker(reranker, index, arguments.mode)) if bold else None
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
         if arguments.json:
-            print(json.dumps({"rank": rank, "score": hit.score, "parts": hit.parts, "id": passage.id,
-                              "source": passage.source, "lang": passage.lang, "title": passage.title,
-                              "text": passage.text, "metadata": dict(passage.metadata)}, ensure_ascii=False))
+            print(
+                json.dumps(
+                    {
+                        "rank": rank,
+                        "score": hit.score,
+                        "parts": hit.parts,
+                        "id": passage.id,
+                        "source": passage.source,
+                        "lang": passage.lang,
+                        "title": passage.title,
+                        "text": passage.text,
+                        "metadata": dict(passage.metadata),
+                    },
+                    ensure_ascii=False,
+                )
+            )
             continue
         source, text = passage.source, printable(passage.text)
-        print(f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"
-              f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(text, spans(passage) if spans else [])}")
+        print(
+            f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"
+            f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(text, spans(passage) if spans else [])}"
+        )
     if not hits and not arguments.json:
         print("nothing found.")
 
@@ -77,8 +114,9 @@ def wanted(asked: str, lang: str) -> list[str] | None:
         return None
     if asked == "same":
         if not lang:
-            raise InterlinguaError("--lang-of-results same: the language of the question is not sure. Say it with "
-                                   "--lang.")
+            raise InterlinguaError(
+                "--lang-of-results same: the language of the question is not sure. Say it with --lang."
+            )
         return [lang]
     # an unknown code goes on as it is: the index says which ones it has
     return [find_code(code) or code for code in asked.split(",")]

@@ -17,25 +17,51 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("index", help="an index folder, or milvus://…")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8080, help="8080; 0 for any that is free")
-    parser.add_argument("--name", action=Repeated, default=[],
-                        help="a host name under which it may be reached, of a proxy before it say; on a loopback "
-                             "address localhost always is, and without this no other")
-    parser.add_argument("--model", metavar="PATH",
-                        help="the model that made the index, where it is not at the place the index remembers")
-    parser.add_argument("--rerank", metavar="MODEL",
-                        help="a late-interaction (or other) model that reorders results where a search asks for it")
-    parser.add_argument("--token-file", metavar="FILE",
-                        help=f"holds the token for writing passages (or ${TOKEN}; without one nobody may)")
-    parser.add_argument("--read-token-file", metavar="FILE",
-                        help=f"holds a token without which nobody may search either (or ${READ_TOKEN})")
-    parser.add_argument("--durability", choices=["full", "process"], default="full",
-                        help="full: a write is answered when a power cut cannot undo it; process: at once (full)")
+    parser.add_argument(
+        "--name",
+        action=Repeated,
+        default=[],
+        help="a host name under which it may be reached, of a proxy before it say; on a loopback "
+        "address localhost always is, and without this no other",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="PATH",
+        help="the model that made the index, where it is not at the place the index remembers",
+    )
+    parser.add_argument(
+        "--rerank",
+        metavar="MODEL",
+        help="a late-interaction (or other) model that reorders results where a search asks for it",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"holds the token for writing passages (or ${TOKEN}; without one nobody may)",
+    )
+    parser.add_argument(
+        "--read-token-file",
+        metavar="FILE",
+        help=f"holds a token without which nobody may search either (or ${READ_TOKEN})",
+    )
+    parser.add_argument(
+        "--durability",
+        choices=["full", "process"],
+        default="full",
+        help="full: a write is answered when a power cut cannot undo it; process: at once (full)",
+    )
     parser.add_argument("--max-batch", type=int, default=64, help="texts that go through the model at once (64)")
-    parser.add_argument("--queue", type=int, default=128,
-                        help="requests that may wait; more are told to come back (128)")
+    parser.add_argument(
+        "--queue", type=int, default=128, help="requests that may wait; more are told to come back (128)"
+    )
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds until a request is given up (30)")
-    parser.add_argument("--budget", type=float, default=10.0, metavar="SECONDS",
-                        help="work on one question, after which it is given up (10)")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="work on one question, after which it is given up (10)",
+    )
     parser.add_argument("--log-queries", action="store_true", help="put the text of questions into the log")
     parser.set_defaults(run=serve)
 
@@ -47,18 +73,29 @@ def serve(arguments: argparse.Namespace) -> None:
     from interlingua.serving.middleware import LOCAL
     from interlingua.serving.service import ServeSettings
 
-    token, read_token = (_token(*pair) for pair in ((arguments.token_file, TOKEN),
-                                                     (arguments.read_token_file, READ_TOKEN)))
+    token, read_token = (
+        _token(*pair) for pair in ((arguments.token_file, TOKEN), (arguments.read_token_file, READ_TOKEN))
+    )
     name = arguments.rerank.rstrip("/").rpartition("/")[2] if arguments.rerank else ""
     with bind(arguments.host, arguments.port) as listener:
         own = (*arguments.name, arguments.host, own_name(listener), *LOCAL)
         names = own if arguments.name or is_loopback(listener) else ()
-        settings = ServeSettings(max_batch=arguments.max_batch, queue=arguments.queue, timeout=arguments.timeout,
-                                 budget=arguments.budget, token=token, read_token=read_token,
-                                 log_queries=arguments.log_queries, rerank_model=name, names=names)
+        settings = ServeSettings(
+            max_batch=arguments.max_batch,
+            queue=arguments.queue,
+            timeout=arguments.timeout,
+            budget=arguments.budget,
+            token=token,
+            read_token=read_token,
+            log_queries=arguments.log_queries,
+            rerank_model=name,
+            names=names,
+        )
         if not is_loopback(listener) and not read_token:
-            say(f"warning: everybody who reaches {arguments.host} may search. --read-token-file asks for a token; the "
-                "connection itself is not encrypted.")
+            say(
+                f"warning: everybody who reaches {arguments.host} may search. --read-token-file asks for a token; the "
+                "connection itself is not encrypted."
+            )
         index, reranker = _opened(arguments)
         run(create_app(index, settings, reranker), listener, arguments.timeout)
 
@@ -69,8 +106,9 @@ def _opened(arguments: argparse.Namespace) -> tuple[Any, Any]:
     from interlingua.models.dual import DualEncoder
     from interlingua.models.late_interaction import load_any
 
-    index = open_index(arguments.index, DualEncoder.load(arguments.model) if arguments.model else None,
-                       durability=arguments.durability)
+    index = open_index(
+        arguments.index, DualEncoder.load(arguments.model) if arguments.model else None, durability=arguments.durability
+    )
     index.encoder  # noqa: B018
     return index, load_any(arguments.rerank) if arguments.rerank else None
 

@@ -10,12 +10,15 @@ NAMES = ("train", "plan")
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
-    for name, help_, run in (("train", "train what a recipe says; the same command resumes", train),
-                             ("plan", "check a recipe and show what it would do", plan)):
+    for name, help_, run in (
+        ("train", "train what a recipe says; the same command resumes", train),
+        ("plan", "check a recipe and show what it would do", plan),
+    ):
         parser = verbs.add_parser(name, help=help_, parents=[common])
         parser.add_argument("recipe", help="a YAML file, or a bundled recipe such as hu2023/semantic")
-        parser.add_argument("set", nargs="*", metavar="key.path=value",
-                            help="change the recipe, e.g. training.steps=100")
+        parser.add_argument(
+            "set", nargs="*", metavar="key.path=value", help="change the recipe, e.g. training.steps=100"
+        )
         parser.add_argument("--data", metavar="DIR", help="what {data} in the recipe stands for")
         if name == "train":
             parser.add_argument("--out", required=True, metavar="DIR", help="the run folder; the model is DIR/model")
@@ -58,6 +61,8 @@ def plan(arguments: argparse.Namespace) -> None:
     retrieval = recipe.objectives.get("retrieval")
     if questions is not None and retrieval is not None:
         candidates = questions.batch * (1 + int(retrieval.get("hard_negatives", 1)))
-        print(f"# retrieval: {questions.batch} questions, up to {candidates} candidates, "
-              f"chance loss {math.log(candidates):.3f}")
+        print(
+            f"# retrieval: {questions.batch} questions, up to {candidates} candidates, "
+            f"chance loss {math.log(candidates):.3f}"
+        )
     print(f"# {recipe.training.steps:,} steps")

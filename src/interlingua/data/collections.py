@@ -28,14 +28,15 @@ from interlingua.files import atomic_write, existing
 from interlingua.progress import say
 from interlingua.text.languages import can_detect, detect_language, language_at_end, normalise_code
 
-__all__ = ['check', 'cross', 'load_collection', 'merge_collections', 'save_collection']
+__all__ = ["check", "cross", "load_collection", "merge_collections", "save_collection"]
 
 
 KINDS = ("passages", "questions")
 
 
-def merge_collections(collections: Sequence[Collection], *, name: str = "", translations: str | None = None,
-                      ) -> Collection:
+def merge_collections(
+    collections: Sequence[Collection], *, name: str = "", translations: str | None = None
+) -> Collection:
     """One pool of all passages and all questions, the ids prefixed by language: passage "p7" of Arabic is "ar:p7".
 
     The prefix is the collection's language; its name when it has several or another collection has the same.
@@ -80,8 +81,10 @@ def _prefixes(collections: Sequence[Collection]) -> list[str]:
     alone = all(len(lang) == 1 for lang in langs) and len({lang[0] for lang in langs}) == len(langs)
     prefixes = [lang[0] for lang in langs] if alone else [one.name for one in collections]
     if len(set(prefixes)) < len(prefixes):
-        raise InterlinguaError(f"two collections to merge have the same language and the same name ({prefixes}). "
-                               "Give them different names.")
+        raise InterlinguaError(
+            f"two collections to merge have the same language and the same name ({prefixes}). "
+            "Give them different names."
+        )
     return prefixes
 
 
@@ -101,8 +104,10 @@ def cross(queries_of: Collection, passages_of: Collection, translations: str = "
         if kept:
             qrels[query.id] = kept
     if not qrels:
-        raise InterlinguaError(f"no question of {queries_of.name} has a relevant passage in {passages_of.name}. "
-                               f"The ids of their {translations} must correspond, as those of translations do.")
+        raise InterlinguaError(
+            f"no question of {queries_of.name} has a relevant passage in {passages_of.name}. "
+            f"The ids of their {translations} must correspond, as those of translations do."
+        )
     queries = [query for query in queries_of.queries if query.id in qrels]
     name = f"{queries_of.name}→{passages_of.name}"
     return Collection(name, list(passages_of.passages), queries, qrels)
@@ -157,12 +162,14 @@ def _writable(collection: Collection) -> None:
     ids = [*(p.id for p in collection.passages), *(q.id for q in collection.queries)]
     for one in ids:
         if not one or one.split() != [one]:
-            raise InterlinguaError(f"{collection.name}: the id '{one}' has white space, which qrels cannot hold. "
-                                   "Give it another id.")
+            raise InterlinguaError(
+                f"{collection.name}: the id '{one}' has white space, which qrels cannot hold. Give it another id."
+            )
     for query in collection.queries:
         if any(character in query.text for character in "\t\r\n"):
-            raise InterlinguaError(f"{collection.name}: the question '{query.id}' has a tab or a line break. "
-                                   "Remove it.")
+            raise InterlinguaError(
+                f"{collection.name}: the question '{query.id}' has a tab or a line break. Remove it."
+            )
 
 
 LAYOUTS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str, str], Collection]], ...] = (
@@ -179,8 +186,9 @@ ONE_OF_PASSAGES, ONE_OF_QUERIES = 0.99, 0.8
 """The share of a language from which all texts count as in it. A short question is mistaken more often."""
 
 
-def load_collection(path_or_id: str | Path, *, name: str | None = None, lang: str | None = None,
-                    split: str = "test") -> Collection:
+def load_collection(
+    path_or_id: str | Path, *, name: str | None = None, lang: str | None = None, split: str = "test"
+) -> Collection:
     """The collection in a folder or file, `ir_datasets:<id>`, or the bundled `encyclopedia:<lang>`.
 
     Layouts: passages.jsonl + queries.tsv + qrels.txt; BEIR; Mr.TyDi and MIRACL; SQuAD and XQuAD-R JSON; gzipped or
@@ -192,9 +200,15 @@ def load_collection(path_or_id: str | Path, *, name: str | None = None, lang: st
     code = normalise_code(lang) if lang else ""
     if encyclopedia.is_encyclopedia(path_or_id):
         code = str(path_or_id).partition(":")[2] or code
-        loaded = (encyclopedia.collection(normalise_code(code), split) if code else
-                  merge_collections([encyclopedia.collection(one, split) for one in encyclopedia.languages()],
-                                    name=encyclopedia.NAME, translations="passages"))
+        loaded = (
+            encyclopedia.collection(normalise_code(code), split)
+            if code
+            else merge_collections(
+                [encyclopedia.collection(one, split) for one in encyclopedia.languages()],
+                name=encyclopedia.NAME,
+                translations="passages",
+            )
+        )
     elif str(path_or_id).startswith(PREFIX):
         loaded = load_irds(str(path_or_id).removeprefix(PREFIX), code)
     else:
@@ -208,8 +222,10 @@ def _load_path(path: Path, lang: str, split: str) -> Collection:
     for matches, load in LAYOUTS:
         if matches(path):
             return _with_languages(load(path, split, lang), path)
-    raise InterlinguaError(f"{path}: not a collection. A folder needs passages.jsonl, queries.tsv and qrels.txt, or "
-                           "the layout of BEIR, Mr.TyDi or MIRACL; a file must be SQuAD's JSON.")
+    raise InterlinguaError(
+        f"{path}: not a collection. A folder needs passages.jsonl, queries.tsv and qrels.txt, or "
+        "the layout of BEIR, Mr.TyDi or MIRACL; a file must be SQuAD's JSON."
+    )
 
 
 def _with_languages(collection: Collection, path: Path) -> Collection:
@@ -221,12 +237,15 @@ def _with_languages(collection: Collection, path: Path) -> Collection:
     texts = [passage.text or passage.title for passage in nameless]
     ends_in = language_at_end(path.resolve().name.removesuffix(".gz").removesuffix(".json")) or ""
     if ends_in and (other := _contradicted(ends_in, texts)):
-        say(f"{path}: its name ends in '{ends_in}', but its passages are in '{other}', which is taken. If the name is "
-            "right, say so (--lang, lang=…).")
+        say(
+            f"{path}: its name ends in '{ends_in}', but its passages are in '{other}', which is taken. If the name is "
+            "right, say so (--lang, lang=…)."
+        )
         ends_in = ""
     langs = iter([ends_in] * len(nameless) if ends_in else _detected(texts, ONE_OF_PASSAGES))
-    collection.passages = [passage if passage.lang else replace(passage, lang=next(langs))
-                           for passage in collection.passages]
+    collection.passages = [
+        passage if passage.lang else replace(passage, lang=next(langs)) for passage in collection.passages
+    ]
     asked = [query.text for query in collection.queries if not query.lang]
     main = Counter(passage.lang for passage in collection.passages).most_common(1)
     langs = iter([ends_in] * len(asked) if ends_in else _detected(asked, ONE_OF_QUERIES, main[0][0] if main else ""))
@@ -239,7 +258,7 @@ def _contradicted(lang: str, texts: Sequence[str]) -> str:
     sure = Counter(filter(None, map(detect_language, _some(texts, SAMPLE // 10) if can_detect() else ())))
     if not sure or sure[lang]:
         return ""
-    (main, count), = sure.most_common(1)
+    ((main, count),) = sure.most_common(1)
     return main if count >= 10 and count >= ONE_OF_QUERIES * sum(sure.values()) else ""
 
 
@@ -269,8 +288,10 @@ def check(collection: Collection, where: str) -> None:
             raise InterlinguaError(f"{where}: no {what}. Check the files and the split.")
         nameless = next((item.id for item in items if not item.lang), None)
         if nameless is not None:
-            raise InterlinguaError(f"{where}: the language of {what} is unknown ('{nameless}'). Give lang=…, add a "
-                                   "field lang, or let the name end in it (mycollection_ar).")
+            raise InterlinguaError(
+                f"{where}: the language of {what} is unknown ('{nameless}'). Give lang=…, add a "
+                "field lang, or let the name end in it (mycollection_ar)."
+            )
     if not collection.qrels:
         raise InterlinguaError(f"{where}: no judgements. Check the qrels file and the split.")
     queries = _ids([item.id for item in collection.queries], "query", where)
@@ -278,8 +299,9 @@ def check(collection: Collection, where: str) -> None:
     if stored:
         return
     held = _ids([item.id for item in passages], "passage", where)
-    _known([passage for judged in collection.qrels.values() for passage in judged if passage not in held],
-           "passage", where)
+    _known(
+        [passage for judged in collection.qrels.values() for passage in judged if passage not in held], "passage", where
+    )
 
 
 def _ids(ids: list[str], what: str, where: str) -> set[str]:
@@ -293,5 +315,7 @@ def _ids(ids: list[str], what: str, where: str) -> set[str]:
 
 def _known(unknown: list[str], what: str, where: str) -> None:
     if unknown:
-        raise InterlinguaError(f"{where}: the qrels name {len(unknown):,} unknown {what} id(s), the first is "
-                               f"'{unknown[0]}'. Passages, queries and qrels must be of one release and one split.")
+        raise InterlinguaError(
+            f"{where}: the qrels name {len(unknown):,} unknown {what} id(s), the first is "
+            f"'{unknown[0]}'. Passages, queries and qrels must be of one release and one split."
+        )

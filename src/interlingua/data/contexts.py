@@ -44,8 +44,9 @@ def context_pair(document: Document, number: int, window: int, random: np.random
     return ContextPair(chosen[int(center)], chosen[int(target)], document.lang, number)
 
 
-def cloze(documents: Iterable[Document], *, seed: int = 0, max_sentences: int = 8, max_chars: int = 1200,
-          keep: float = 0.1) -> Iterator[QuestionPassage]:
+def cloze(
+    documents: Iterable[Document], *, seed: int = 0, max_sentences: int = 8, max_chars: int = 1200, keep: float = 0.1
+) -> Iterator[QuestionPassage]:
     """A question and its passage, in one language, from every window of every document.
 
     A document is cut into windows of up to `max_sentences` sentences and `max_chars` characters. One sentence of a
@@ -81,8 +82,9 @@ def _windows(sentences: Sequence[str], most: int, chars: int) -> Iterator[list[s
         yield window
 
 
-def _question(document: Document, window: list[str], number: int, random: np.random.Generator, keep: float,
-              ) -> QuestionPassage:
+def _question(
+    document: Document, window: list[str], number: int, random: np.random.Generator, keep: float
+) -> QuestionPassage:
     chosen = int(random.integers(len(window)))
     stays = bool(random.random() < keep)
     rest = [sentence for place, sentence in enumerate(window) if stays or place != chosen]

@@ -68,9 +68,20 @@ class TripleStore:
         self.languages: dict[str, range] = {facts["lang"]: range(count)}
 
     @classmethod
-    def build(cls, folder: str | Path, path: Paths, *, queries: Paths, passages: Paths, lang: str = "en",
-              passage_lang: str | None = None, scores: bool = False, format: str | None = None,
-              on_bad_row: str = "error", fingerprint: str = "") -> TripleStore:
+    def build(
+        cls,
+        folder: str | Path,
+        path: Paths,
+        *,
+        queries: Paths,
+        passages: Paths,
+        lang: str = "en",
+        passage_lang: str | None = None,
+        scores: bool = False,
+        format: str | None = None,
+        on_bad_row: str = "error",
+        fingerprint: str = "",
+    ) -> TripleStore:
         """Write the store of the triples in `path` and open it; or open what is there when it has the same
         `fingerprint` (never when that is ""). Holds some 40 bytes a passage in memory, and nothing of the triples.
 
@@ -94,8 +105,13 @@ class TripleStore:
                 asked = (query for file in expand(queries) for query in id_queries(file, bad, lang))
                 texts = (passage for file in expand(passages) for passage in id_passages(file, bad, passage_lang))
                 names = _said(queries), _said(passages)
-                writer = _Writer(new, bad, KeyedStore.build(new / "queries", asked, Query, names[0]),
-                                 KeyedStore.build(new / "passages", texts, Passage, names[1]), names)
+                writer = _Writer(
+                    new,
+                    bad,
+                    KeyedStore.build(new / "queries", asked, Query, names[0]),
+                    KeyedStore.build(new / "passages", texts, Passage, names[1]),
+                    names,
+                )
                 writer.write(track(triples, "triples"), {"fingerprint": fingerprint, "lang": lang})
             finally:
                 bad.report()
@@ -109,15 +125,27 @@ class TripleStore:
         query_row, positive, *negatives = self._rows[index].tolist()
         query = self.queries[query_row]
         scores = () if self._scores is None else tuple(self._scores[index].tolist())
-        return QuestionPassage(query.text, (self.passages[positive],), tuple(self.passages[row] for row in negatives),
-                               query.lang, query.id, scores)
+        return QuestionPassage(
+            query.text,
+            (self.passages[positive],),
+            tuple(self.passages[row] for row in negatives),
+            query.lang,
+            query.id,
+            scores,
+        )
 
 
 class _Writer:
     """Looks up the ids of triples, a chunk at a time, and appends their numbers to the files of a store."""
 
-    def __init__(self, folder: Path, bad: BadRows, queries: KeyedStore[Query], passages: KeyedStore[Passage],
-                 names: tuple[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bad: BadRows,
+        queries: KeyedStore[Query],
+        passages: KeyedStore[Passage],
+        names: tuple[str, str],
+    ) -> None:
         self.folder, self.bad, self.queries, self.passages, self.names = folder, bad, queries, passages, names
         self.shape: tuple[int, bool] | None = None
         self.count = 0
@@ -137,8 +165,13 @@ class _Writer:
         if self.shape is None or not self.count:
             raise InterlinguaError("no triples: the file is empty or every row was left out. Check the source.")
         width, scored = self.shape
-        facts |= {"version": VERSION, "count": self.count, "width": width, "scored": scored,
-                  "digest": digest.hexdigest()}
+        facts |= {
+            "version": VERSION,
+            "count": self.count,
+            "width": width,
+            "scored": scored,
+            "digest": digest.hexdigest(),
+        }
         (self.folder / MARKER).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
 
     def _fits(self, triple: IdTriple) -> bool:
@@ -204,8 +237,9 @@ class DataSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: Literal["questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts",
-                  "linked"] | None = Field(None, description="what is read; by default what the entry is called")
+    kind: (
+        Literal["questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked"] | None
+    ) = Field(None, description="what is read; by default what the entry is called")
     path: str | list[str] = Field(description="files, folders or globs; 'encyclopedia:train' is bundled")
     format: str | None = None
     batch: int = Field(48, gt=0)
@@ -216,7 +250,8 @@ class DataSpec(BaseModel):
     one_language: bool = Field(False, description="each batch in one language")
     window: int = Field(5, ge=2, description="contexts: the sentences of a document that count as neighbours")
     filter: bool = Field(
-        True, description="parallel text: drop equal, lopsided, short and repeated pairs, and say how many")
+        True, description="parallel text: drop equal, lopsided, short and repeated pairs, and say how many"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="options of the reader, such as threshold: 1.04")
     on_bad_row: Literal["error", "skip"] = "error"
 
@@ -248,9 +283,15 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     own = {key: value for key, value in spec.options.items() if key in OWN_OPTIONS.get(kind, ())}
     rest = {key: value for key, value in spec.options.items() if key not in own}
     common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
-    readers = {"questions": read_questions, "parallel": read_parallel, "sentences": read_sentences,
-               "documents": read_documents, "cloze": read_documents, "contexts": read_documents,
-               "linked": read_linked}
+    readers = {
+        "questions": read_questions,
+        "parallel": read_parallel,
+        "sentences": read_sentences,
+        "documents": read_documents,
+        "cloze": read_documents,
+        "contexts": read_documents,
+        "linked": read_linked,
+    }
     if kind not in readers:
         raise InterlinguaError(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
     records: Iterable[Any] = (r for path in spec.paths() for r in readers[kind](path, **common))  # type: ignore[operator]
@@ -292,27 +333,44 @@ def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> S
 
 def _triples(name: str, spec: DataSpec, folder: Path, fingerprint: str) -> TripleStore:
     if spec.langs is not None or spec.origins is not None:
-        raise InterlinguaError(f"data.{name}: triples of ids are in one language (options.lang): leave out langs and "
-                               "origins.")
+        raise InterlinguaError(
+            f"data.{name}: triples of ids are in one language (options.lang): leave out langs and origins."
+        )
     try:
         options = TripleOptions.model_validate(spec.options)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InterlinguaError(f"data.{name}.options.{first['loc'][0]}: {first['msg'].lower()}. Triples of ids take "
-                               f"{', '.join(TripleOptions.model_fields)}.") from error
-    return TripleStore.build(folder, spec.paths(), **options.model_dump(), format=spec.format,
-                             on_bad_row=spec.on_bad_row, fingerprint=fingerprint)
+        raise InterlinguaError(
+            f"data.{name}.options.{first['loc'][0]}: {first['msg'].lower()}. Triples of ids take "
+            f"{', '.join(TripleOptions.model_fields)}."
+        ) from error
+    return TripleStore.build(
+        folder,
+        spec.paths(),
+        **options.model_dump(),
+        format=spec.format,
+        on_bad_row=spec.on_bad_row,
+        fingerprint=fingerprint,
+    )
 
 
 def open_stream(name: str, store: Store[Any], spec: DataSpec, seed: int) -> Stream[Any]:
     """Endless batches of the entry's records; of contexts, a pair of neighbours out of each document; of linked
     documents, their texts and where to cut them."""
+
     def pair(document: Document, number: int, random: np.random.Generator) -> ContextPair:
         return context_pair(document, number, spec.window, random)
 
     views: dict[str, View] = {"contexts": pair, "linked": span_pair}
-    return Stream(store, spec.batch, seed=seed, alpha=spec.alpha, limit_per_lang=spec.limit,
-                  one_language_per_batch=spec.one_language, view=views.get(spec.kind or name))
+    return Stream(
+        store,
+        spec.batch,
+        seed=seed,
+        alpha=spec.alpha,
+        limit_per_lang=spec.limit,
+        one_language_per_batch=spec.one_language,
+        view=views.get(spec.kind or name),
+    )
 
 
 def texts_of(store: Store[Any], most: int, seed: int = 0, alpha: float = 0.0) -> Iterator[str]:

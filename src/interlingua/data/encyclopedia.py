@@ -53,12 +53,18 @@ def _topics() -> tuple[Topic, ...]:
 def _parse(name: str, text: str) -> Topic:
     try:
         row = json.loads(text)
-        topic = Topic(row["id"], row["split"], row["title"],
-                      {lang: tuple(sentences) for lang, sentences in row["passage"].items()},
-                      row["question"], tuple(row["more_questions"]))
+        topic = Topic(
+            row["id"],
+            row["split"],
+            row["title"],
+            {lang: tuple(sentences) for lang, sentences in row["passage"].items()},
+            row["question"],
+            tuple(row["more_questions"]),
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InterlinguaError(f"topics/{name}: not a topic of the encyclopedia ({error!r}). "
-                               "Install the package again.") from error
+        raise InterlinguaError(
+            f"topics/{name}: not a topic of the encyclopedia ({error!r}). Install the package again."
+        ) from error
     langs = set(topic.title)
     if topic.split not in SPLITS or langs != set(topic.passage) or langs != set(topic.question) or "en" not in langs:
         raise InterlinguaError(f"topics/{name}: the split or the languages of title, passage and question are wrong.")

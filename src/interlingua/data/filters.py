@@ -53,8 +53,14 @@ class FilterReport:
         return f"kept {self.kept:,} of {total:,} pairs" + (f"; dropped: {reasons}" if reasons else "")
 
 
-def filter_parallel(pairs: Iterable[ParallelPair], *, max_ratio: float = 3.0, min_tokens: int = 3,
-                    duplicates: bool = True, report: FilterReport | None = None) -> Iterator[ParallelPair]:
+def filter_parallel(
+    pairs: Iterable[ParallelPair],
+    *,
+    max_ratio: float = 3.0,
+    min_tokens: int = 3,
+    duplicates: bool = True,
+    report: FilterReport | None = None,
+) -> Iterator[ParallelPair]:
     """The pairs that no filter drops, in order; the counts go to `report` while they are read.
 
     A pair is dropped for the first of: equal sides, too short, length ratio, duplicate of a pair before (both sides

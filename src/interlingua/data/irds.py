@@ -37,10 +37,13 @@ def load_irds(dataset_id: str, lang: str) -> Collection:
         data = data_set(name)
         for has, what in ((data.has_docs, "documents"), (data.has_queries, "queries"), (data.has_qrels, "qrels")):
             if not has():
-                raise InterlinguaError(f"{PREFIX}{name}: this id has no {what}. A collection needs documents, "
-                                       "queries and qrels: choose a more specific id (often it ends in /test or /dev).")
-        return Collection(dataset_id.replace("/", "_"), _passages(data, name, lang),
-                          _queries(data, dataset_id, lang), _qrels(data))
+                raise InterlinguaError(
+                    f"{PREFIX}{name}: this id has no {what}. A collection needs documents, "
+                    "queries and qrels: choose a more specific id (often it ends in /test or /dev)."
+                )
+        return Collection(
+            dataset_id.replace("/", "_"), _passages(data, name, lang), _queries(data, dataset_id, lang), _qrels(data)
+        )
 
 
 def queries(dataset_id: str) -> list[Query]:
@@ -57,18 +60,21 @@ def data_set(name: str) -> Any:
     try:
         package = importlib.import_module("ir_datasets")
     except ModuleNotFoundError as error:
-        raise InterlinguaError(f"{PREFIX}{name}: the package ir_datasets is not installed. "
-                               "pip install 'interlingua[datasets]'.") from error
+        raise InterlinguaError(
+            f"{PREFIX}{name}: the package ir_datasets is not installed. pip install 'interlingua[datasets]'."
+        ) from error
     try:
         return package.load(name)
     except KeyError as error:
-        raise InterlinguaError(f"{PREFIX}{name}: ir_datasets knows no such id. "
-                               "The ids are listed at https://ir-datasets.com.") from error
+        raise InterlinguaError(
+            f"{PREFIX}{name}: ir_datasets knows no such id. The ids are listed at https://ir-datasets.com."
+        ) from error
 
 
 def _passages(data: Any, dataset_id: str, lang: str) -> Sequence[Passage]:
-    convert: Callable[[Any], Passage] = partial(_passage, lang=_lang(data.docs_lang(), lang),
-                                                contents=dataset_id.startswith("mr-tydi/"))
+    convert: Callable[[Any], Passage] = partial(
+        _passage, lang=_lang(data.docs_lang(), lang), contents=dataset_id.startswith("mr-tydi/")
+    )
     if hasattr(data, "docs_store"):
         return StoredPassages(data, dataset_id, convert, _lang(data.docs_lang(), lang))
     return [convert(document) for document in data.docs_iter()]
@@ -141,6 +147,7 @@ def read_answered(path: str | Path) -> list[AnsweredQuery]:
 
     Raises InterlinguaError naming file and line for a bad row, an id that occurs twice, an answer without text.
     """
+
     def parse(line: str) -> AnsweredQuery:
         row = json_object(line)
         return AnsweredQuery(string(row, "id"), string(row, "question"), lang_of(row, None), texts_in(row, "answers"))
@@ -166,8 +173,9 @@ def read_predictions(path: str | Path) -> dict[str, tuple[str, ...]]:
                 raise BadRow(f"the question id '{name}' occurs twice")
             found[name] = texts_in(row, "ctxs", blank=True)
         except BadRow as bad:
-            raise InterlinguaError(f"{path}, line {line}: {bad}. Needed is a list of objects "
-                                   '{"id": …, "lang": …, "ctxs": [text, …]}.') from bad
+            raise InterlinguaError(
+                f'{path}, line {line}: {bad}. Needed is a list of objects {{"id": …, "lang": …, "ctxs": [text, …]}}.'
+            ) from bad
     return found
 
 

@@ -76,8 +76,10 @@ def provided(name: str) -> Iterator[None]:
         yield
     except (OSError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InterlinguaError(f"ir_datasets:{name}: ir_datasets cannot provide it ({reason}). Some collections are to "
-                               "be fetched by hand: https://ir-datasets.com says how.") from error
+        raise InterlinguaError(
+            f"ir_datasets:{name}: ir_datasets cannot provide it ({reason}). Some collections are to "
+            "be fetched by hand: https://ir-datasets.com says how."
+        ) from error
 
 
 Item = TypeVar("Item", bound=Passage | Query)
@@ -96,13 +98,16 @@ def needed(folder: Path, *names: str) -> Path:
     """`find`, or an error that says which file of the collection is missing."""
     found = find(folder, *names)
     if found is None:
-        raise InterlinguaError(f"{folder}: no {' or '.join(names)} (or .gz) in the folder. "
-                               "A collection needs its passages, its queries and its qrels.")
+        raise InterlinguaError(
+            f"{folder}: no {' or '.join(names)} (or .gz) in the folder. "
+            "A collection needs its passages, its queries and its qrels."
+        )
     return found
 
 
-def parsed(path: Path, rows: Iterator[tuple[int, str]], parse: Callable[[str], Item], what: str,
-           seen: set[str] | None = None) -> Iterator[Item]:
+def parsed(
+    path: Path, rows: Iterator[tuple[int, str]], parse: Callable[[str], Item], what: str, seen: set[str] | None = None
+) -> Iterator[Item]:
     """The items on the rows. Raises InterlinguaError for a bad row, an id that occurs twice, an empty file."""
     head(path)
     seen = set() if seen is None else seen
@@ -118,8 +123,9 @@ def parsed(path: Path, rows: Iterator[tuple[int, str]], parse: Callable[[str], I
         try:
             yield unique(row)
         except BadRow as bad:
-            raise InterlinguaError(f"{path}, line {place}: {bad}. Mend the collection: a test collection is read "
-                                   "whole or not at all.") from bad
+            raise InterlinguaError(
+                f"{path}, line {place}: {bad}. Mend the collection: a test collection is read whole or not at all."
+            ) from bad
 
 
 def language_in(row: dict[str, Any], default: str) -> str:
@@ -127,8 +133,9 @@ def language_in(row: dict[str, Any], default: str) -> str:
     return lang_of(row, default) if row.get("lang") or default else ""
 
 
-def jsonl_passages(path: Path, lang: str, *, id_keys: tuple[str, ...] = ("id", "_id", "docid"),
-                   seen: set[str] | None = None) -> Iterator[Passage]:
+def jsonl_passages(
+    path: Path, lang: str, *, id_keys: tuple[str, ...] = ("id", "_id", "docid"), seen: set[str] | None = None
+) -> Iterator[Passage]:
     """Passages `{id, title, text[, lang]}`, or `{id, contents}` in Anserini's way: title, blank line, text."""
 
     def parse(line: str) -> Passage:
@@ -176,12 +183,15 @@ def read_qrels(path: Path) -> Qrels:
         if not line.strip() or (number == 1 and len(cells) == 3 and not _integer(cells[2])):
             continue
         if len(cells) not in (3, 4) or not _integer(cells[-1]):
-            raise InterlinguaError(f"{path}, line {number}: '{line[:80]}' is no judgement. Needed are the columns "
-                                   "query, 0, passage, grade (TREC), or query, passage, grade (BEIR).")
+            raise InterlinguaError(
+                f"{path}, line {number}: '{line[:80]}' is no judgement. Needed are the columns "
+                "query, 0, passage, grade (TREC), or query, passage, grade (BEIR)."
+            )
         query, passage, grade = cells[0].strip(), cells[-2].strip(), int(cells[-1])
         if qrels.setdefault(query, {}).setdefault(passage, grade) != grade:
-            raise InterlinguaError(f"{path}, line {number}: passage '{passage}' has two grades for query '{query}'. "
-                                   "Keep one.")
+            raise InterlinguaError(
+                f"{path}, line {number}: passage '{passage}' has two grades for query '{query}'. Keep one."
+            )
     return qrels
 
 
@@ -222,8 +232,12 @@ def folder_complete(path: Path) -> bool:
 
 def load_folder(path: Path, split: str, lang: str) -> Collection:
     """The collection in the folder; it has one split, so `split` is not looked at."""
-    return Collection(path.name, list(jsonl_passages(needed(path, "passages.jsonl"), lang)),
-                      list(tsv_queries(needed(path, "queries.tsv"), lang)), read_qrels(needed(path, "qrels.txt")))
+    return Collection(
+        path.name,
+        list(jsonl_passages(needed(path, "passages.jsonl"), lang)),
+        list(tsv_queries(needed(path, "queries.tsv"), lang)),
+        read_qrels(needed(path, "qrels.txt")),
+    )
 
 
 def is_mrtydi(path: Path) -> bool:
@@ -253,8 +267,10 @@ def _of_split(path: Path, pattern: str, split: str) -> Path:
     if len(found) != 1:
         there = ", ".join(file.name for file in files) or "none"
         problem = "no" if not found else "more than one"
-        raise InterlinguaError(f"{path}: {problem} file {pattern} of the split '{split}' (there is: {there}). "
-                               "Say which split with split=….")
+        raise InterlinguaError(
+            f"{path}: {problem} file {pattern} of the split '{split}' (there is: {there}). "
+            "Say which split with split=…."
+        )
     return found[0]
 
 
@@ -295,8 +311,10 @@ def _squad_passages(paragraph: Paragraph, lang: str) -> list[Passage]:
     sentences, breaks = paragraph.row["sentences"], paragraph.row.get("sentence_breaks")
     if not isinstance(sentences, list) or not isinstance(breaks, list) or len(breaks) != len(sentences):
         raise BadRow("'sentences' and 'sentence_breaks' must be lists of one length")
-    return [Passage(f"p{paragraph.number}.s{number}", context, string({"sentence": sentence}, "sentence"), lang)
-            for number, sentence in enumerate(sentences)]
+    return [
+        Passage(f"p{paragraph.number}.s{number}", context, string({"sentence": sentence}, "sentence"), lang)
+        for number, sentence in enumerate(sentences)
+    ]
 
 
 def _answering(paragraph: dict[str, Any], row: dict[str, Any]) -> int:

@@ -30,8 +30,9 @@ LINKED: tuple[Format[Document | LinkedDocuments], ...] = (
 CHUNK = 1 << 10
 
 
-def read_linked(path: PathLike, *, format: str | None = None, lang: str | None = None, on_bad_row: str = "error",
-                **options: Any) -> Iterator[Document | LinkedDocuments]:
+def read_linked(
+    path: PathLike, *, format: str | None = None, lang: str | None = None, on_bad_row: str = "error", **options: Any
+) -> Iterator[Document | LinkedDocuments]:
     """Linked documents of CLIRMatrix, local or as `ir_datasets:clirmatrix/zh/bi139-full/en/train`; of other sources
     documents, which `data.spans.link` puts together. Formats and their options: `LINKED`."""
     if str(path).startswith(PREFIX):
@@ -47,17 +48,23 @@ def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
     """What `clirmatrix.read` gives, of the data set `name` of ir_datasets; the texts come from its document stores."""
     parts = re.fullmatch(r"clirmatrix/([a-z]+)/[\w-]+/([a-z]+)/\w+", name)
     if parts is None:
-        raise InterlinguaError(f"{PREFIX}{name}: not known to hold linked documents. Those of CLIRMatrix do, such as "
-                               f"{PREFIX}clirmatrix/zh/bi139-full/en/train.")
+        raise InterlinguaError(
+            f"{PREFIX}{name}: not known to hold linked documents. Those of CLIRMatrix do, such as "
+            f"{PREFIX}clirmatrix/zh/bi139-full/en/train."
+        )
     with provided(name):
         data = data_set(name)
-        source, target = (_stored(part, f"clirmatrix/{lang}", lang) for part, lang in
-                          ((data_set(f"clirmatrix/{parts[2]}"), parts[2]), (data, parts[1])))
+        source, target = (
+            _stored(part, f"clirmatrix/{lang}", lang)
+            for part, lang in ((data_set(f"clirmatrix/{parts[2]}"), parts[2]), (data, parts[1]))
+        )
         pairs = ((row.query_id, row.doc_id) for row in data.qrels_iter() if int(row.relevance) >= grade)
         lost = 0
         while chunk := list(islice(pairs, CHUNK)):
-            sources, targets = (side.by_id(dict.fromkeys(ids)) for side, ids in
-                                zip((source, target), zip(*chunk, strict=True), strict=True))
+            sources, targets = (
+                side.by_id(dict.fromkeys(ids))
+                for side, ids in zip((source, target), zip(*chunk, strict=True), strict=True)
+            )
             for first, second in ((sources.get(name), targets.get(other)) for name, other in chunk):
                 if first and second and first.text.strip() and second.text.strip():
                     yield linked(first, second)
@@ -91,8 +98,9 @@ class SpanPair:
     group: str
 
 
-def link(documents: Iterable[Document | LinkedDocuments], *, source: str = "en",
-         langs: Iterable[str] | None = None) -> Iterator[LinkedDocuments]:
+def link(
+    documents: Iterable[Document | LinkedDocuments], *, source: str = "en", langs: Iterable[str] | None = None
+) -> Iterator[LinkedDocuments]:
     """The documents of each `group` in pairs: that in the language `source` with every other one, or with "any" every
     two of them (an English one first, else by code). `langs` keeps these languages only, beside `source`. Documents
     that are linked already pass as they are.

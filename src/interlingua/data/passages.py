@@ -40,8 +40,9 @@ def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
                 yield from read_files(file, lang=lang)
 
 
-def read_sources(sources: Iterable[str | Path], lang: str = "", names: SourceNames | None = None, **options: Any
-                 ) -> Iterator[Passage]:
+def read_sources(
+    sources: Iterable[str | Path], lang: str = "", names: SourceNames | None = None, **options: Any
+) -> Iterator[Passage]:
     """The passages to index of several sources: of the collections among them, then of files and folders, all read by
     one call of `read_files` (with its `options`). Each has the metadata `source`: what `names` calls a file or the
     folder of a collection, and another collection as it is given (`encyclopedia:en`)."""

@@ -138,8 +138,10 @@ TrainingRecord = QuestionPassage | ParallelPair | Sentence | Document | LinkedDo
 StoredRecord = TrainingRecord | Passage | Query
 Record = TypeVar("Record", QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)
 
-_NAMES = {kind: tuple(one.name for one in fields(kind))
-          for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)}
+_NAMES = {
+    kind: tuple(one.name for one in fields(kind))
+    for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)
+}
 
 
 def encode(record: StoredRecord) -> str:

@@ -31,8 +31,9 @@ from interlingua.files import atomic_folder, existing, restore
 
 Indices = npt.NDArray[np.int64]
 Held = TypeVar("Held", covariant=True)
-KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (
-    QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)}
+KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)
+}
 VERSION = 1
 NOTHING = "no records: the source is empty or everything in it was left out. Check the source."
 
@@ -77,8 +78,9 @@ class RecordStore(Generic[Record]):
         self.folder = existing(folder, "record store")
         facts = _facts(self.folder)
         if facts is None:
-            raise InterlinguaError(f"{folder}: not a record store of version {VERSION}. "
-                                   "Remove the folder and build again.")
+            raise InterlinguaError(
+                f"{folder}: not a record store of version {VERSION}. Remove the folder and build again."
+            )
         self.kind: type[Record] = KINDS[facts["kind"]]
         self.fingerprint: str = facts["fingerprint"]
         self.digest: str = facts.get("digest", "")
@@ -97,8 +99,9 @@ class RecordStore(Generic[Record]):
         return cls(folder)
 
     @classmethod
-    def build(cls, folder: str | Path, records: Iterable[Record], kind: type[Record] | None = None,
-              fingerprint: str = "") -> RecordStore[Record]:
+    def build(
+        cls, folder: str | Path, records: Iterable[Record], kind: type[Record] | None = None, fingerprint: str = ""
+    ) -> RecordStore[Record]:
         """Write the records and open the store; or open what is there, without reading `records`, when it was built
         of the same kind with the same `fingerprint` (never when that is ""). `kind` is that of the first record unless
         it is given; a record of another kind raises TypeError. Holds 12 bytes a record in memory.
@@ -126,7 +129,7 @@ class RecordStore(Generic[Record]):
             index += len(self)
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return decode(self.kind, self._bytes[self._offsets[index]:self._offsets[index + 1]])
+        return decode(self.kind, self._bytes[self._offsets[index] : self._offsets[index + 1]])
 
 
 def _facts(folder: Path) -> dict[str, Any] | None:
@@ -151,8 +154,10 @@ def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, f
             try:
                 line = encode(record).encode("utf-8") + b"\n"
             except UnicodeEncodeError as error:
-                raise InterlinguaError(f"record {len(numbers) + 1:,} of the source holds half a surrogate pair, which "
-                                       "is no text. Mend the source.") from error
+                raise InterlinguaError(
+                    f"record {len(numbers) + 1:,} of the source holds half a surrogate pair, which "
+                    "is no text. Mend the source."
+                ) from error
             stream.write(line)
             digest.update(line)
             offsets.append(offsets[-1] + len(line))
@@ -165,9 +170,14 @@ def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, f
     parts = {code: [int(ends[number - 1]) if number else 0, int(ends[number])] for code, number in codes.items()}
     np.save(folder / "offsets.npy", np.frombuffer(offsets, dtype=np.int64))
     np.save(folder / "order.npy", order)
-    facts = {"version": VERSION, "kind": kind.__name__, "fingerprint": fingerprint, "digest": digest.hexdigest(),
-             "count": len(numbers),
-             "languages": dict(sorted(parts.items()))}
+    facts = {
+        "version": VERSION,
+        "kind": kind.__name__,
+        "fingerprint": fingerprint,
+        "digest": digest.hexdigest(),
+        "count": len(numbers),
+        "languages": dict(sorted(parts.items())),
+    }
     (folder / "store.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -201,8 +211,10 @@ class KeyedStore(Generic[Named]):
         twice = np.flatnonzero(keys[1:] == keys[:-1])
         if len(twice):
             first, second = (int(rows[twice[0] + step]) for step in (0, 1))
-            raise InterlinguaError(f"{where}: the id '{store[second].id}' occurs twice (rows {first + 1:,} and "
-                                   f"{second + 1:,} of those that were read). Ids must be unique.")
+            raise InterlinguaError(
+                f"{where}: the id '{store[second].id}' occurs twice (rows {first + 1:,} and "
+                f"{second + 1:,} of those that were read). Ids must be unique."
+            )
         np.save(folder / "keys.npy", keys)
         np.save(folder / "rows.npy", rows)
         return cls(folder)

@@ -80,25 +80,40 @@ class Stream(Generic[Record]):
     every time (two sentences of a document); its randomness, too, depends on the seed and t alone.
     """
 
-    def __init__(self, store: Store[Record], batch_size: int, *, seed: int, alpha: float = 0.5,
-                 limit_per_lang: int | None = None, one_language_per_batch: bool = False,
-                 langs: Iterable[str] | None = None, view: View | None = None) -> None:
+    def __init__(
+        self,
+        store: Store[Record],
+        batch_size: int,
+        *,
+        seed: int,
+        alpha: float = 0.5,
+        limit_per_lang: int | None = None,
+        one_language_per_batch: bool = False,
+        langs: Iterable[str] | None = None,
+        view: View | None = None,
+    ) -> None:
         if batch_size < 1 or (limit_per_lang is not None and limit_per_lang < 1) or seed < 0:
-            raise InterlinguaError(f"a stream needs batch_size ≥ 1, limit_per_lang ≥ 1 and seed ≥ 0, not {batch_size}, "
-                                   f"{limit_per_lang} and {seed}.")
+            raise InterlinguaError(
+                f"a stream needs batch_size ≥ 1, limit_per_lang ≥ 1 and seed ≥ 0, not {batch_size}, "
+                f"{limit_per_lang} and {seed}."
+            )
         self.store, self.batch_size, self.seed = store, batch_size, seed
         self.one_language_per_batch, self.view = one_language_per_batch, view
         self.langs = sorted(store.languages if langs is None else set(langs))
         for lang in self.langs:
             if lang not in store.languages:
-                raise InterlinguaError(f"a stream of '{lang}', of which there are no records."
-                                       f"{suggestion(lang, store.languages)}")
+                raise InterlinguaError(
+                    f"a stream of '{lang}', of which there are no records.{suggestion(lang, store.languages)}"
+                )
         limit = len(store) if limit_per_lang is None else limit_per_lang
         self.sizes = {lang: min(len(store.languages[lang]), limit) for lang in self.langs}
         if not self.sizes:
             raise InterlinguaError("a stream over no records. Check the source.")
-        self._subsets = {lang: Permutation(len(store.languages[lang]), key_of(seed, "subset", lang))
-                         for lang in self.langs if self.sizes[lang] < len(store.languages[lang])}
+        self._subsets = {
+            lang: Permutation(len(store.languages[lang]), key_of(seed, "subset", lang))
+            for lang in self.langs
+            if self.sizes[lang] < len(store.languages[lang])
+        }
         weights = np.array([self.sizes[lang] for lang in self.langs], dtype=np.float64) ** alpha
         self.probabilities = dict(zip(self.langs, (weights / weights.sum()).tolist(), strict=True))
         self._cumulative = np.cumsum(weights / weights.sum())
@@ -141,8 +156,14 @@ class Stream(Generic[Record]):
     def state_dict(self) -> dict[str, Any]:
         """The position, as small JSON: the step and how many records of each language were drawn; and the seed and
         the sizes, by which `load_state_dict` knows the stream again."""
-        return {"step": self.step, "cursors": dict(self._cursors), "seed": self.seed, "batch_size": self.batch_size,
-                "sizes": dict(self.sizes), "content": getattr(self.store, "digest", "")}
+        return {
+            "step": self.step,
+            "cursors": dict(self._cursors),
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+            "sizes": dict(self.sizes),
+            "content": getattr(self.store, "digest", ""),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken: the same batches follow as would have without a stop.
@@ -150,10 +171,16 @@ class Stream(Generic[Record]):
         Raises InterlinguaError when the state is of a stream with another seed, batch size or other data.
         """
         content = getattr(self.store, "digest", "")
-        for key, mine in (("seed", self.seed), ("batch_size", self.batch_size), ("sizes", self.sizes),
-                          ("content", content)):
+        for key, mine in (
+            ("seed", self.seed),
+            ("batch_size", self.batch_size),
+            ("sizes", self.sizes),
+            ("content", content),
+        ):
             if state.get(key) != mine:
-                raise InterlinguaError(f"the saved position is of a stream with another {key} ({state.get(key)}, now "
-                                       f"{mine}). Continue with the data and settings of the start, or start anew.")
+                raise InterlinguaError(
+                    f"the saved position is of a stream with another {key} ({state.get(key)}, now "
+                    f"{mine}). Continue with the data and settings of the start, or start anew."
+                )
         self.step = int(state["step"])
         self._cursors = {lang: int(state["cursors"][lang]) for lang in self.langs}

@@ -99,8 +99,11 @@ def summarise_collection(collection: Collection) -> list[Row]:
     """The rows of its passages and of its queries, told apart by "of"; queries also with judgements per query."""
     rows: list[Row] = [{"of": "passages", **row} for row in summarise(collection.passages)]
     for row in summarise(collection.queries):
-        judged = [sum(grade > 0 for grade in collection.qrels.get(query.id, {}).values())
-                  for query in collection.queries if row["lang"] in ("all", query.lang)]
+        judged = [
+            sum(grade > 0 for grade in collection.qrels.get(query.id, {}).values())
+            for query in collection.queries
+            if row["lang"] in ("all", query.lang)
+        ]
         rows.append({"of": "queries", **row, "relevant per query": sum(judged) / len(judged)})
     return rows
 
@@ -112,7 +115,14 @@ def summarise_topics() -> list[Row]:
     for split in encyclopedia.SPLITS:
         held = [topic for topic in encyclopedia.topics() if topic.split == split]
         sentences = sum(len(topic.passage["en"]) for topic in held)
-        rows.append({"split": split, "topics": len(held), "languages": langs,
-                     "questions": sum(langs + len(topic.more_questions) for topic in held),
-                     "pairs": sentences * (langs - 1), "sentences": sentences * langs})
+        rows.append(
+            {
+                "split": split,
+                "topics": len(held),
+                "languages": langs,
+                "questions": sum(langs + len(topic.more_questions) for topic in held),
+                "pairs": sentences * (langs - 1),
+                "sentences": sentences * langs,
+            }
+        )
     return rows

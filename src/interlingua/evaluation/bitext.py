@@ -30,8 +30,10 @@ from interlingua.retrieval.retriever import TextEncoder
 from interlingua.text.languages import text_key
 
 PROTOCOLS = ("train_self", "xtreme")
-NOTE = ("F1 × 100 of mined sentence pairs. train_self: threshold tuned on the pairs it is scored on (optimistic); "
-        "xtreme: tuned on the sample split. The two are not comparable")
+NOTE = (
+    "F1 × 100 of mined sentence pairs. train_self: threshold tuned on the pairs it is scored on (optimistic); "
+    "xtreme: tuned on the sample split. The two are not comparable"
+)
 MinedPair = tuple[str, str, float]
 
 
@@ -82,8 +84,15 @@ def bucc_f1(pairs: Iterable[MinedPair], gold: Collection[tuple[str, str]], thres
     mined = [(x, y) for x, y, score in ranked if score >= threshold]
     correct = sum(pair in gold for pair in mined)
     precision, recall = correct / len(mined) if mined else 0.0, correct / len(gold)
-    return BuccScore(200 * correct / (len(mined) + len(gold)), 100 * precision, 100 * recall, threshold, len(mined),
-                     correct, len(gold))
+    return BuccScore(
+        200 * correct / (len(mined) + len(gold)),
+        100 * precision,
+        100 * recall,
+        threshold,
+        len(mined),
+        correct,
+        len(gold),
+    )
 
 
 def _best_threshold(ranked: Sequence[MinedPair], gold: Collection[tuple[str, str]]) -> float:
@@ -99,8 +108,9 @@ def _best_threshold(ranked: Sequence[MinedPair], gold: Collection[tuple[str, str
     return threshold
 
 
-def mined_pairs(encoder: TextEncoder, task: Comparable, *, k: int = 4, kind: str = "ratio", retrieval: str = "max"
-                ) -> tuple[list[MinedPair], int, int]:
+def mined_pairs(
+    encoder: TextEncoder, task: Comparable, *, k: int = 4, kind: str = "ratio", retrieval: str = "max"
+) -> tuple[list[MinedPair], int, int]:
     """Mine a task: pairs of ids with scores, and the numbers of distinct sentences of both sides.
 
     Sentences are deduplicated before they are encoded by the passage encoder; pairs with a sentence that came more than
@@ -108,11 +118,14 @@ def mined_pairs(encoder: TextEncoder, task: Comparable, *, k: int = 4, kind: str
     language of each side, which a calibrated one needs. Vectors are kept in temporary files.
     """
     x, y = CorpusSide.of(task.x, task.x_lang), CorpusSide.of(task.y, task.y_lang)
-    found = mine_sentences(x, y, encoder.encode_document, langs=(task.x_lang, task.y_lang), k=k, kind=kind,
-                           retrieval=retrieval)
+    found = mine_sentences(
+        x, y, encoder.encode_document, langs=(task.x_lang, task.y_lang), k=k, kind=kind, retrieval=retrieval
+    )
     pairs = pairs_of_ids(found, x, y)
-    say(f"{task.pair}: {x.said()}; {y.said()}; {len(found):,} pairs mined, "
-        f"{len(found) - len(pairs):,} of them dropped because a sentence came more than once")
+    say(
+        f"{task.pair}: {x.said()}; {y.said()}; {len(found):,} pairs mined, "
+        f"{len(found) - len(pairs):,} of them dropped because a sentence came more than once"
+    )
     return pairs, len(x.texts), len(y.texts)
 
 
@@ -121,8 +134,16 @@ def pairs_of_ids(found: Iterable[tuple[int, int, float]], x: CorpusSide, y: Corp
     return [(x.ids[i], y.ids[j], score) for i, j, score in found if not x.repeated[i] and not y.repeated[j]]
 
 
-def bucc(encoder: TextEncoder, folder: str | Path, pair: str, protocol: str = "train_self", *, k: int = 4,
-         kind: str = "ratio", retrieval: str = "max") -> BuccResult:
+def bucc(
+    encoder: TextEncoder,
+    folder: str | Path,
+    pair: str,
+    protocol: str = "train_self",
+    *,
+    k: int = 4,
+    kind: str = "ratio",
+    retrieval: str = "max",
+) -> BuccResult:
     """F1 on BUCC's `training` split of `pair` ("fr-en"), whose files lie in `folder`, by both protocols where `sample`
     lies there too. Raises InterlinguaError for missing files and for an unknown protocol."""
     if protocol not in PROTOCOLS:
@@ -144,26 +165,62 @@ def bucc_table(systems: Mapping[str, Mapping[str, BuccResult]], form: str = "tex
     """system → pair → result as "text" or "markdown", F1 by both protocols; "tsv" or "json" with precision, recall,
     threshold and counts at full precision."""
     if form not in ("text", "markdown"):
-        return render_records([
-            {"system": system, "pair": pair, "protocol": protocol, "f1": score.f1, "precision": score.precision,
-             "recall": score.recall, "threshold": score.threshold, "mined": score.mined, "correct": score.correct,
-             "gold": score.gold, "x": found.x_sentences, "y": found.y_sentences}
-            for system, results in systems.items() for pair, found in results.items()
-            for protocol, score in found.scores.items()], form)
-    body = [[system, pair, *(found.scores[name].f1 if name in found.scores else "–" for name in PROTOCOLS),
-             found.score.precision, found.score.recall, f"{found.score.threshold:.4f}", found.score.gold]
-            for system, results in systems.items() for pair, found in results.items()]
+        return render_records(
+            [
+                {
+                    "system": system,
+                    "pair": pair,
+                    "protocol": protocol,
+                    "f1": score.f1,
+                    "precision": score.precision,
+                    "recall": score.recall,
+                    "threshold": score.threshold,
+                    "mined": score.mined,
+                    "correct": score.correct,
+                    "gold": score.gold,
+                    "x": found.x_sentences,
+                    "y": found.y_sentences,
+                }
+                for system, results in systems.items()
+                for pair, found in results.items()
+                for protocol, score in found.scores.items()
+            ],
+            form,
+        )
+    body = [
+        [
+            system,
+            pair,
+            *(found.scores[name].f1 if name in found.scores else "–" for name in PROTOCOLS),
+            found.score.precision,
+            found.score.recall,
+            f"{found.score.threshold:.4f}",
+            found.score.gold,
+        ]
+        for system, results in systems.items()
+        for pair, found in results.items()
+    ]
     for system, results in systems.items():
-        means = [sum(found.scores[name].f1 for found in results.values()) / len(results)
-                 if results and all(name in found.scores for found in results.values()) else "–" for name in PROTOCOLS]
+        means = [
+            sum(found.scores[name].f1 for found in results.values()) / len(results)
+            if results and all(name in found.scores for found in results.values())
+            else "–"
+            for name in PROTOCOLS
+        ]
         body.append([system, "avg", *means, "", "", "", ""])
-    text = tabulate(body, ["BUCC", "pair", *PROTOCOLS, "precision", "recall", "threshold", "gold"], floatfmt=".1f",
-                    tablefmt="github" if form == "markdown" else "simple", intfmt=",", disable_numparse=[6])
+    text = tabulate(
+        body,
+        ["BUCC", "pair", *PROTOCOLS, "precision", "recall", "threshold", "gold"],
+        floatfmt=".1f",
+        tablefmt="github" if form == "markdown" else "simple",
+        intfmt=",",
+        disable_numparse=[6],
+    )
     return f"{text}\n\n{NOTE}"
 
 
 def planted(
-    pairs: Iterable[ParallelPair], *, share: float = 0.02, most: int | None = None, seed: int = 0,
+    pairs: Iterable[ParallelPair], *, share: float = 0.02, most: int | None = None, seed: int = 0
 ) -> Comparable:
     """A task made of translations in one pair of languages.
 
@@ -191,23 +248,37 @@ def planted(
     if most is not None:
         gold = min(gold, int(most * share))
     if not gold:
-        raise InterlinguaError(f"{len(alone):,} rows without duplicates, of {len(rows):,}, are too few for a share of "
-                               f"{share:g}: not one pair can be planted. Give more rows or a larger share.")
+        raise InterlinguaError(
+            f"{len(alone):,} rows without duplicates, of {len(rows):,}, are too few for a share of "
+            f"{share:g}: not one pair can be planted. Give more rows or a larger share."
+        )
     others = round(gold / share) - gold
-    kept, only_x, only_y = (alone[start : start + count] for start, count in
-                            ((0, gold), (gold, others), (gold + others, others)))
-    (x_lang, y_lang), = langs
+    kept, only_x, only_y = (
+        alone[start : start + count] for start, count in ((0, gold), (gold, others), (gold + others, others))
+    )
+    ((x_lang, y_lang),) = langs
     x = [*((f"{x_lang}-{i}", row.source) for i, row in enumerate([*kept, *only_x]))]
     y = [*((f"{y_lang}-{i}", row.target) for i, row in enumerate([*kept, *only_y]))]
-    say(f"{x_lang}-{y_lang}: {len(rows) - len(alone):,} of {len(rows):,} rows left out as duplicates; {gold:,} pairs "
-        f"planted among {len(x):,} and {len(y):,} sentences")
+    say(
+        f"{x_lang}-{y_lang}: {len(rows) - len(alone):,} of {len(rows):,} rows left out as duplicates; {gold:,} pairs "
+        f"planted among {len(x):,} and {len(y):,} sentences"
+    )
     draw.shuffle(x)
     draw.shuffle(y)
     return Comparable(x, y, frozenset((f"{x_lang}-{i}", f"{y_lang}-{i}") for i in range(gold)), x_lang, y_lang)
 
 
-def planted_f1(encoder: TextEncoder, path: str | Path, *, share: float = 0.02, most: int | None = None, seed: int = 0,
-               k: int = 4, kind: str = "ratio", retrieval: str = "max") -> BuccResult:
+def planted_f1(
+    encoder: TextEncoder,
+    path: str | Path,
+    *,
+    share: float = 0.02,
+    most: int | None = None,
+    seed: int = 0,
+    k: int = 4,
+    kind: str = "ratio",
+    retrieval: str = "max",
+) -> BuccResult:
     """Plant a task in the parallel file at `path` (`fi-en.tsv.gz`) and mine it; the threshold is tuned on the task
     itself (`train_self`). Arguments are those of `planted` and of `bucc`."""
     task = planted(read_parallel(path), share=share, most=most, seed=seed)

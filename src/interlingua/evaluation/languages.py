@@ -21,8 +21,14 @@ from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_passages
 from interlingua.retrieval.run import average_precision, gold_ranks
 
 
-def peer(ranking: Sequence[str], langs: Mapping[str, str], grades: Mapping[str, int], *, top: int = 20,
-         weights: Mapping[int, float] | None = None) -> float:
+def peer(
+    ranking: Sequence[str],
+    langs: Mapping[str, str],
+    grades: Mapping[str, int],
+    *,
+    top: int = 20,
+    weights: Mapping[int, float] | None = None,
+) -> float:
     """Probability of equal expected rank of one ranking, from 0 (ranks depend on the language) to 1 (nothing shows that
     they do). Of rankings that do not depend on it the mean is about ½, as that of any p-value.
 
@@ -63,8 +69,10 @@ def peer(ranking: Sequence[str], langs: Mapping[str, str], grades: Mapping[str, 
 
 
 Plane = NDArray[np.float32]
-NOTE = ("distance: between the languages' centroids, in units of the spread within a language, over all dimensions; "
-        "accuracy: mean of both directions; explained: share of the variance that the picture shows")
+NOTE = (
+    "distance: between the languages' centroids, in units of the spread within a language, over all dimensions; "
+    "accuracy: mean of both directions; explained: share of the variance that the picture shows"
+)
 
 
 @dataclass(frozen=True)
@@ -83,9 +91,7 @@ class Projection:
     accuracy: TatoebaResult
 
 
-def language_projection(
-    encoders: Mapping[str, TextEncoder], pairs: Sequence[ParallelPair]
-) -> dict[str, Projection]:
+def language_projection(encoders: Mapping[str, TextEncoder], pairs: Sequence[ParallelPair]) -> dict[str, Projection]:
     """Model → its projection of the same `pairs` (CCP: 1,000 of English and Arabic), encoded as Tatoeba's are.
 
     Vectors are taken as search takes them: of unit length under cosine. Raises InterlinguaError for pairs of several
@@ -97,11 +103,13 @@ def language_projection(
     found = {}
     for name, encoder in encoders.items():
         vectors = pair_vectors(encoder, pairs)
-        x, y = (searchable(side, encoder.similarity, [str(i) for i in range(len(side))], "sentence")
-                for side in vectors)
+        x, y = (
+            searchable(side, encoder.similarity, [str(i) for i in range(len(side))], "sentence") for side in vectors
+        )
         first, _, second = lang.partition("-")
-        found[name] = _projection((first, second or "en"), x, y,
-                                  TatoebaResult(lang, len(pairs), **tatoeba_accuracy(x, y)))
+        found[name] = _projection(
+            (first, second or "en"), x, y, TatoebaResult(lang, len(pairs), **tatoeba_accuracy(x, y))
+        )
     return found
 
 
@@ -127,13 +135,25 @@ def principal_plane(vectors: Any) -> tuple[Plane, tuple[float, float]]:
 def projection_table(projections: Mapping[str, Projection], form: str = "text") -> str:
     """The numbers beside the picture, a row for each model: "text" or "markdown"; "tsv" or "json" with all digits."""
     records: list[dict[str, str | float | int | None]] = [
-        {"system": name, "languages": "-".join(found.langs), "distance": found.distance,
-         "accuracy": found.accuracy.mean, "explained": sum(found.explained), "pairs": found.accuracy.pairs}
-        for name, found in projections.items()]
+        {
+            "system": name,
+            "languages": "-".join(found.langs),
+            "distance": found.distance,
+            "accuracy": found.accuracy.mean,
+            "explained": sum(found.explained),
+            "pairs": found.accuracy.pairs,
+        }
+        for name, found in projections.items()
+    ]
     if form not in ("text", "markdown"):
         return render_records(records, form)
-    text = tabulate([list(record.values()) for record in records], ["Projection", *list(records[0])[1:]],
-                    tablefmt="github" if form == "markdown" else "simple", floatfmt=".3f", intfmt=",")
+    text = tabulate(
+        [list(record.values()) for record in records],
+        ["Projection", *list(records[0])[1:]],
+        tablefmt="github" if form == "markdown" else "simple",
+        floatfmt=".3f",
+        intfmt=",",
+    )
     return f"{text}\n\n{NOTE}"
 
 
@@ -184,8 +204,11 @@ class LanguageMatrix:
 
     def records(self) -> list[dict[str, str | float | int]]:
         """One record for each cell and for each number of the pool, at full precision: the matrix for machines."""
-        cells = [(self.measure, asked, held, self.scores[asked, held][self.measure], self.scores[asked, held].queries)
-                 for asked in self.langs for held in self.langs]
+        cells = [
+            (self.measure, asked, held, self.scores[asked, held][self.measure], self.scores[asked, held].queries)
+            for asked in self.langs
+            for held in self.langs
+        ]
         asked_by = {lang: self.scores[lang, lang].queries for lang in self.langs}
         for name, pool in (("AP", self.pool_map), (f"same-language rate @{TOP}", self.same_language_rate)):
             cells += [(name, asked, "all", value, asked_by[asked]) for asked, value in pool.items()]
@@ -199,17 +222,25 @@ class LanguageMatrix:
             return render_records(self.records(), form)
         headers = [f"{self.measure}: q \\ p", *self.langs, "mean", "pool mAP", f"same lang @{TOP}"]
         pools = (self.pool_map, self.same_language_rate)
-        body = [[lang, *row, row.mean(), *(pool[lang] for pool in pools)]
-                for lang, row in zip(self.langs, self.values, strict=True)]
-        body.append(["mean", *self.values.mean(axis=0), self.values.mean(),
-                     *(sum(pool.values()) / len(pool) for pool in pools)])
+        body = [
+            [lang, *row, row.mean(), *(pool[lang] for pool in pools)]
+            for lang, row in zip(self.langs, self.values, strict=True)
+        ]
+        body.append(
+            ["mean", *self.values.mean(axis=0), self.values.mean(), *(sum(pool.values()) / len(pool) for pool in pools)]
+        )
         text = tabulate(body, headers, tablefmt="github" if form == "markdown" else "simple", floatfmt=f".{digits}f")
-        return (f"{text}\n\nsame language: {self.monolingual:.{digits}f}, other languages: "
-                f"{self.crosslingual:.{digits}f} (means over cells, English included)")
+        return (
+            f"{text}\n\nsame language: {self.monolingual:.{digits}f}, other languages: "
+            f"{self.crosslingual:.{digits}f} (means over cells, English included)"
+        )
 
 
 def language_matrix(
-    encoder: TextEncoder, collections: Mapping[str, Collection], measure: str = "RR@100", depth: int = 100,
+    encoder: TextEncoder,
+    collections: Mapping[str, Collection],
+    measure: str = "RR@100",
+    depth: int = 100,
     **encode_options: Any,
 ) -> LanguageMatrix:
     """Search every language's passages with every language's questions, then all passages at once.
@@ -233,8 +264,13 @@ def language_matrix(
             pair = collections[asked] if asked == held else cross(collections[asked], collections[held])
             place_of = {passage.id: row for row, passage in enumerate(collections[held].passages)}
             query_ids, passage_ids = [query.id for query in pair.queries], [passage.id for passage in pair.passages]
-            run = search(queries[asked][[row_of[name] for name in query_ids]], query_ids,
-                         passages[held][[place_of[name] for name in passage_ids]], passage_ids, depth)
+            run = search(
+                queries[asked][[row_of[name] for name in query_ids]],
+                query_ids,
+                passages[held][[place_of[name] for name in passage_ids]],
+                passage_ids,
+                depth,
+            )
             scores[asked, held] = evaluate(run, pair.qrels, [measure])
             for query_id, grades in pair.qrels.items():
                 golds = [f"{held}:{name}" for name, grade in grades.items() if grade > 0]
@@ -243,7 +279,9 @@ def language_matrix(
 
 
 def _pool(
-    collections: Mapping[str, Collection], queries: Mapping[str, Vectors], passages: Mapping[str, Vectors],
+    collections: Mapping[str, Collection],
+    queries: Mapping[str, Vectors],
+    passages: Mapping[str, Vectors],
     relevant: Relevant,
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """mAP, same-language rate in the top, and share of the pool, for each question language."""
@@ -256,8 +294,10 @@ def _pool(
     for lang, collection in collections.items():
         kept = [row for row, query in enumerate(collection.queries) if query.id in relevant[lang]]
         asked = queries[lang][kept]
-        golds = [np.array([place_of[name] for name in relevant[lang][collection.queries[row].id]], dtype=np.int64)
-                 for row in kept]
+        golds = [
+            np.array([place_of[name] for name in relevant[lang][collection.queries[row].id]], dtype=np.int64)
+            for row in kept
+        ]
         ranks = gold_ranks(asked, pool, golds, ties)
         mean_ap[lang] = sum(map(average_precision, ranks)) / len(relevant[lang])
         rate[lang] = float((spoken[search_exact(asked, pool, TOP, tie_order=ties)[0]] == lang).mean())
@@ -328,7 +368,8 @@ def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], *
         queries, golds = _golds(collections, asked)
         wanted = {query.id for query in queries}
         vectors = embed_queries(encoder, collections[asked].queries, **encode_options)[
-            [row for row, query in enumerate(collections[asked].queries) if query.id in wanted]]
+            [row for row, query in enumerate(collections[asked].queries) if query.id in wanted]
+        ]
         rows.append(_row(langs, asked, vectors, golds, ids, lang_of, spoken, pool, ties))
     preference, target, displacement, pool_map, fair = (np.array(column) for column in zip(*rows, strict=True))
     plane, explained = principal_plane(pool)
@@ -336,10 +377,20 @@ def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], *
     unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
     share = np.bincount(spoken) / len(spoken)
     return LanguageBias(
-        langs, share, preference, fair, target, pool_map, displacement,
+        langs,
+        share,
+        preference,
+        fair,
+        target,
+        pool_map,
+        displacement,
         probe(pool, spoken, [passage.id for one in collections.values() for passage in one.passages]),
-        float(share.max()), between(pool, spoken),
-        np.maximum(0, 1 - unit @ unit.T), {lang: plane[spoken == place] for place, lang in enumerate(langs)}, explained)
+        float(share.max()),
+        between(pool, spoken),
+        np.maximum(0, 1 - unit @ unit.T),
+        {lang: plane[spoken == place] for place, lang in enumerate(langs)},
+        explained,
+    )
 
 
 def probe(vectors: Vectors, langs: NDArray[np.int64], ids: list[str]) -> float:
@@ -356,8 +407,9 @@ def probe(vectors: Vectors, langs: NDArray[np.int64], ids: list[str]) -> float:
     inputs = np.column_stack([vectors.astype(np.float64), np.ones(len(vectors))])
     # ridge: with fewer passages than dimensions least squares would have no single answer
     ridge = 1e-3 * np.eye(inputs.shape[1]) * (inputs[known] ** 2).mean() * known.sum()
-    weights = np.linalg.solve(inputs[known].T @ inputs[known] + ridge,
-                              inputs[known].T @ np.eye(int(langs.max()) + 1)[langs[known]])
+    weights = np.linalg.solve(
+        inputs[known].T @ inputs[known] + ridge, inputs[known].T @ np.eye(int(langs.max()) + 1)[langs[known]]
+    )
     return float(((inputs[~known] @ weights).argmax(axis=1) == langs[~known]).mean())
 
 
@@ -375,21 +427,36 @@ def _golds(collections: Mapping[str, Collection], asked: str) -> tuple[list[Any]
     golds: dict[str, dict[str, list[str]]] = {}
     for lang, one in collections.items():
         pair = collections[asked] if lang == asked else cross(collections[asked], one)
-        golds[lang] = {query: [f"{lang}:{name}" for name, grade in grades.items() if grade > 0]
-                       for query, grades in pair.qrels.items()}
+        golds[lang] = {
+            query: [f"{lang}:{name}" for name, grade in grades.items() if grade > 0]
+            for query, grades in pair.qrels.items()
+        }
     kept = [query for query in collections[asked].queries if all(found.get(query.id) for found in golds.values())]
     if not kept:
         raise InterlinguaError(f"no question in '{asked}' has a relevant passage in every language.")
     return kept, {lang: {query.id: found[query.id] for query in kept} for lang, found in golds.items()}
 
 
-def _row(langs: list[str], asked: str, vectors: Vectors, golds: dict[str, dict[str, list[str]]], ids: list[str],
-         lang_of: dict[str, str], spoken: NDArray[np.int64], pool: Vectors, ties: NDArray[np.int64]) -> tuple[Any, ...]:
+def _row(
+    langs: list[str],
+    asked: str,
+    vectors: Vectors,
+    golds: dict[str, dict[str, list[str]]],
+    ids: list[str],
+    lang_of: dict[str, str],
+    spoken: NDArray[np.int64],
+    pool: Vectors,
+    ties: NDArray[np.int64],
+) -> tuple[Any, ...]:
     """The numbers of one question language: preference, target and displacement by language, pool mAP, PEER."""
     place_of = {name: place for place, name in enumerate(ids)}
     asked_ids = list(golds[asked])
-    ranks = {lang: gold_ranks(vectors, pool, [np.array([place_of[name] for name in golds[lang][query]])
-                                              for query in asked_ids], ties) for lang in langs}
+    ranks = {
+        lang: gold_ranks(
+            vectors, pool, [np.array([place_of[name] for name in golds[lang][query]]) for query in asked_ids], ties
+        )
+        for lang in langs
+    }
     every = [np.sort(np.concatenate([ranks[lang][i] for lang in langs])) for i in range(len(asked_ids))]
     target, behind = [], []
     for lang in langs:
@@ -398,8 +465,16 @@ def _row(langs: list[str], asked: str, vectors: Vectors, golds: dict[str, dict[s
         behind.append(float(np.median([own[0] - ranks[asked][i][0] for i, own in enumerate(ranks[lang])])))
     found, _ = search_exact(vectors, pool, min(DEEP, len(pool)), tie_order=ties)
     counted = np.bincount(spoken[found[:, :SHARE_DEPTH]].ravel(), minlength=len(langs))
-    fair = [peer([ids[place] for place in row], lang_of,
-                 {name: 1 for lang in langs for name in golds[lang][query]}, top=DEEP)
-            for query, row in zip(asked_ids, found.tolist(), strict=True)]
-    return (counted / counted.sum(), target, behind, float(np.mean(list(map(average_precision, every)))),
-            float(np.mean(fair)))
+    fair = [
+        peer(
+            [ids[place] for place in row], lang_of, {name: 1 for lang in langs for name in golds[lang][query]}, top=DEEP
+        )
+        for query, row in zip(asked_ids, found.tolist(), strict=True)
+    ]
+    return (
+        counted / counted.sum(),
+        target,
+        behind,
+        float(np.mean(list(map(average_precision, every)))),
+        float(np.mean(fair)),
+    )

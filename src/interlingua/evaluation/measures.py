@@ -13,8 +13,16 @@ from interlingua.retrieval.run import Run
 
 DEFAULT_MEASURES = ("RR@100", "R@100", "nDCG@10")
 # what trec_eval computes for each query and averages over queries, and whether it needs a cut-off
-_NAMES = {"AP": False, "Bpref": False, "P": True, "R": True, "RR": False, "Rprec": False, "Success": True,
-          "nDCG": False}
+_NAMES = {
+    "AP": False,
+    "Bpref": False,
+    "P": True,
+    "R": True,
+    "RR": False,
+    "Rprec": False,
+    "Success": True,
+    "nDCG": False,
+}
 _ALIASES = {"MRR": "RR", "Recall": "R", "MAP": "AP", "NDCG": "nDCG", "Precision": "P"}
 
 
@@ -131,7 +139,9 @@ def _calculate(
     """`(query id, measure, value)` by trec_eval. Ranks become scores without ties, so that our order is the order."""
     import ir_measures
 
-    run = {query_id: {passage_id: float(-rank) for rank, passage_id in enumerate(ids[:depth])}
-           for query_id, ids in ranked.items()}
+    run = {
+        query_id: {passage_id: float(-rank) for rank, passage_id in enumerate(ids[:depth])}
+        for query_id, ids in ranked.items()
+    }
     for result in ir_measures.pytrec_eval.evaluator(measures, qrels).iter_calc(run):
         yield result.query_id, str(result.measure), float(result.value)

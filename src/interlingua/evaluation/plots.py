@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def plot_curves(
-    curves: Mapping[str, Sequence[tuple[float, Interval]]], path: str | Path, *, x_label: str, y_label: str,
+    curves: Mapping[str, Sequence[tuple[float, Interval]]],
+    path: str | Path,
+    *,
+    x_label: str,
+    y_label: str,
     reference: tuple[str, float] | None = None,
 ) -> Path:
     """Mean with its 95% band over sizes (Hu et al. 2023, figures 3 and 4). Returns `path` (.svg, .png or .pdf).
@@ -34,8 +38,9 @@ def plot_curves(
         ordered = sorted(points, key=lambda point: point[0])
         x = [place[size] for size, _ in ordered]
         (line,) = axes.plot(x, [interval.mean for _, interval in ordered], marker="o", label=label)
-        axes.fill_between(x, [i.low for _, i in ordered], [i.high for _, i in ordered],
-                          color=line.get_color(), alpha=0.2, linewidth=0)
+        axes.fill_between(
+            x, [i.low for _, i in ordered], [i.high for _, i in ordered], color=line.get_color(), alpha=0.2, linewidth=0
+        )
     if reference:
         axes.axhline(reference[1], linestyle="--", color="grey", label=reference[0])
     axes.set_xticks(range(len(sizes)), [f"{size:,g}" for size in sizes])
@@ -45,7 +50,10 @@ def plot_curves(
 
 
 def plot_languages(
-    systems: Mapping[str, Mapping[str, float]], path: str | Path, *, y_label: str,
+    systems: Mapping[str, Mapping[str, float]],
+    path: str | Path,
+    *,
+    y_label: str,
     intervals: Mapping[str, Mapping[str, Interval]] | None = None,
 ) -> Path:
     """Bars of each system side by side for each language, in the order the languages first occur.
@@ -75,8 +83,9 @@ def plot_projections(projections: Mapping[str, Projection], path: str | Path, *,
     for axes, (name, found) in zip(panels, projections.items(), strict=True):
         sides = list(zip((found.x, found.y), found.langs, ("o", "^"), ("tab:blue", "tab:orange"), strict=True))
         for points, lang, marker, color in sides:
-            axes.scatter(*points.T, s=6, marker=marker, color=color, alpha=0.35, linewidth=0, label=lang,
-                         rasterized=True)
+            axes.scatter(
+                *points.T, s=6, marker=marker, color=color, alpha=0.35, linewidth=0, label=lang, rasterized=True
+            )
         for i in range(count := min(highlighted, len(found.x))):
             pair = (2 * i + 1) * len(found.x) // (2 * count)
             color = f"C{2 + i}"
@@ -148,29 +157,54 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
         f"<h1>{escape(title)}</h1>",
         f"<p>The same questions in {len(first.langs)} languages, asked of all their passages in one pool. A model that "
         "reads meaning and not language ranks a passage alike in every language.</p>",
-        "<section>", _numbers(models), "</section>",
+        "<section>",
+        _numbers(models),
+        "</section>",
         "<p>PEER asks whether the ranks of the results that there are depend on their language. A list in one language "
         "only counts as fair (1), so read it after the row above it.</p>",
-        *_matrices(models, f"Preference: languages of the first {SHARE_DEPTH} results",
-                   f"Rows are the language of the question. Fair is each language's share of the pool ({fair}).",
-                   "preference", "{:.0%}"),
-        *_matrices(models, "Quality, one language of passages at a time",
-                   "Mean average precision in the pool where of the passages that answer only those in the column's "
-                   "language are left.", "target", "{:.3f}"),
-        *_matrices(models, "Places lost by being a translation",
-                   "How far a passage that answers stands behind its translation into the question's language: the "
-                   "median number of places.", "displacement", "{:.0f}"),
-        *_matrices(models, "Distance between languages", "1 − the cosine between the mean vectors of two languages.",
-                   "distances", "{:.2f}"),
+        *_matrices(
+            models,
+            f"Preference: languages of the first {SHARE_DEPTH} results",
+            f"Rows are the language of the question. Fair is each language's share of the pool ({fair}).",
+            "preference",
+            "{:.0%}",
+        ),
+        *_matrices(
+            models,
+            "Quality, one language of passages at a time",
+            "Mean average precision in the pool where of the passages that answer only those in the column's "
+            "language are left.",
+            "target",
+            "{:.3f}",
+        ),
+        *_matrices(
+            models,
+            "Places lost by being a translation",
+            "How far a passage that answers stands behind its translation into the question's language: the "
+            "median number of places.",
+            "displacement",
+            "{:.0f}",
+        ),
+        *_matrices(
+            models,
+            "Distance between languages",
+            "1 − the cosine between the mean vectors of two languages.",
+            "distances",
+            "{:.2f}",
+        ),
         "<h2>Passages on two axes</h2>",
         "<p>The first two principal components. Languages that lie apart are told from one another by the model; where "
         "meaning is all that counts, their colours mix.</p>",
-        f'<div class="names">{"".join(_legend(first.langs))}</div>', '<div class="models">',
-        *(_picture(name, found) for name, found in models.items()), "</div>",
+        f'<div class="names">{"".join(_legend(first.langs))}</div>',
+        '<div class="models">',
+        *(_picture(name, found) for name, found in models.items()),
+        "</div>",
     ]
-    return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n")
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
+    )
 
 
 def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[float]]]:
@@ -179,11 +213,17 @@ def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[f
     one = found[0]
     return [
         ("mean average precision, one pool", "1", [float(each.pool_map.mean()) for each in found]),
-        (f"question's own language among the first {SHARE_DEPTH}", f"{one.share.mean():.3f}",
-         [each.same_language_rate for each in found]),
+        (
+            f"question's own language among the first {SHARE_DEPTH}",
+            f"{one.share.mean():.3f}",
+            [each.same_language_rate for each in found],
+        ),
         (f"PEER of the first {DEEP}", "0.5", [float(each.peer.mean()) for each in found]),
-        ("places lost by being a translation, mean", "0",
-         [float(each.displacement[~np.eye(len(each.langs), dtype=bool)].mean()) for each in found]),
+        (
+            "places lost by being a translation, mean",
+            "0",
+            [float(each.displacement[~np.eye(len(each.langs), dtype=bool)].mean()) for each in found],
+        ),
         ("a linear probe tells the language", f"{one.chance:.3f}", [each.probe for each in found]),
         ("share of the variance between languages", "0", [each.between for each in found]),
     ]
@@ -191,20 +231,27 @@ def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[f
 
 def _numbers(models: Mapping[str, LanguageBias]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in models)
-    body = "".join(f"<tr><th>{escape(name)}</th><td>{fair}</td>{''.join(f'<td>{value:.3f}</td>' for value in values)}"
-                   "</tr>" for name, fair, values in bias_rows(models))
+    body = "".join(
+        f"<tr><th>{escape(name)}</th><td>{fair}</td>{''.join(f'<td>{value:.3f}</td>' for value in values)}</tr>"
+        for name, fair, values in bias_rows(models)
+    )
     return f"<table><tr><th></th><th>without bias</th>{head}</tr>{body}</table>"
 
 
 def _matrices(models: Mapping[str, LanguageBias], title: str, text: str, field: str, form: str) -> list[str]:
     held = {name: getattr(found, field) for name, found in models.items()}
     low, high = min(found.min() for found in held.values()), max(found.max() for found in held.values())
-    return [f"<h2>{escape(title)}</h2><p>{escape(text)}</p>", '<div class="models">',
-            *(_matrix(name, models[name].langs, found, form, low, high) for name, found in held.items()), "</div>"]
+    return [
+        f"<h2>{escape(title)}</h2><p>{escape(text)}</p>",
+        '<div class="models">',
+        *(_matrix(name, models[name].langs, found, form, low, high) for name, found in held.items()),
+        "</div>",
+    ]
 
 
 def _matrix(name: str, langs: Sequence[str], values: Matrix, form: str, low: float, high: float) -> str:
     """A table whose cells are the warmer the higher they are, from `low` to `high`."""
+
     def cell(value: float) -> str:
         shade = (value - low) / (high - low) if high > low else 0.0
         text = form.format(value)
@@ -212,9 +259,11 @@ def _matrix(name: str, langs: Sequence[str], values: Matrix, form: str, low: flo
         return f'<td style="background: rgba(var(--hot), {0.75 * shade:.2f})">{text}</td>'
 
     head = "".join(f"<th>{escape(lang)}</th>" for lang in langs)
-    body = "".join(f"<tr><th>{escape(lang)}</th>{''.join(map(cell, row))}</tr>"
-                   for lang, row in zip(langs, values.tolist(), strict=True))
-    return (f"<section><table><caption>{escape(name)}</caption><tr><th></th>{head}</tr>{body}</table></section>")
+    body = "".join(
+        f"<tr><th>{escape(lang)}</th>{''.join(map(cell, row))}</tr>"
+        for lang, row in zip(langs, values.tolist(), strict=True)
+    )
+    return f"<section><table><caption>{escape(name)}</caption><tr><th></th>{head}</tr>{body}</table></section>"
 
 
 def _picture(name: str, found: LanguageBias) -> str:
@@ -225,18 +274,24 @@ def _picture(name: str, found: LanguageBias) -> str:
     for place, lang in enumerate(found.langs):
         here = found.plane[lang]
         here = here[np.linspace(0, len(here) - 1, min(SHOWN, len(here))).astype(int)]
-        dots += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{_color(place, len(found.langs))}"'
-                 f' fill-opacity=".65"><title>{escape(_named(lang))}</title></circle>'
-                 for x, y in (10 + 380 * (here - low) / size).tolist()]
+        dots += [
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{_color(place, len(found.langs))}"'
+            f' fill-opacity=".65"><title>{escape(_named(lang))}</title></circle>'
+            for x, y in (10 + 380 * (here - low) / size).tolist()
+        ]
     first, second = found.explained
-    return (f"<section><p>{escape(name)} ({first:.0%} and {second:.0%} of the variance)</p>"
-            f'<svg viewBox="0 0 400 400" width="400" height="400" role="img" '
-            f'aria-label="passages of {escape(name)}">{"".join(dots)}</svg></section>')
+    return (
+        f"<section><p>{escape(name)} ({first:.0%} and {second:.0%} of the variance)</p>"
+        f'<svg viewBox="0 0 400 400" width="400" height="400" role="img" '
+        f'aria-label="passages of {escape(name)}">{"".join(dots)}</svg></section>'
+    )
 
 
 def _legend(langs: Sequence[str]) -> list[str]:
-    return [f'<span><span class="dot" style="background: {_color(place, len(langs))}"></span>{escape(_named(lang))}'
-            "</span>" for place, lang in enumerate(langs)]
+    return [
+        f'<span><span class="dot" style="background: {_color(place, len(langs))}"></span>{escape(_named(lang))}</span>'
+        for place, lang in enumerate(langs)
+    ]
 
 
 def _color(place: int, count: int) -> str:

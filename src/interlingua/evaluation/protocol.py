@@ -30,8 +30,11 @@ from interlingua.retrieval.run import Run
 
 
 def evaluate_on(
-    encoder: TextEncoder, collections: Iterable[Collection], measures: Sequence[str] = DEFAULT_MEASURES,
-    depth: int = 100, **encode_options: Any,
+    encoder: TextEncoder,
+    collections: Iterable[Collection],
+    measures: Sequence[str] = DEFAULT_MEASURES,
+    depth: int = 100,
+    **encode_options: Any,
 ) -> list[Result]:
     """Retrieve `depth` passages for each question of each collection, and measure.
 
@@ -103,7 +106,10 @@ def result(collection: Collection, run: Run, scores: Scores) -> Result:
 
 
 def results_table(
-    systems: Mapping[str, Sequence[Result]], measure: str, *, intervals: bool = True,
+    systems: Mapping[str, Sequence[Result]],
+    measure: str,
+    *,
+    intervals: bool = True,
     expected: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
     """Systems × collections in `measure`, with averages, numbers of queries and 95% bootstrap intervals.
@@ -119,17 +125,29 @@ def results_table(
     unique = max(Counter(found.lang for found in known.values()).values(), default=0) == 1
     label = {name: found.lang if unique and found.lang else name for name, found in known.items()}
     counts = {label[name]: found.scores.queries for name, found in known.items()}
-    table = Table(measure, list(label.values()), counts=counts,
-                  languages={label[name]: found.lang for name, found in known.items()})
+    table = Table(
+        measure,
+        list(label.values()),
+        counts=counts,
+        languages={label[name]: found.lang for name, found in known.items()},
+    )
     for system, results in systems.items():
         per_query = {label[found.collection]: found.scores.per_query[measure] for found in results}
         for column, queries in per_query.items():
             if len(queries) != counts[column]:
-                raise InterlinguaError(f"'{column}': {len(queries)} queries for {system} but {counts[column]} for "
-                                       "another system. Evaluate both on the same qrels.")
+                raise InterlinguaError(
+                    f"'{column}': {len(queries)} queries for {system} but {counts[column]} for "
+                    "another system. Evaluate both on the same qrels."
+                )
         values = {column: sum(queries.values()) / len(queries) for column, queries in per_query.items()}
-        table.add(Row(system, values, intervals=_intervals(table, per_query) if intervals else {},
-                      expected=(expected or {}).get(system, {})))
+        table.add(
+            Row(
+                system,
+                values,
+                intervals=_intervals(table, per_query) if intervals else {},
+                expected=(expected or {}).get(system, {}),
+            )
+        )
     return table
 
 
@@ -155,8 +173,14 @@ class TunedAlpha:
     tried: dict[float, float]
 
 
-def tune_alpha(sparse: Run, dense: Run, qrels: Qrels, measure: str = "RR@100", alphas: Sequence[float] = ALPHAS,
-               depth: int | None = None) -> TunedAlpha:
+def tune_alpha(
+    sparse: Run,
+    dense: Run,
+    qrels: Qrels,
+    measure: str = "RR@100",
+    alphas: Sequence[float] = ALPHAS,
+    depth: int | None = None,
+) -> TunedAlpha:
     """The `alpha` for which `interpolate(sparse, dense, alpha)` has the highest `measure`; the smallest of equals.
 
     The runs and `qrels` are those of a development set: a weight chosen on the questions it is then measured on is no
@@ -178,8 +202,13 @@ def tune_alpha(sparse: Run, dense: Run, qrels: Qrels, measure: str = "RR@100", a
 
 
 def evaluate_pipelines(
-    pipelines: Mapping[str, Pipeline], collections: Iterable[Collection], measures: Sequence[str] = DEFAULT_MEASURES,
-    depth: int = 100, *, load: Load | None = None, translated: Mapping[str, Sequence[Query]] | None = None,
+    pipelines: Mapping[str, Pipeline],
+    collections: Iterable[Collection],
+    measures: Sequence[str] = DEFAULT_MEASURES,
+    depth: int = 100,
+    *,
+    load: Load | None = None,
+    translated: Mapping[str, Sequence[Query]] | None = None,
 ) -> dict[str, list[Result]]:
     """Name of each pipeline → its results, in the order of `collections`, `depth` passages for each question.
 
@@ -197,8 +226,9 @@ def evaluate_pipelines(
         stages = Stages(group[0].passages, load)
         for collection in group:
             for name, pipeline in pipelines.items():
-                run = stages.run(pipeline, collection.queries, depth,
-                                 translated=(translated or {}).get(collection.name))
+                run = stages.run(
+                    pipeline, collection.queries, depth, translated=(translated or {}).get(collection.name)
+                )
                 found[name, collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
     return {name: [found[name, collection.name] for collection in given] for name in pipelines}
 
@@ -214,8 +244,10 @@ def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection
         run = Run.read_trec(path)
         for collection in collections:
             if not any(query.id in run for query in collection.queries):
-                raise InterlinguaError(f"{path}: has results for no query of {collection.name}. The run and the "
-                                       "collection must be of one test set.")
+                raise InterlinguaError(
+                    f"{path}: has results for no query of {collection.name}. The run and the "
+                    "collection must be of one test set."
+                )
     for path in dict.fromkeys(leaf.queries for leaf in named if isinstance(leaf, Lexical | Model) and leaf.queries):
         translations = read_translations(path)
         for collection in collections:

@@ -39,14 +39,23 @@ class Comparison:
     def __str__(self) -> str:
         corrected = f", {self.correction} {self.p_corrected:.3g}" if self.correction else ""
         verdict = "significant" if self.significant else "not significant"
-        return (f"{self.name}: {self.measure} {self.mean_a:.4f} vs {self.mean_b:.4f}, "
-                f"difference {self.difference:+.4f} over {self.n:,} queries, "
-                f"paired {self.test} test p = {self.p:.3g}{corrected}: {verdict}")
+        return (
+            f"{self.name}: {self.measure} {self.mean_a:.4f} vs {self.mean_b:.4f}, "
+            f"difference {self.difference:+.4f} over {self.n:,} queries, "
+            f"paired {self.test} test p = {self.p:.3g}{corrected}: {verdict}"
+        )
 
 
 def compare(
-    run_a: Run, run_b: Run, qrels: Qrels, measure: str, test: str = "t", correction: str | None = "holm",
-    *, alpha: float = 0.05, seed: int = 0,
+    run_a: Run,
+    run_b: Run,
+    qrels: Qrels,
+    measure: str,
+    test: str = "t",
+    correction: str | None = "holm",
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
 ) -> Comparison:
     """Test whether `run_a` and `run_b` differ in `measure` on the queries of `qrels`.
 
@@ -57,8 +66,13 @@ def compare(
 
 
 def compare_all(
-    collections: Sequence[tuple[Run, Run, Qrels]] | Mapping[str, tuple[Run, Run, Qrels]], measure: str,
-    test: str = "t", correction: str | None = "holm", *, alpha: float = 0.05, seed: int = 0,
+    collections: Sequence[tuple[Run, Run, Qrels]] | Mapping[str, tuple[Run, Run, Qrels]],
+    measure: str,
+    test: str = "t",
+    correction: str | None = "holm",
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
 ) -> list[Comparison]:
     """One comparison for each `(run A, run B, qrels)`, as one family of tests: p-values are corrected together.
 
@@ -72,8 +86,19 @@ def compare_all(
     p_values = [paired_p(a, b, test, seed=seed) for a, b in pairs]
     corrected = correct(p_values, correction)
     return [
-        Comparison(name, canonical(measure), float(a.mean()), float(b.mean()), float((a - b).mean()), p, p_corrected,
-                   p_corrected < alpha, len(a), test, correction)
+        Comparison(
+            name,
+            canonical(measure),
+            float(a.mean()),
+            float(b.mean()),
+            float((a - b).mean()),
+            p,
+            p_corrected,
+            p_corrected < alpha,
+            len(a),
+            test,
+            correction,
+        )
         for name, (a, b), p, p_corrected in zip(named, pairs, p_values, corrected, strict=True)
     ]
 
@@ -188,17 +213,17 @@ def _values(values: Sequence[float] | Mapping[str, float]) -> NDArray[np.float64
     return array
 
 
-def _bootstrap_means(
-    array: NDArray[np.float64], resamples: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
+def _bootstrap_means(array: NDArray[np.float64], resamples: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """[resamples]: means of samples with replacement, made a bounded number at a time."""
     if resamples < 1:
         raise InterlinguaError(f"resamples={resamples}: at least 1 is needed, 10,000 is usual.")
     step = max(1, HELD // len(array))
-    return np.concatenate([
-        array[generator.integers(len(array), size=(min(step, resamples - start), len(array)))].mean(axis=1)
-        for start in range(0, resamples, step)
-    ])
+    return np.concatenate(
+        [
+            array[generator.integers(len(array), size=(min(step, resamples - start), len(array)))].mean(axis=1)
+            for start in range(0, resamples, step)
+        ]
+    )
 
 
 def _percentiles(means: NDArray[np.float64]) -> tuple[float, float]:

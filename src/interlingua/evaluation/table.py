@@ -38,8 +38,14 @@ class Table:
     of its columns. Values keep full precision; display rounds them.
     """
 
-    def __init__(self, measure: str, columns: Sequence[str], *, counts: Mapping[str, int] | None = None,
-                 languages: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        measure: str,
+        columns: Sequence[str],
+        *,
+        counts: Mapping[str, int] | None = None,
+        languages: Mapping[str, str] | None = None,
+    ) -> None:
         if not columns or len(set(columns)) != len(columns):
             raise InterlinguaError(f"table columns {list(columns)}: at least one is needed, each once.")
         self.measure, self.counts = measure, dict(counts or {})
@@ -53,8 +59,9 @@ class Table:
         for mapping in (row.values, row.intervals, row.marks, row.expected):
             for column in mapping:
                 if column not in (*self.columns, WITH_ENGLISH, WITHOUT_ENGLISH):
-                    raise InterlinguaError(f"row '{row.system}': no column '{column}' in this table."
-                                           f"{suggestion(column, self.columns)}")
+                    raise InterlinguaError(
+                        f"row '{row.system}': no column '{column}' in this table.{suggestion(column, self.columns)}"
+                    )
         self.rows_.append(row)
 
     @property
@@ -85,11 +92,20 @@ class Table:
                 if column not in values and column not in expected:
                     continue
                 interval = row.intervals.get(column)
-                found.append({
-                    "system": row.system, "measure": self.measure, "column": column, "value": values.get(column),
-                    "low": interval.low if interval else None, "high": interval.high if interval else None,
-                    "interval": interval.method if interval else None, "mark": row.marks.get(column),
-                    "expected": expected.get(column), "queries": self.counts.get(column)})
+                found.append(
+                    {
+                        "system": row.system,
+                        "measure": self.measure,
+                        "column": column,
+                        "value": values.get(column),
+                        "low": interval.low if interval else None,
+                        "high": interval.high if interval else None,
+                        "interval": interval.method if interval else None,
+                        "mark": row.marks.get(column),
+                        "expected": expected.get(column),
+                        "queries": self.counts.get(column),
+                    }
+                )
         return found
 
     def render(self, form: str = "text", *, digits: int = 3, intervals: bool = False) -> str:
@@ -105,11 +121,19 @@ class Table:
                 body.append([f"↳ {row.source}", *(_number(expected.get(column), digits) for column in headers[1:])])
         if self.counts:
             totals = {name: sum(self.counts.get(c, 0) for c in columns) for name, columns in self.averages.items()}
-            body.append(["queries", *(f"{n:,}" if n else "–" for n in
-                                      ({**self.counts, **totals}.get(column) for column in headers[1:]))])
+            body.append(
+                [
+                    "queries",
+                    *(
+                        f"{n:,}" if n else "–"
+                        for n in ({**self.counts, **totals}.get(column) for column in headers[1:])
+                    ),
+                ]
+            )
         align = ["left", *["right"] * (len(headers) - 1)]
-        lines: str = tabulate(body, headers, tablefmt="github" if form == "markdown" else "simple",
-                         disable_numparse=True, colalign=align)
+        lines: str = tabulate(
+            body, headers, tablefmt="github" if form == "markdown" else "simple", disable_numparse=True, colalign=align
+        )
         methods = sorted({i.method for row in self.rows_ for i in row.intervals.values()}) if intervals else []
         return lines + "".join(f"\n{'' if form == 'text' else chr(10)}[95%: {method}]" for method in methods)
 

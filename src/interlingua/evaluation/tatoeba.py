@@ -23,9 +23,9 @@ from interlingua.text.languages import normalise_code
 
 PROTOCOLS = {
     "both": "forward: a sentence of the language looks for its translation (of de-fr, one in de); backward: the other "
-            "way; avg: every file counts the same",
+    "way; avg: every file counts the same",
     "xtreme": "xtreme: an English sentence looks for its translation, one direction only, not to be compared with "
-              "means of two; avg: every file counts the same",
+    "means of two; avg: every file counts the same",
 }
 
 
@@ -106,17 +106,36 @@ def tatoeba_table(
     shown = ("xtreme",) if _known(protocol) == "xtreme" else ("forward", "backward", "mean")
     records: list[dict[str, str | float | int | None]] = []
     for system, results in systems.items():
-        records += [{"system": system, "file": file, "language": found.lang,
-                     **{key: getattr(found, key) for key in shown}, "pairs": found.pairs}
-                    for file, found in results.items()]
+        records += [
+            {
+                "system": system,
+                "file": file,
+                "language": found.lang,
+                **{key: getattr(found, key) for key in shown},
+                "pairs": found.pairs,
+            }
+            for file, found in results.items()
+        ]
         means = {key: sum(getattr(found, key) for found in results.values()) / len(results) for key in shown}
-        records.append({"system": system, "file": None, "language": "avg", **means,
-                        "pairs": sum(found.pairs for found in results.values())})
+        records.append(
+            {
+                "system": system,
+                "file": None,
+                "language": "avg",
+                **means,
+                "pairs": sum(found.pairs for found in results.values()),
+            }
+        )
     if form not in ("text", "markdown"):
         return render_records(records, form)
     body = [["" if cell is None else cell for cell in record.values()] for record in records]
-    text = tabulate(body, ["Tatoeba", *list(records[0])[1:]], tablefmt="github" if form == "markdown" else "simple",
-                    floatfmt=".3f", intfmt=",")
+    text = tabulate(
+        body,
+        ["Tatoeba", *list(records[0])[1:]],
+        tablefmt="github" if form == "markdown" else "simple",
+        floatfmt=".3f",
+        intfmt=",",
+    )
     return f"{text}\n\n{PROTOCOLS[protocol]}"
 
 
@@ -164,8 +183,10 @@ def _known(protocol: str) -> str:
 
 def _check_xtreme(lang: str) -> None:
     if "-" in lang:
-        raise InterlinguaError(f"{lang}: XTREME asks in English, and neither side is. Take both directions and their "
-                               "mean (protocol both) for such pairs.")
+        raise InterlinguaError(
+            f"{lang}: XTREME asks in English, and neither side is. Take both directions and their "
+            "mean (protocol both) for such pairs."
+        )
 
 
 LIMIT = 1000
@@ -226,26 +247,37 @@ def pairs_between(codes: str, sets: Sets) -> tuple[str, list[ParallelPair]]:
     source, target = (normalise_code(part) for part in parts)
     if source == target:
         raise InterlinguaError(f"'{codes}': both are '{source}'. A pair needs two languages.")
-    held = {name: {lang for pair in pairs for lang in (pair.source_lang, pair.target_lang)}
-            for name, pairs in sets.items()}
+    held = {
+        name: {lang for pair in pairs for lang in (pair.source_lang, pair.target_lang)} for name, pairs in sets.items()
+    }
     direct = [name for name, langs in held.items() if langs == {source, target}]
     if direct:
         name = _only(direct, f"{source} and {target}")
-        return name, [pair if pair.source_lang == source else replace(
-            pair, source=pair.target, target=pair.source, source_lang=source, target_lang=target)
-            for pair in sets[name]]
+        return name, [
+            pair
+            if pair.source_lang == source
+            else replace(pair, source=pair.target, target=pair.source, source_lang=source, target_lang=target)
+            for pair in sets[name]
+        ]
     english = {lang: [name for name, langs in held.items() if langs == {lang, "en"}] for lang in (source, target)}
     for lang, names in english.items():
         if not names:
-            raise InterlinguaError(f"'{codes}': no file has '{lang}' and English, and none has {source} and {target}."
-                                   f"{suggestion(lang, set().union(*held.values()))}")
+            raise InterlinguaError(
+                f"'{codes}': no file has '{lang}' and English, and none has {source} and {target}."
+                f"{suggestion(lang, set().union(*held.values()))}"
+            )
     names = [_only(found, f"{lang} and English") for lang, found in english.items()]
     joined = pivot_pairs(sets[names[0]], sets[names[1]])
     if not joined.pairs:
-        raise InterlinguaError(f"'{codes}': {names[0]} and {names[1]} have no English sentence in common. Give a file "
-                               f"of {source} and {target}.")
-    left_out = "".join(f", {count:,} {why}" for count, why in
-                       ((joined.repeated, "left out as repeated"), (joined.over, "over the limit")) if count)
+        raise InterlinguaError(
+            f"'{codes}': {names[0]} and {names[1]} have no English sentence in common. Give a file "
+            f"of {source} and {target}."
+        )
+    left_out = "".join(
+        f", {count:,} {why}"
+        for count, why in ((joined.repeated, "left out as repeated"), (joined.over, "over the limit"))
+        if count
+    )
     few = f"; an accuracy over fewer than {FEW} says little" if len(joined.pairs) < FEW else ""
     plural = "s" * (len(joined.pairs) > 1)
     say(f"{source}-{target}: {len(joined.pairs):,} pair{plural} through English{left_out}{few}")

@@ -22,8 +22,13 @@ Texts = Mapping[str, Sequence[str]]
 
 
 def recall_at_tokens(
-    run: Run, passages: Iterable[Passage], questions: Sequence[AnsweredQuery], tokens: int = 2000, *,
-    tokenize: Tokenize | None = None, normalize_answers: bool = False,
+    run: Run,
+    passages: Iterable[Passage],
+    questions: Sequence[AnsweredQuery],
+    tokens: int = 2000,
+    *,
+    tokenize: Tokenize | None = None,
+    normalize_answers: bool = False,
 ) -> dict[str, float]:
     """R@2kt (`tokens=2000`), R@5kt and the like: language → percentage of its questions with an answer in the first
     `tokens` tokens retrieved, and "mean", where every language counts the same.
@@ -44,7 +49,10 @@ def recall_at_tokens(
 
 
 def xor_results(
-    texts: Texts, questions: Sequence[AnsweredQuery], budgets: Sequence[int] = BUDGETS, *,
+    texts: Texts,
+    questions: Sequence[AnsweredQuery],
+    budgets: Sequence[int] = BUDGETS,
+    *,
     tokenize: Tokenize | None = None,
 ) -> list[Result]:
     """One result for each language, for `results_table`: of every budget the measure of `recall_at_tokens` without and
@@ -69,8 +77,10 @@ def xor_results(
         for name, hit in zip(names, hits, strict=True):
             scores[name][question.id] = 100.0 * hit
     if not by_lang:
-        raise InterlinguaError("no question has an answer other than yes or no: there is nothing to evaluate. (The "
-                               "test questions of XOR-Retrieve come without answers; take the development set.)")
+        raise InterlinguaError(
+            "no question has an answer other than yes or no: there is nothing to evaluate. (The "
+            "test questions of XOR-Retrieve come without answers; take the development set.)"
+        )
     _say_shortages(missing, short, max(budgets), len(texts.keys() - {question.id for question in questions}))
     return [Result(f"xor-retrieve {lang}", lang, Run(), Scores(scores)) for lang, scores in sorted(by_lang.items())]
 
@@ -94,8 +104,10 @@ def run_texts(run: Run, passages: Iterable[Passage]) -> dict[str, list[str]]:
     text_of = {passage.id: passage.text for passage in passages if passage.id in wanted}
     if len(text_of) < len(wanted):
         absent = min(wanted - text_of.keys())
-        raise InterlinguaError(f"the run names {len(wanted) - len(text_of):,} passage(s) that are not among the "
-                               f"passages given, '{absent}' for one. Give those that the run was made on.")
+        raise InterlinguaError(
+            f"the run names {len(wanted) - len(text_of):,} passage(s) that are not among the "
+            f"passages given, '{absent}' for one. Give those that the run was made on."
+        )
     return {query: [text_of[name] for name in run.ids(query)] for query in run}
 
 
@@ -113,14 +125,18 @@ def nltk_tokenizer() -> Tokenize:
     try:
         from nltk.tokenize import word_tokenize
     except ImportError as error:
-        raise InterlinguaError("XOR-Retrieve counts NLTK's tokens. Install it with `pip install interlingua[eval]`, "
-                               "then fetch its sentence model with `python -m nltk.downloader punkt_tab`.") from error
+        raise InterlinguaError(
+            "XOR-Retrieve counts NLTK's tokens. Install it with `pip install interlingua[eval]`, "
+            "then fetch its sentence model with `python -m nltk.downloader punkt_tab`."
+        ) from error
     try:
         word_tokenize("One. Two.")
     except LookupError as error:
-        raise InterlinguaError("XOR-Retrieve counts NLTK's tokens, and its sentence model is missing. Fetch it with "
-                               "`python -m nltk.downloader punkt_tab`; without a network, put the folder "
-                               "tokenizers/punkt_tab where the variable NLTK_DATA points.") from error
+        raise InterlinguaError(
+            "XOR-Retrieve counts NLTK's tokens, and its sentence model is missing. Fetch it with "
+            "`python -m nltk.downloader punkt_tab`; without a network, put the folder "
+            "tokenizers/punkt_tab where the variable NLTK_DATA points."
+        ) from error
     tokenize: Tokenize = word_tokenize
     return tokenize
 

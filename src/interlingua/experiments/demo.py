@@ -27,19 +27,24 @@ def demo(out: str | Path) -> None:
     out = Path(out)
     # the steps are so small that threads would wait for one another, most of all on a busy machine
     torch.set_num_threads(1)
-    say("The demonstration: an encyclopedia of "
+    say(
+        "The demonstration: an encyclopedia of "
         f"{len(encyclopedia.topics())} topics in {len(encyclopedia.languages())} languages, "
         "half of them for training.\n"
         "Questions in training are English only. Training starts from the model in the box, which has never seen the "
-        "encyclopedia.\n")
+        "encyclopedia.\n"
+    )
     tree = raw_recipe(find_recipe("demo/static"))
     say("1. English questions and passages alone (the retrieval loss).")
     train(resolve(tree, ["objectives.semantic=null"]), out / "retrieval")
     say("\n2. The same and sentences beside their translations (the semantic loss of Hu et al. 2023).")
     train(resolve(tree), out / "semantic")
     both = DualEncoder.load(out / "semantic/model")
-    models = {"in the box": DualEncoder.load("default"), "+ retrieval": DualEncoder.load(out / "retrieval/model"),
-              "+ semantic": both}
+    models = {
+        "in the box": DualEncoder.load("default"),
+        "+ retrieval": DualEncoder.load(out / "retrieval/model"),
+        "+ semantic": both,
+    }
     picture(print_tables(models), out / "demo.svg")
     answer(both, out)
     print(f"""
@@ -58,16 +63,26 @@ def print_tables(models: dict[str, DualEncoder]) -> dict[str, dict[str, float]]:
     """
     drawn: dict[str, dict[str, float]] = {}
     settings = (
-        ("train", "A. Training topics, asked in ten languages that no training question had.\n"
-                  "   Only the semantic loss saw their passages beside translations."),
-        ("test", "B. Test topics: in no question and no translation that was trained on here. What carries over\n"
-                 "   from one language to another, the model in the box brought along."),
+        (
+            "train",
+            "A. Training topics, asked in ten languages that no training question had.\n"
+            "   Only the semantic loss saw their passages beside translations.",
+        ),
+        (
+            "test",
+            "B. Test topics: in no question and no translation that was trained on here. What carries over\n"
+            "   from one language to another, the model in the box brought along.",
+        ),
     )
     for split, title in settings:
         own = {lang: load_collection(f"encyclopedia:{lang}", split=split) for lang in encyclopedia.languages()}
-        pools = (("question and passages in one language", list(own.values())),
-                 ("questions in each language, English passages",
-                  [renamed(cross(c, own["en"]), lang) for lang, c in own.items() if lang != "en"]))
+        pools = (
+            ("question and passages in one language", list(own.values())),
+            (
+                "questions in each language, English passages",
+                [renamed(cross(c, own["en"]), lang) for lang, c in own.items() if lang != "en"],
+            ),
+        )
         print(f"\n{title}")
         for name, collections in pools:
             systems = {system: evaluate_on(model, collections, ["RR@100"]) for system, model in models.items()}
@@ -94,8 +109,9 @@ def renamed(collection: Collection, name: str) -> Collection:
 
 def answer(model: DualEncoder, out: Path) -> None:
     """Index every passage in every language and ask about a few topics."""
-    passages = [passage for lang in encyclopedia.languages()
-                for passage in load_collection(f"encyclopedia:{lang}").passages]
+    passages = [
+        passage for lang in encyclopedia.languages() for passage in load_collection(f"encyclopedia:{lang}").passages
+    ]
     unique = [type(p)(f"{p.id}.{p.lang}", p.text, p.title, p.lang) for p in passages]
     index = Index.build(model, unique, out / "index", model_path=out / "semantic" / "model", overwrite=True)
     topics = {topic.id: topic for topic in encyclopedia.topics()}
@@ -105,5 +121,6 @@ def answer(model: DualEncoder, out: Path) -> None:
         print(f"\n[{lang}] {topics[name].question[lang]}   ({topics[name].question['en']})")
         for rank, hit in enumerate(index.search(topics[name].question[lang], k=3), 1):
             right = "✓" if hit.passage.id.startswith(f"{name}.") else " "
-            print(f"  {rank}. {hit.score:.3f} {right} [{hit.passage.lang}] {hit.passage.title}: "
-                  f"{hit.passage.text[:70]}…")
+            print(
+                f"  {rank}. {hit.score:.3f} {right} [{hit.passage.lang}] {hit.passage.title}: {hit.passage.text[:70]}…"
+            )

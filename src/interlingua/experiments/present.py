@@ -37,17 +37,22 @@ def comparisons(pairs: Sequence[Pair], results: Mapping[str, Sequence[Values]], 
         columns = [column for column, values in results[row][0][suite][measure].items() if len(values) > 1]
         if not columns:
             continue
-        both = [(_questions(results[row], suite, measure, column), _questions(results[other], suite, measure, column))
-                for column in columns]
+        both = [
+            (_questions(results[row], suite, measure, column), _questions(results[other], suite, measure, column))
+            for column in columns
+        ]
         corrected = correct([paired_p(a, b) for a, b in both], "bonferroni")
-        differences = [f"{column} {float((a - b).mean()):+.3f}{'*' if p < ALPHA else ''}"
-                       for column, (a, b), p in zip(columns, both, corrected, strict=True)]
+        differences = [
+            f"{column} {float((a - b).mean()):+.3f}{'*' if p < ALPHA else ''}"
+            for column, (a, b), p in zip(columns, both, corrected, strict=True)
+        ]
         lines.append(f"- {row} against {other}: {', '.join(differences)}")
     return lines
 
 
-def _questions(runs: Sequence[Values], suite: str, measure: str, column: str) -> np.ndarray[tuple[int], np.dtype[
-        np.float64]]:
+def _questions(
+    runs: Sequence[Values], suite: str, measure: str, column: str
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """`[questions]` in the order of the first run."""
     first = runs[0][suite][measure][column]
     return np.array([fmean(run[suite][measure][column][question] for run in runs) for question in first])
@@ -60,8 +65,9 @@ def present(table: TableSpec, scale: str, results: Results, form: str = "markdow
     """The whole reproduction as Markdown (or plain text)."""
     seeds = len(next(iter(results.values())))
     parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}."]
-    measured = dict.fromkeys((suite, measure) for runs in results.values() for suite, by_measure in runs[0].items()
-                             for measure in by_measure)
+    measured = dict.fromkeys(
+        (suite, measure) for runs in results.values() for suite, by_measure in runs[0].items() for measure in by_measure
+    )
     for suite, measure in measured:
         # a row that is ranked by a pipeline has no numbers of the suites that are not searched
         these = {row: runs for row, runs in results.items() if measure in runs[0].get(suite, {})}
@@ -69,8 +75,10 @@ def present(table: TableSpec, scale: str, results: Results, form: str = "markdow
         parts.append(suite_table(table, scale, these, suite, measure).render(form))
         parts.append(averages(table, scale, these, suite, measure))
         if tested := comparisons(table.compare, these, suite, measure):
-            parts.append("difference in each column; * significant (paired t-test over questions, Bonferroni over "
-                         "the columns, p < .05):\n\n" + "\n".join(tested))
+            parts.append(
+                "difference in each column; * significant (paired t-test over questions, Bonferroni over "
+                "the columns, p < .05):\n\n" + "\n".join(tested)
+            )
     for suite, by_measure in table.expected.items():
         for measure, rows in by_measure.items():
             parts.append(f"## The paper's numbers, {suite}: {measure}")
@@ -104,8 +112,12 @@ def paper_table(measure: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
 
 def averages(table: TableSpec, scale: str, results: Results, suite: str, measure: str) -> str:
     """A line a row: macro average over the columns with its interval, named subsets, the gain over the first row."""
-    lines = ["macro average over the columns above, 95% interval" + (
-        "; gain over the first row, paired by seed" if len(next(iter(results.values()))) > 1 else "") + ":", ""]
+    lines = [
+        "macro average over the columns above, 95% interval"
+        + ("; gain over the first row, paired by seed" if len(next(iter(results.values()))) > 1 else "")
+        + ":",
+        "",
+    ]
     first: list[float] = []
     subsets = table.subsets.get(scale, {})
     for row, runs in results.items():
@@ -151,8 +163,10 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
         path = stem.with_name(f"{stem.name}-{suite.lower().replace(' ', '-')}.svg")
         try:
             if table.x is None:
-                bars = {row: {c: fmean(fmean(r[suite][measure][c].values()) for r in runs) for c in by_measure[measure]}
-                        for row, runs in these.items()}
+                bars = {
+                    row: {c: fmean(fmean(r[suite][measure][c].values()) for r in runs) for c in by_measure[measure]}
+                    for row, runs in these.items()
+                }
                 made.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
             else:
                 points = [(table.rows[row].x, interval(runs, suite, measure)) for row, runs in these.items()]
@@ -169,8 +183,9 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     """CCP's figure 1 for every suite that asks for it: a panel a row, of the first seed; none (and a word) without the
     extra `plots`."""
     made: list[Path] = []
-    drawn = [(name, suite, column) for name, suite in work.table.suites(work.scale).items()
-             for column in suite.projection]
+    drawn = [
+        (name, suite, column) for name, suite in work.table.suites(work.scale).items() for column in suite.projection
+    ]
     models = {row: work.model(row, 1) for row in work.rows()} if drawn else {}
     for name, suite, column in drawn:
         pairs = drawn_pairs(suite, column, partial(fill, data=work.data))

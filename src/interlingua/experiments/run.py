@@ -52,8 +52,9 @@ def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec) -> D
     for role in ("passage",) if model.tied else ("query", "passage"):
         encoder = model.encoder(role)
         vectors = {lang: encoder.encode(those, role=role) for lang, those in texts.items()}
-        encoder.language_maps = Calibration.fit(vectors, pivot=spec.pivot, shift=spec.shift, scale=spec.scale,
-                                                rotate=spec.rotate).maps
+        encoder.language_maps = Calibration.fit(
+            vectors, pivot=spec.pivot, shift=spec.shift, scale=spec.scale, rotate=spec.rotate
+        ).maps
     return model
 
 
@@ -106,12 +107,17 @@ class Reproduction:
             if spec.of is not None:
                 lines.append(f"{row}: the model of '{spec.of}'{', calibrated' * (spec.calibrate is not None)}{ranked}")
                 continue
-            objectives = " + ".join(f"{options.get('weight', 1.0)}·{name}"
-                                    for name, options in recipe.objectives.items() if options is not None)
+            objectives = " + ".join(
+                f"{options.get('weight', 1.0)}·{name}"
+                for name, options in recipe.objectives.items()
+                if options is not None
+            )
             batches = ", ".join(f"{name} {entry.batch}" for name, entry in recipe.data.items())
             backbone = recipe.model.backbone if isinstance(recipe.model.backbone, str) else "new"
-            lines.append(f"{row}: {backbone}, {objectives}, {recipe.training.steps:,} steps, batch {batches}, "
-                         f"{self.seeds} seed(s){ranked}")
+            lines.append(
+                f"{row}: {backbone}, {objectives}, {recipe.training.steps:,} steps, batch {batches}, "
+                f"{self.seeds} seed(s){ranked}"
+            )
         return lines
 
     def run(self) -> dict[str, list[Values]]:
@@ -140,13 +146,18 @@ class Reproduction:
         trained = row if spec.of in (None, "start") else str(spec.of)
         recipe = self.recipe(trained, seed)
         suites = self.table.suites(self.scale)
-        asked = {"measures": self.table.measures, "columns": scale.columns,
-                 "suites": {name: suite.model_dump(mode="json", exclude_defaults=True)
-                            for name, suite in suites.items()},
-                 "data": self.data, "of": spec.of, "read": scale.read.model_dump(exclude_defaults=True),
-                 "calibrate": spec.calibrate and spec.calibrate.model_dump(),
-                 "calibrate_on": spec.calibrate and scale.calibrate_on and scale.calibrate_on.model_dump(
-                     mode="json", exclude_defaults=True)}
+        asked = {
+            "measures": self.table.measures,
+            "columns": scale.columns,
+            "suites": {name: suite.model_dump(mode="json", exclude_defaults=True) for name, suite in suites.items()},
+            "data": self.data,
+            "of": spec.of,
+            "read": scale.read.model_dump(exclude_defaults=True),
+            "calibrate": spec.calibrate and spec.calibrate.model_dump(),
+            "calibrate_on": spec.calibrate
+            and scale.calibrate_on
+            and scale.calibrate_on.model_dump(mode="json", exclude_defaults=True),
+        }
         ranking = self.table.ranking(row, self.scale)
         if ranking is not None:
             asked["pipeline"] = {ranking.pipeline: spec.tune}
@@ -156,8 +167,10 @@ class Reproduction:
             kept = json.loads(file.read_text(encoding="utf-8"))
             before = dict(kept.get("asked") or {})
             if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
-                raise InterlinguaError(f"{folder}: holds results of another recipe, suite or --data folder. "
-                                       "Delete it, or use another --out.")
+                raise InterlinguaError(
+                    f"{folder}: holds results of another recipe, suite or --data folder. "
+                    "Delete it, or use another --out."
+                )
             say(f"{row}, seed {seed}: done before ({file})")
             return dict(kept["values"])
         say(f"{row}, seed {seed}")
@@ -196,8 +209,10 @@ class Reproduction:
         how = self.table.scale(self.scale).read.model_dump(exclude_none=True)
         spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=how)
         if not isinstance(spec.backbone, str):
-            raise InterlinguaError(f"row '{row}' measures what training starts from, but the recipe of this scale "
-                                   "starts from nothing. Give the scale a start.")
+            raise InterlinguaError(
+                f"row '{row}' measures what training starts from, but the recipe of this scale "
+                "starts from nothing. Give the scale a start."
+            )
         return dual_of(spec, None, None, seed).to(default_device(self.device)).eval()
 
     def start_folder(self) -> Path | None:
@@ -226,11 +241,13 @@ class Reproduction:
         for suite in self.table.suites(self.scale).values():
             for path in [*suite.paths(), *texts]:
                 if "{data}" in path and self.data is None:
-                    raise InterlinguaError(f"{self.name} at scale {self.scale} reads files. "
-                                           "Say where with --data FOLDER.")
+                    raise InterlinguaError(
+                        f"{self.name} at scale {self.scale} reads files. Say where with --data FOLDER."
+                    )
                 if "{data}" in path and not Path(fill(path, self.data)).exists():
-                    raise InterlinguaError(f"{fill(path, self.data)}: not there. --data must name the folder that "
-                                           "holds it.")
+                    raise InterlinguaError(
+                        f"{fill(path, self.data)}: not there. --data must name the folder that holds it."
+                    )
 
 
 def slug(name: str) -> str:

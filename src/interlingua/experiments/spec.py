@@ -51,8 +51,14 @@ class Ranking:
             filled.append(text)
         return filled
 
-    def scores(self, model: Any, collection: Collection, measures: Sequence[str],
-               translated: Mapping[str, Query] | None = None, dev: Collection | None = None) -> Scored:
+    def scores(
+        self,
+        model: Any,
+        collection: Collection,
+        measures: Sequence[str],
+        translated: Mapping[str, Query] | None = None,
+        dev: Collection | None = None,
+    ) -> Scored:
         """Measure → query id → value. `translated`: the questions as BM25 reads them.
 
         The numbers of a grid are those that are best in the first measure for the questions of `dev`, which are asked
@@ -60,8 +66,11 @@ class Ranking:
         questions that it is not in (every other question, as they come): none is tuned on what it is measured on.
         """
         stages = Stages(collection.passages, lambda name: model)
-        read = None if translated is None else [
-            Query(query.id, translated[query.id].text, translated[query.id].lang) for query in collection.queries]
+        read = (
+            None
+            if translated is None
+            else [Query(query.id, translated[query.id].text, translated[query.id].lang) for query in collection.queries]
+        )
 
         def scored(settings: Sequence[str], of: Collection, read: Sequence[Query] | None) -> dict[str, Scored]:
             asked = Asked(stages, of.queries, read)
@@ -79,9 +88,14 @@ class Ranking:
             raise InterlinguaError(f"collection '{collection.name}': tuning takes 2 questions at least.")
         chosen = [_best(tried, measures[0], half) for half in reversed(halves)]
         say(f"{collection.name}: tuned on the other half: {', '.join(dict.fromkeys(chosen))}")
-        return {measure: {query: tried[pipeline][measure][query]
-                          for half, pipeline in zip(halves, chosen, strict=True) for query in half}
-                for measure in measures}
+        return {
+            measure: {
+                query: tried[pipeline][measure][query]
+                for half, pipeline in zip(halves, chosen, strict=True)
+                for query in half
+            }
+            for measure in measures
+        }
 
 
 def _best(tried: Mapping[str, Scored], measure: str, queries: Sequence[str]) -> str:
@@ -102,8 +116,10 @@ def compute_table(spec: dict[str, Any]) -> str:
     """The table as text: batch, steps, and batch × steps over the unit's, ours beside the paper's."""
     unit = spec["unit"]
     steps = steps_of(unit["questions"], unit["batch"], unit["epochs"])
-    rows = [[name, m["batch"], m["steps"], m["batch"] * m["steps"] / (unit["batch"] * steps), m["expected"]]
-            for name, m in spec["models"].items()]
+    rows = [
+        [name, m["batch"], m["steps"], m["batch"] * m["steps"] / (unit["batch"] * steps), m["expected"]]
+        for name, m in spec["models"].items()
+    ]
     table = tabulate(rows, ["", "batch", "steps", "relative", "paper"], tablefmt="github", floatfmt=",.1f", intfmt=",")
     return f"{spec['title']}\n\nunit: {unit['batch']} × {steps:,} steps\n\n{table}\n"
 
@@ -142,8 +158,9 @@ class Scale(Strict):
     start: str | None = None
     columns: list[str] | None = Field(None, description="only these columns")
     read: Reading = Reading()
-    maxp: str = Field("180/90", description="what {maxp} in a pipeline is: window and stride of long documents, in "
-                      "tokens")
+    maxp: str = Field(
+        "180/90", description="what {maxp} in a pipeline is: window and stride of long documents, in tokens"
+    )
     calibrate_on: DataSpec | None = Field(None, description="raw text that calibrated rows are calibrated on")
 
 
@@ -160,21 +177,30 @@ class Suite(Strict):
 
     collections: dict[str, str] = Field(default_factory=dict)
     passages: str | None = Field(None, description="search this collection's passages with the others' questions")
-    questions: str | None = Field(None, description="ask this collection's questions of the others' passages, which "
-                                                    "are translations of its own")
+    questions: str | None = Field(
+        None, description="ask this collection's questions of the others' passages, which are translations of its own"
+    )
     translations: Literal["columns"] | dict[str, str] | None = Field(
-        None, description="what BM25 reads: the columns' own questions, as translations of `questions`; or for each "
-        "column a file of translations (id, text) or a collection with the same question ids")
-    dev: dict[str, str] = Field(default_factory=dict, description="questions that a row's numbers are tuned on, of the "
-                                "column's passages; without, one half of the questions is tuned on the other")
+        None,
+        description="what BM25 reads: the columns' own questions, as translations of `questions`; or for each "
+        "column a file of translations (id, text) or a collection with the same question ids",
+    )
+    dev: dict[str, str] = Field(
+        default_factory=dict,
+        description="questions that a row's numbers are tuned on, of the "
+        "column's passages; without, one half of the questions is tuned on the other",
+    )
     tatoeba: dict[str, str | tuple[str, str]] = Field(default_factory=dict)
     bucc: dict[str, str] = Field(default_factory=dict)
     planted: dict[str, str] = Field(default_factory=dict, description="parallel files to plant bitext from")
     origins: list[str] | None = Field(None, description="of the pairs in tatoeba and planted, those of these sources")
     most: int | None = Field(None, gt=0, description="of the pairs in tatoeba, the first so many")
     projection: dict[str, str] = Field(default_factory=dict, description="Tatoeba files to draw in two dimensions")
-    pool: dict[str, str] = Field(default_factory=dict, description="collections that translate one another, by "
-                                 "language, searched all at once with each one's questions")
+    pool: dict[str, str] = Field(
+        default_factory=dict,
+        description="collections that translate one another, by "
+        "language, searched all at once with each one's questions",
+    )
     xor: XorRetrieve | None = None
 
     @model_validator(mode="after")
@@ -190,8 +216,14 @@ class Suite(Strict):
 
     def paths(self) -> list[str]:
         """Every file and folder that it reads, `{data}` not yet filled in."""
-        files = [*self.collections.values(), *self.dev.values(), *self.bucc.values(), *self.planted.values(),
-                 *self.projection.values(), *self.pool.values()]
+        files = [
+            *self.collections.values(),
+            *self.dev.values(),
+            *self.bucc.values(),
+            *self.planted.values(),
+            *self.projection.values(),
+            *self.pool.values(),
+        ]
         for path in self.tatoeba.values():
             files += [path] if isinstance(path, str) else path
         if self.xor is not None:
@@ -213,8 +245,9 @@ class TableRow(BaseModel):
     of: str | None = Field(None, description="measure this row's model, or the 'start', instead of training one")
     calibrate: CalibrationSpec | None = None
     pipeline: str | None = Field(None, description="how it ranks, in the notation of pipelines; {model} is its model")
-    tune: dict[str, list[float]] = Field(default_factory=dict, description="numbers to try for each {name} in the "
-                                         "pipeline")
+    tune: dict[str, list[float]] = Field(
+        default_factory=dict, description="numbers to try for each {name} in the pipeline"
+    )
     x: float | None = Field(None, description="its place on a figure's horizontal axis")
     scales: list[str] | None = Field(None, description="only at these scales")
 
@@ -232,7 +265,8 @@ class TableSpec(Strict):
     rows: dict[str, TableRow]
     set: dict[str, list[str]] = Field(default_factory=dict, description="overrides of every row, by scale")
     compare: list[tuple[str, str]] = Field(
-        default_factory=list, description="rows whose difference is tested, each with the row it is compared with")
+        default_factory=list, description="rows whose difference is tested, each with the row it is compared with"
+    )
     subsets: dict[str, dict[str, list[str]]] = Field(default_factory=dict, description="named averages, by scale")
     x: str | None = Field(None, description="a figure: what the rows' x means")
     expected: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
@@ -254,15 +288,25 @@ class TableSpec(Strict):
                 raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(named_there)}")
             if "{model}" not in (row.pipeline or "{model}") and (row.of or row.calibrate or row.set):
                 raise ValueError(f"row '{name}': its pipeline has no {{model}}, so of, calibrate and set say nothing")
-            if row.after is not None and (row.after not in self.rows or self.rows[row.after].after is not None or
-                                          self.rows[row.after].of is not None):
-                raise ValueError(f"row '{name}' comes after '{row.after}', which is no row that is trained from the "
-                                 "start")
-            if row.of is not None and row.of != "start" and (row.of == name or row.of not in self.rows or
-                                                             self.rows[row.of].of is not None):
+            if row.after is not None and (
+                row.after not in self.rows
+                or self.rows[row.after].after is not None
+                or self.rows[row.after].of is not None
+            ):
+                raise ValueError(
+                    f"row '{name}' comes after '{row.after}', which is no row that is trained from the start"
+                )
+            if (
+                row.of is not None
+                and row.of != "start"
+                and (row.of == name or row.of not in self.rows or self.rows[row.of].of is not None)
+            ):
                 raise ValueError(f"row '{name}' is of '{row.of}', which is no row that is trained")
-            if row.of in self.rows and (there := self.rows[str(row.of)].scales) is not None and \
-                    not set(row.scales or self.scales) <= set(there):
+            if (
+                row.of in self.rows
+                and (there := self.rows[str(row.of)].scales) is not None
+                and not set(row.scales or self.scales) <= set(there)
+            ):
                 raise ValueError(f"row '{name}' is of '{row.of}', which not all of its scales have")
             if row.of not in (None, "start") and row.set:
                 raise ValueError(f"row '{name}' is of '{row.of}': what it sets would change nothing")

@@ -40,9 +40,11 @@ def tatoeba_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill
             first, second = (_of_origins(fill(path), suite) for path in files)
             joined = pivot_pairs(first, second)
             pairs = joined.pairs
-            say(f"{column}: {len(pairs):,} pairs through English, {joined.repeated:,} left out as repeated, "
-                f"{joined.over:,} over the limit")
-        found[column] = {"mean": tatoeba_pairs(model, pairs[:suite.most], column).mean}
+            say(
+                f"{column}: {len(pairs):,} pairs through English, {joined.repeated:,} left out as repeated, "
+                f"{joined.over:,} over the limit"
+            )
+        found[column] = {"mean": tatoeba_pairs(model, pairs[: suite.most], column).mean}
     return {"accuracy": found}
 
 
@@ -58,15 +60,19 @@ def planted_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill
 def bucc_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """F1 by both protocols; `{"de": ".../de-en"}` names the folder of each language pair."""
     results = {column: bucc(model, fill(suite.bucc[column]), f"{column}-en", "xtreme") for column in columns}
-    return {label: {column: {"mean": result.scores[protocol].f1 / 100} for column, result in results.items()}
-            for label, protocol in (("F1", "train_self"), ("F1, threshold of the sample", "xtreme"))}
+    return {
+        label: {column: {"mean": result.scores[protocol].f1 / 100} for column, result in results.items()}
+        for label, protocol in (("F1", "train_self"), ("F1, threshold of the sample", "xtreme"))
+    }
 
 
 def projection_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The numbers beside CCP's figure 1 (the picture itself is drawn of all rows together)."""
     found = {column: language_projection({"": model}, drawn_pairs(suite, column, fill))[""] for column in columns}
-    return {"distance of the languages": {column: {"mean": one.distance} for column, one in found.items()},
-            "accuracy": {column: {"mean": one.accuracy.mean} for column, one in found.items()}}
+    return {
+        "distance of the languages": {column: {"mean": one.distance} for column, one in found.items()},
+        "accuracy": {column: {"mean": one.accuracy.mean} for column, one in found.items()},
+    }
 
 
 def drawn_pairs(suite: Suite, column: str, fill: Fill) -> list[ParallelPair]:
@@ -78,8 +84,10 @@ def pool_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: F
     """Average precision over the pool of all languages, where every translation of the passage is right, and how much
     of the top is in the question's own language (LAReQA, Roy et al. 2020)."""
     matrix = language_matrix(model, {column: load_collection(fill(suite.pool[column])) for column in columns})
-    return {label: {lang: {"mean": value} for lang, value in found.items()}
-            for label, found in (("AP", matrix.pool_map), (f"same language @{TOP}", matrix.same_language_rate))}
+    return {
+        label: {lang: {"mean": value} for lang, value in found.items()}
+        for label, found in (("AP", matrix.pool_map), (f"same language @{TOP}", matrix.same_language_rate))
+    }
 
 
 def xor_suite(model: DualEncoder, suite: Suite, fill: Fill) -> dict[str, Columns]:
@@ -101,16 +109,26 @@ def _of_origins(path: str, suite: Suite) -> list[ParallelPair]:
 
 
 SUITES: Mapping[str, Callable[[DualEncoder, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
-    "tatoeba": tatoeba_suite, "planted": planted_suite, "bucc": bucc_suite, "projection": projection_suite,
-    "pool": pool_suite}
+    "tatoeba": tatoeba_suite,
+    "planted": planted_suite,
+    "bucc": bucc_suite,
+    "projection": projection_suite,
+    "pool": pool_suite,
+}
 
 
 Values = dict[str, dict[str, dict[str, dict[str, float]]]]
 """suite → measure → column → query id → value."""
 
 
-def measure(model: Any, suites: Mapping[str, Suite], measures: Sequence[str], data: str | None,
-            columns: Sequence[str] | None = None, ranking: Ranking | None = None) -> Values:
+def measure(
+    model: Any,
+    suites: Mapping[str, Suite],
+    measures: Sequence[str],
+    data: str | None,
+    columns: Sequence[str] | None = None,
+    ranking: Ranking | None = None,
+) -> Values:
     """Every suite's values; `measures` are those of collections, the other kinds have their own. With `ranking` the
     collections are ranked by its pipeline, and the kinds that are not searched are left out."""
     found: Values = {}
@@ -139,16 +157,22 @@ def measure(model: Any, suites: Mapping[str, Suite], measures: Sequence[str], da
     return found
 
 
-def _ranked(ranking: Ranking, model: Any, suite: Suite, column: str, measures: Sequence[str], data: str | None,
-            ) -> Scored:
+def _ranked(
+    ranking: Ranking, model: Any, suite: Suite, column: str, measures: Sequence[str], data: str | None
+) -> Scored:
     collection, theirs = held(suite, column, data)
     translated: Mapping[str, Query] | None = theirs if suite.translations == "columns" else None
     if isinstance(suite.translations, dict) and column in suite.translations:
         path = fill(suite.translations[column], data)
-        translated = ({query.id: query for query in load(path).queries} if path.startswith("ir_datasets:") else
-                      read_translations(path))
-        translated = {query.id: query for query in translated_queries(
-            collection.queries, translated, language_of(collection.passages), path)}
+        translated = (
+            {query.id: query for query in load(path).queries}
+            if path.startswith("ir_datasets:")
+            else read_translations(path)
+        )
+        translated = {
+            query.id: query
+            for query in translated_queries(collection.queries, translated, language_of(collection.passages), path)
+        }
     dev = load(fill(suite.dev[column], data)) if ranking.grid and column in suite.dev else None
     return ranking.scores(model, collection, measures, translated, dev)
 
@@ -165,8 +189,12 @@ def held(suite: Suite, column: str, data: str | None) -> tuple[Collection, dict[
         translated = question_translations(asked, collection)
         if left := len(asked.queries) - len(translated):
             say(f"{column}: {left:,} of {len(asked.queries):,} questions have no counterpart and are left out")
-        collection = Collection(column, asked.passages, [q for q in asked.queries if q.id in translated],
-                                {name: grades for name, grades in asked.qrels.items() if name in translated})
+        collection = Collection(
+            column,
+            asked.passages,
+            [q for q in asked.queries if q.id in translated],
+            {name: grades for name, grades in asked.qrels.items() if name in translated},
+        )
     return Collection(column, collection.passages, collection.queries, collection.qrels), translated
 
 

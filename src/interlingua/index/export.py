@@ -53,8 +53,10 @@ def write_parquet(file: str | Path, chunks: Iterable[Chunk]) -> int:
     with atomic_write(file, "wb") as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for passages, vectors in chunks:
             flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
-            columns = {**dict(zip(TEXTS, to_rows(passages).columns, strict=True)),
-                       "vector": pa.FixedSizeListArray.from_arrays(flat, dim)}
+            columns = {
+                **dict(zip(TEXTS, to_rows(passages).columns, strict=True)),
+                "vector": pa.FixedSizeListArray.from_arrays(flat, dim),
+            }
             writer.write_batch(pa.record_batch([columns[name] for name in COLUMNS], schema=schema))
             count += len(passages)
     return count
@@ -80,15 +82,29 @@ def write_npy(folder: str | Path, chunks: Iterable[Chunk]) -> int:
     """
     dim, chunks = _first(chunks)
     count = 0
-    with atomic_folder(folder, ARRAY) as place, open(place / ARRAY, "wb") as array, \
-            open(place / ROWS, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as rows:
+    with (
+        atomic_folder(folder, ARRAY) as place,
+        open(place / ARRAY, "wb") as array,
+        open(place / ROWS, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as rows,
+    ):
         _header(array, 0, dim)
         start = array.tell()
         for passages, vectors in chunks:
             array.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
             for one in passages:
-                rows.write(json.dumps({"id": one.id, "lang": one.lang, "title": one.title, "text": one.text,
-                                       "metadata": dict(one.metadata)}, ensure_ascii=False) + "\n")
+                rows.write(
+                    json.dumps(
+                        {
+                            "id": one.id,
+                            "lang": one.lang,
+                            "title": one.title,
+                            "text": one.text,
+                            "metadata": dict(one.metadata),
+                        },
+                        ensure_ascii=False,
+                    )
+                    + "\n"
+                )
             count += len(passages)
         array.seek(0)
         _header(array, count, dim)  # NumPy leaves room in it for the number of rows to grow

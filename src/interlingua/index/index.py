@@ -41,7 +41,7 @@ from interlingua.retrieval.retriever import TextEncoder, embed_queries
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
 
-__all__ = ['Hit', 'Index', 'IndexInfo', 'build_index', 'open_index']
+__all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
 
 
 STALE = 0.1
@@ -73,10 +73,20 @@ class Index:
         self._load()
 
     @classmethod
-    def build(cls, encoder: TextEncoder, passages: Iterable[Passage], path: str | Path, *, model_path: str | Path = "",
-              overwrite: bool = False, k1: float = K1, b: float = B, names: SourceNames | None = None,
-              durability: str = "full",
-              **encode_options: Any) -> Index:
+    def build(
+        cls,
+        encoder: TextEncoder,
+        passages: Iterable[Passage],
+        path: str | Path,
+        *,
+        model_path: str | Path = "",
+        overwrite: bool = False,
+        k1: float = K1,
+        b: float = B,
+        names: SourceNames | None = None,
+        durability: str = "full",
+        **encode_options: Any,
+    ) -> Index:
         """Encode `passages` (any iterable, read once) into a new folder at `path`, whole or not at all.
 
         What a build that was stopped has encoded is not encoded again. `model_path` is the name or folder from which
@@ -90,8 +100,10 @@ class Index:
 
         path = Path(path)
         if path.exists() and not overwrite:
-            raise InterlinguaError(f"{path}: already exists. Choose another folder, or replace it with --overwrite "
-                                   "(in Python: overwrite=True).")
+            raise InterlinguaError(
+                f"{path}: already exists. Choose another folder, or replace it with --overwrite "
+                "(in Python: overwrite=True)."
+            )
         if path.exists() and not (path / MARKER).exists():
             raise InterlinguaError(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         check_parameters(k1, b)
@@ -127,8 +139,17 @@ class Index:
         found = named([id], snapshot.find, snapshot.source)
         return snapshot.passage(only(id, found.get(id, []), snapshot.source, self.path))
 
-    def search(self, text: str | Question, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
-               where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
+    def search(
+        self,
+        text: str | Question,
+        k: int = 10,
+        langs: Names[str] | None = None,
+        *,
+        mode: str = "hybrid",
+        where: Mapping[str, str] | None = None,
+        lang: str | None = None,
+        reranker: Any = None,
+    ) -> list[Hit]:
         """The `k` best passages for a question in any language, best first.
 
         Only those in `langs`, and only those whose metadata have every value of `where`, if given. `mode` is "dense",
@@ -138,10 +159,18 @@ class Index:
         """
         return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
 
-    def search_many(self, texts: Sequence[str | Question], k: int = 10, langs: Names[str] | None = None, *,
-                    mode: str = "hybrid", where: Mapping[str, str] | None = None,
-                    lang: str | Sequence[str | None] | None = None, reranker: Any = None,
-                    budget: Budget | None = None) -> list[list[Hit]]:
+    def search_many(
+        self,
+        texts: Sequence[str | Question],
+        k: int = 10,
+        langs: Names[str] | None = None,
+        *,
+        mode: str = "hybrid",
+        where: Mapping[str, str] | None = None,
+        lang: str | Sequence[str | None] | None = None,
+        reranker: Any = None,
+        budget: Budget | None = None,
+    ) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if k < 1:
@@ -157,8 +186,17 @@ class Index:
                 vectors = embed_queries(encoder, asked.queries)
         chosen = snapshot.chosen(None if langs is None else list(langs), where or {})
         words = self._words = StaticMaxSim.of(self._encoder, self._words)  # another thread may write the latter
-        search = Search(snapshot, chosen, lexical, mode, k, asked.searched,
-                        exactly if where or langs is not None else near, words, budget)
+        search = Search(
+            snapshot,
+            chosen,
+            lexical,
+            mode,
+            k,
+            asked.searched,
+            exactly if where or langs is not None else near,
+            words,
+            budget,
+        )
         tokens = IndexTokens.open(self.path, reranker, self._tokens)
         self._tokens = tokens or self._tokens  # stays open while others search without a reranker
         return search.hits(asked, vectors, reranker, tokens)
@@ -213,11 +251,20 @@ class Index:
     def info(self) -> IndexInfo:
         """What is in the index and how it was made."""
         snapshot = self.refresh()
-        return IndexInfo(len(snapshot), dict(snapshot.languages), self.about.model, self.about.similarity,
-                         self.about.dim, snapshot.version, snapshot.base.version, len(snapshot.arrivals.numbers),
-                         snapshot.deleted, self.about.k1, self.about.b,
-                         {lang: f"{name} ({version})" for lang, (name, version) in
-                          analyzers_of(list(snapshot.languages)).items()})
+        return IndexInfo(
+            len(snapshot),
+            dict(snapshot.languages),
+            self.about.model,
+            self.about.similarity,
+            self.about.dim,
+            snapshot.version,
+            snapshot.base.version,
+            len(snapshot.arrivals.numbers),
+            snapshot.deleted,
+            self.about.k1,
+            self.about.b,
+            {lang: f"{name} ({version})" for lang, (name, version) in analyzers_of(list(snapshot.languages)).items()},
+        )
 
     @property
     def encoder(self) -> TextEncoder:
@@ -300,8 +347,11 @@ class Index:
             def batches() -> Iterator[Any]:
                 count = 0
                 for chunk in chunks(passages):
-                    chosen = [passage for passage, place in arriving.match(chunk, snapshot.find, snapshot.source)
-                              if place is None or snapshot.passage(place) != passage]
+                    chosen = [
+                        passage
+                        for passage, place in arriving.match(chunk, snapshot.find, snapshot.source)
+                        if place is None or snapshot.passage(place) != passage
+                    ]
                     if chosen:
                         yield store.batch(first + count, *encoded(encoder, chosen))
                         count += len(chosen)
@@ -338,8 +388,14 @@ def open_index(path_or_uri: str | Path, encoder: TextEncoder | None = None, *, d
     return kind.open(path_or_uri, encoder, **options)
 
 
-def build_index(encoder: TextEncoder, passages: Iterable[Passage], path_or_uri: str | Path, *,
-                durability: str = "full", **options: Any) -> Any:
+def build_index(
+    encoder: TextEncoder,
+    passages: Iterable[Passage],
+    path_or_uri: str | Path,
+    *,
+    durability: str = "full",
+    **options: Any,
+) -> Any:
     """A new index at a place: `Index.build` for a folder, `MilvusIndex.build` for `milvus://…`, with its options."""
     kind, own = _kind(path_or_uri, durability)
     return kind.build(encoder, passages, path_or_uri, **own, **options)
@@ -350,7 +406,9 @@ def _kind(path_or_uri: str | Path, durability: str) -> tuple[Any, dict[str, str]
         from interlingua.index.milvus.index import MilvusIndex
 
         if durability_of(durability) != "full":
-            raise InterlinguaError(f"{path_or_uri}: a Milvus server decides by itself when a write is on its disk. "
-                                   "Durability is an option of an index in a folder: leave it out.")
+            raise InterlinguaError(
+                f"{path_or_uri}: a Milvus server decides by itself when a write is on its disk. "
+                "Durability is an option of an index in a folder: leave it out."
+            )
         return MilvusIndex, {}
     return Index, {"durability": durability}

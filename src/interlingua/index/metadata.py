@@ -82,8 +82,9 @@ def read_about(folder: Path) -> About:
     if not isinstance(about, dict) or "format" not in about:
         raise damaged(file, "no 'format'")
     if (known := about.pop("format")) != FORMAT:
-        raise InterlinguaError(f"{folder}: has index format {known}, {FORMAT} is known. Build it again with "
-                               "--overwrite.")
+        raise InterlinguaError(
+            f"{folder}: has index format {known}, {FORMAT} is known. Build it again with --overwrite."
+        )
     kinds = {"model": str, "fingerprint": dict, "similarity": str, "dim": int, "k1": float, "b": float, "made": str}
     for key, kind in kinds.items():
         if not isinstance(about.get(key), kind):
@@ -133,11 +134,15 @@ def load_encoder(model: str, fingerprint: Mapping[str, Any], similarity: str, pl
     Raises InterlinguaError where none is named, where it is not there any more, and where it has changed.
     """
     if not model:
-        raise InterlinguaError(f"{place}: does not say which model made it. Give the model with --model "
-                               "(in Python: pass encoder= when you open it).")
+        raise InterlinguaError(
+            f"{place}: does not say which model made it. Give the model with --model "
+            "(in Python: pass encoder= when you open it)."
+        )
     if Path(model).is_absolute() and not Path(model).exists():
-        raise InterlinguaError(f"{place}: was made with the model {model}, which is not there any more. "
-                               "Say where it is with --model (in Python: pass encoder= when you open it).")
+        raise InterlinguaError(
+            f"{place}: was made with the model {model}, which is not there any more. "
+            "Say where it is with --model (in Python: pass encoder= when you open it)."
+        )
     encoder: TextEncoder = load_to_encode(model)
     check_encoder(encoder, fingerprint, similarity, place)
     return encoder
@@ -162,8 +167,10 @@ def check_encoder(encoder: TextEncoder, fingerprint: Mapping[str, Any], similari
 
     check(encoder, fingerprint, str(place))
     if encoder.similarity != similarity:
-        raise InterlinguaError(f"{place}: was made for similarity '{similarity}', the model says "
-                               f"'{encoder.similarity}'. Make the index again with this model.")
+        raise InterlinguaError(
+            f"{place}: was made for similarity '{similarity}', the model says "
+            f"'{encoder.similarity}'. Make the index again with this model."
+        )
 
 
 MODES = ("hybrid", "dense", "lexical")
@@ -231,8 +238,14 @@ class Questions(NamedTuple):
     searched: dict[str, int]
 
 
-def questions(texts: Sequence[str | Question], lang: str | Sequence[str | None] | None, mode: str,
-              langs: Names[str] | None, languages: Mapping[str, int], place: object) -> Questions:
+def questions(
+    texts: Sequence[str | Question],
+    lang: str | Sequence[str | None] | None,
+    mode: str,
+    langs: Names[str] | None,
+    languages: Mapping[str, int],
+    place: object,
+) -> Questions:
     """`texts` as questions in `lang` (one for all or one for each; detected where None), for a search of `mode` among
     the passages in `langs` (None: all) of the index at `place`, which has `languages`. A `Question` stays as it is.
 
@@ -247,10 +260,13 @@ def questions(texts: Sequence[str | Question], lang: str | Sequence[str | None] 
     for name in langs or ():
         if name not in languages:
             unknown = f" Of {languages['']:,} passages the language is unknown." if languages.get("") else ""
-            raise InterlinguaError(f"{place}: has no passage in language '{name}'."
-                                   f"{suggestion(name, languages)}{unknown}")
-    asked = [text if isinstance(text, Question) else Question(text, known or None)
-             for text, known in zip(texts, given, strict=True)]
+            raise InterlinguaError(
+                f"{place}: has no passage in language '{name}'.{suggestion(name, languages)}{unknown}"
+            )
+    asked = [
+        text if isinstance(text, Question) else Question(text, known or None)
+        for text, known in zip(texts, given, strict=True)
+    ]
     queries = [Query(f"question {number}", one.text, one.lang) for number, one in enumerate(asked, 1)]
     searched = {name: count for name, count in languages.items() if langs is None or name in langs}
     return Questions(asked, queries, searched)
@@ -259,12 +275,15 @@ def questions(texts: Sequence[str | Question], lang: str | Sequence[str | None] 
 def normal_question(text: str) -> str:
     """`text` in NFKC. Raises InterlinguaError where it has more than `LONGEST` characters, before or after."""
     if len(text) > LONGEST:
-        raise InterlinguaError(f"a question has at most {LONGEST:,} characters, this one has {len(text):,}. Shorten "
-                               "it.")
+        raise InterlinguaError(
+            f"a question has at most {LONGEST:,} characters, this one has {len(text):,}. Shorten it."
+        )
     normal = term_nfkc(text)
     if len(normal) > LONGEST:
-        raise InterlinguaError(f"a question has at most {LONGEST:,} characters in Unicode's form NFKC, in which this "
-                               f"one of {len(text):,} has {len(normal):,}. Shorten it.")
+        raise InterlinguaError(
+            f"a question has at most {LONGEST:,} characters in Unicode's form NFKC, in which this "
+            f"one of {len(text):,} has {len(normal):,}. Shorten it."
+        )
     return normal
 
 
@@ -286,5 +305,7 @@ class Budget:
         for question in asked:
             self._spent[question] = self._spent.get(question, 0.0) + (self._clock() - start) / len(asked)
             if self._spent[question] > self.seconds:
-                raise OutOfTime(f"the question was given up during {work}: it took more than {self.seconds:g} seconds. "
-                                "Ask a shorter question, or ask again when there is less to do.")
+                raise OutOfTime(
+                    f"the question was given up during {work}: it took more than {self.seconds:g} seconds. "
+                    "Ask a shorter question, or ask again when there is less to do."
+                )

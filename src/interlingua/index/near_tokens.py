@@ -19,9 +19,12 @@ class NearTokens:
         self._encoder = encoder
         self._vectors = encoder.encode_query([question])[0]
         words = [word.span() for word in RUN.finditer(question)]
-        self._rows = [row for row, (start, end) in _tokens(encoder, question, "query")
-                      if (word := next((one for one in words if one[0] < end and start < one[1]), None)) is not None
-                      and cut(question[slice(*word)])]
+        self._rows = [
+            row
+            for row, (start, end) in _tokens(encoder, question, "query")
+            if (word := next((one for one in words if one[0] < end and start < one[1]), None)) is not None
+            and cut(question[slice(*word)])
+        ]
 
     def spans(self, text: str, cut: Analyzer) -> list[Span]:
         """Spans of characters of `text`: the words in which each of these tokens has its nearest, where it is near

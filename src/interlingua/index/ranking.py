@@ -32,8 +32,11 @@ def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]
     name that means none is left out."""
     found = dict(find(names))
     # a source may hold colons, and so may an id: each of them may be the one between the two
-    cuts = {name: [(name[:at], name[at + 1 :]) for at, sign in enumerate(name) if sign == ":"]
-            for name in names if name not in found}
+    cuts = {
+        name: [(name[:at], name[at + 1 :]) for at, sign in enumerate(name) if sign == ":"]
+        for name in names
+        if name not in found
+    }
     ids = dict.fromkeys(id for pairs in cuts.values() for _, id in pairs)
     rows = find(list(ids)) if ids else {}
     for name, pairs in cuts.items():
@@ -48,8 +51,10 @@ def only(name: str, rows: Sequence[Row], source_of: Callable[[Row], str], place:
     if not rows:
         raise InterlinguaError(f"{place}: has no passage '{name}'.")
     if len(rows) > 1:
-        raise InterlinguaError(f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: "
-                               f"{_listed(name, [source_of(row) for row in rows])}.")
+        raise InterlinguaError(
+            f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: "
+            f"{_listed(name, [source_of(row) for row in rows])}."
+        )
     return rows[0]
 
 
@@ -64,16 +69,18 @@ class Arriving:
         self.place, self.verb = place, verb
         self._seen: set[tuple[str, str]] = set()
 
-    def match(self, passages: Sequence[Passage], find: Find[Row], source_of: Callable[[Row], str]
-              ) -> list[tuple[Passage, Row | None]]:
+    def match(
+        self, passages: Sequence[Passage], find: Find[Row], source_of: Callable[[Row], str]
+    ) -> list[tuple[Passage, Row | None]]:
         """Each of `passages` as it is to be written, and the row that it replaces, None for a new one.
 
         Raises InterlinguaError for a passage that comes twice, one that is there already where the call is "add", and
         one without a source whose id several passages have.
         """
         rows = find([passage.id for passage in passages])
-        return [self._matched(passage, {source_of(row): row for row in rows.get(passage.id, ())})
-                for passage in passages]
+        return [
+            self._matched(passage, {source_of(row): row for row in rows.get(passage.id, ())}) for passage in passages
+        ]
 
     def _matched(self, passage: Passage, held: Mapping[str, Row]) -> tuple[Passage, Row | None]:
         key = passage.key
@@ -83,14 +90,18 @@ class Arriving:
         # what this call has written itself is not what it finds
         held = {source: row for source, row in held.items() if source == key[0] or (source, key[1]) not in self._seen}
         if self.verb == "add" and (key[0] in held or (held and not key[0])):
-            raise InterlinguaError(f"{self.place}: has a passage '{passage.id}' already"
-                                   f"{'' if key[0] or '' in held else ', from ' + _sources(held)}. Replace it with "
-                                   "--replace (in Python: replace).")
+            raise InterlinguaError(
+                f"{self.place}: has a passage '{passage.id}' already"
+                f"{'' if key[0] or '' in held else ', from ' + _sources(held)}. Replace it with "
+                "--replace (in Python: replace)."
+            )
         if key[0] in held or key[0] or not held:
             return passage, held.get(key[0])
         if len(held) > 1:
-            raise InterlinguaError(f"{self.place}: has {len(held)} passages with the id '{passage.id}', from "
-                                   f"{_sources(held)}. Say with the metadata 'source' which one is to be replaced.")
+            raise InterlinguaError(
+                f"{self.place}: has {len(held)} passages with the id '{passage.id}', from "
+                f"{_sources(held)}. Say with the metadata 'source' which one is to be replaced."
+            )
         ((source, row),) = held.items()
         if (source, passage.id) in self._seen:
             raise twice(passage)
@@ -147,8 +158,15 @@ def meaning_weight(share: float) -> float:
     return float(FOREIGN ** (1 - share) * OWN**share)
 
 
-def hybrid(text: str, parts: dict[str, dict[str, float]], most: float, share: float, langs: Mapping[str, str],
-           words: StaticMaxSim | None, subwords: Callable[[str], Ids]) -> Run:
+def hybrid(
+    text: str,
+    parts: dict[str, dict[str, float]],
+    most: float,
+    share: float,
+    langs: Mapping[str, str],
+    words: StaticMaxSim | None,
+    subwords: Callable[[str], Ids],
+) -> Run:
     """The ranking of the candidates of the question `text`, "q", by `parts`: their "lexical" and "dense" scores, each
     for all of them. `most` as in `fuse`; `share` as `share_of_own` gives it.
 

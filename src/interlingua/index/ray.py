@@ -47,8 +47,14 @@ on Linux a local node is bound to the loopback address anyway."""
 
 
 def encode_on_ray(
-    model: str, passages: Iterable[Passage], folder: str | Path, *, address: str | None = None,
-    workers: int | None = None, size: int = CHUNK, **options: Any,
+    model: str,
+    passages: Iterable[Passage],
+    folder: str | Path,
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    size: int = CHUNK,
+    **options: Any,
 ) -> list[Path]:
     """Encode `passages` (read once) with the model of this name or folder on the machines of a Ray cluster; the parts
     in `folder`, which hold `size` passages each and together all of them in their order.
@@ -76,8 +82,10 @@ def encode_on_ray(
     if todo:
         _encode(ray, named, folder, todo, workers, options)
     if missing := [part for part in whole if not (folder / part).exists()]:
-        raise InterlinguaError(f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
-                               "folder on all machines? The same command goes on with them.")
+        raise InterlinguaError(
+            f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
+            "folder on all machines? The same command goes on with them."
+        )
     for old in {*folder.glob(PART)} - {folder / part for part in whole}:
         old.unlink()  # of other passages or another model
     for old in (folder / WAITING).iterdir():
@@ -138,8 +146,9 @@ def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
     return json.dumps([fingerprint(DualEncoder.load(model)), told], sort_keys=True).encode()
 
 
-def _encode(ray: Any, model: str, folder: Path, todo: Sequence[str], workers: int | None,
-            options: Mapping[str, Any]) -> None:
+def _encode(
+    ray: Any, model: str, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
+) -> None:
     data = ray.data.DataContext.get_current()
     data.enable_progress_bars = False
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -149,17 +158,25 @@ def _encode(ray: Any, model: str, folder: Path, todo: Sequence[str], workers: in
     cpus = max(1, int(min((node["CPU"] for node in able), default=1)) // -(-count // max(1, len(able))))
     say(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
     pool = ray.data.ActorPoolStrategy(min_size=1, initial_size=count, max_size=count)  # goes on when some are lost
-    parts = ray.data.from_items([{"part": name} for name in todo], override_num_blocks=min(len(todo), BLOCKS)
-                                ).map_batches(
-        PartEncoder, batch_size=1, compute=pool, fn_constructor_args=(model, str(folder), dict(options)),
-        num_cpus=1 if gpus else cpus, num_gpus=1 if gpus else 0)
+    parts = ray.data.from_items(
+        [{"part": name} for name in todo], override_num_blocks=min(len(todo), BLOCKS)
+    ).map_batches(
+        PartEncoder,
+        batch_size=1,
+        compute=pool,
+        fn_constructor_args=(model, str(folder), dict(options)),
+        num_cpus=1 if gpus else cpus,
+        num_gpus=1 if gpus else 0,
+    )
     done = (row["part"] for row in parts.iter_rows())
     try:
         for _ in track(done, "encode parts", len(todo)):
             pass
     except ray.exceptions.RayError as error:
-        raise InterlinguaError(f"Ray: encoding failed ({_last_line(str(error))}). What was written stays in {folder}, "
-                               "and the same command goes on with it.") from error
+        raise InterlinguaError(
+            f"Ray: encoding failed ({_last_line(str(error))}). What was written stays in {folder}, "
+            "and the same command goes on with it."
+        ) from error
 
 
 def _connected(address: str | None) -> Any:
@@ -197,23 +214,30 @@ def _attempt(address: str) -> None:
     try:
         if (numeric := re.fullmatch(r"(?:\w+://)?([\d.]+):(\d+)", address)) and numeric[1] != "127.0.0.1":
             socket.create_connection((numeric[1], int(numeric[2])), PATIENCE / 2).close()
-        done = subprocess.run([sys.executable, "-c", ATTEMPT, address], stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=PATIENCE)
+        done = subprocess.run(
+            [sys.executable, "-c", ATTEMPT, address], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
+        )
         if not done.returncode:
             return
         told = done.stderr.decode(errors="replace")
         why = _last_line(told)
     except subprocess.TimeoutExpired as error:
         told = (error.stderr or b"").decode(errors="replace")
-        why = (f"no answer in {PATIENCE} seconds. Is it running, and does this machine belong to it? "
-               f"`ray start --address={address}` joins it")
+        why = (
+            f"no answer in {PATIENCE} seconds. Is it running, and does this machine belong to it? "
+            f"`ray start --address={address}` joins it"
+        )
     except OSError as error:
         why = f"nobody listens there ({error.strerror or error})"
     if "InvalidAuthToken" in told:
-        why = ("it wants a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what `ray get-auth-token` prints on "
-               "its first machine")
-    raise InterlinguaError(f"Ray: no cluster is reached at '{address}': {why}. To encode on this machine alone: "
-                           "--ray=local (a cluster that is gone is forgotten by `ray stop`).")
+        why = (
+            "it wants a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what `ray get-auth-token` prints on "
+            "its first machine"
+        )
+    raise InterlinguaError(
+        f"Ray: no cluster is reached at '{address}': {why}. To encode on this machine alone: "
+        "--ray=local (a cluster that is gone is forgotten by `ray stop`)."
+    )
 
 
 def _last_line(told: str) -> str:
@@ -221,8 +245,16 @@ def _last_line(told: str) -> str:
     return lines[-1][:300].rstrip(".") if lines else "no reason was given"
 
 
-def build_index_on_ray(model: str, passages: Iterable[Passage], place: str | Path, *, address: str | None = None,
-                       workers: int | None = None, overwrite: bool = False, **options: Any) -> Any:
+def build_index_on_ray(
+    model: str,
+    passages: Iterable[Passage],
+    place: str | Path,
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> Any:
     """`build_index` with the model of this name or folder, which the machines of a Ray cluster load (`encode_on_ray`).
 
     The parts that they encode lie in `{place}.parts`, or for an index in Milvus in `{collection}.parts` here, until the
@@ -230,8 +262,10 @@ def build_index_on_ray(model: str, passages: Iterable[Passage], place: str | Pat
     """
     place = str(place)
     if not place.startswith("milvus:") and Path(place).exists() and not overwrite:
-        raise InterlinguaError(f"{place}: already exists. Choose another folder, or replace it with --overwrite "
-                               "(in Python: overwrite=True).")
+        raise InterlinguaError(
+            f"{place}: already exists. Choose another folder, or replace it with --overwrite "
+            "(in Python: overwrite=True)."
+        )
     name = place.partition("?")[0].rpartition("/")[2] if place.startswith("milvus:") else Path(place)
     folder = Path(f"{name}.parts")
     parts = encode_on_ray(model, passages, folder, address=address, workers=workers)

@@ -39,8 +39,9 @@ class Near(Protocol):
     """For each of `vectors` [queries, dim] the scores of the `depth` best passages, or about these, among the `chosen`
     rows, and of a few more."""
 
-    def __call__(self, snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
-                 ) -> list[dict[Place, float]]: ...
+    def __call__(
+        self, snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
+    ) -> list[dict[Place, float]]: ...
 
 
 def exactly(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]) -> list[dict[Place, float]]:
@@ -65,8 +66,10 @@ def exactly(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Ma
                 found[query].update(zip([(number, row) for row in columns.tolist()], scores, strict=True))
             if asked < total:
                 unseen = np.maximum(unseen, values[:, -1] + _slack(segment, vectors[left]))
-        sure = [len(found[query]) >= depth and sorted(found[query].values())[-depth] > most
-                for query, most in zip(left, unseen.tolist(), strict=True)]
+        sure = [
+            len(found[query]) >= depth and sorted(found[query].values())[-depth] > most
+            for query, most in zip(left, unseen.tolist(), strict=True)
+        ]
         left = [query for query, done, most in zip(left, sure, unseen, strict=True) if not done and most > -np.inf]
         asked *= 4
     return found
@@ -150,8 +153,9 @@ def approximately(store: PassageStore) -> Near:
     writer has removed the version meanwhile, and where too little is found, search is exact."""
     probes = max(PROBES, isqrt(len(store)) // 8)
 
-    def near(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
-             ) -> list[dict[Place, float]]:
+    def near(
+        snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
+    ) -> list[dict[Place, float]]:
         try:
             places = [snapshot.places(store.near(vector, max(LEAST, SPARE_NEAR * depth), probes)) for vector in vectors]
         except InterlinguaError:
@@ -178,8 +182,10 @@ class Lexical:
         most = 0.0
         totals: list[Floats] = [np.zeros(len(segment), dtype=np.float32) for segment in self.snapshot.segments]
         for term, times in terms.items():
-            held = [_postings(segment, live, term)
-                    for segment, live in zip(self.snapshot.segments, self.snapshot.live, strict=True)]
+            held = [
+                _postings(segment, live, term)
+                for segment, live in zip(self.snapshot.segments, self.snapshot.live, strict=True)
+            ]
             found = sum(len(rows) for rows, _ in held)
             idf = np.float32(log(1 + (len(self.snapshot) - found + 0.5) / (found + 0.5)))
             most += times * float(idf)
@@ -256,8 +262,9 @@ class Search:
     words: StaticMaxSim | None = None
     budget: Budget = field(default_factory=Budget)
 
-    def hits(self, questions: Questions, vectors: Floats | None, reranker: Any = None,
-             tokens: IndexTokens | None = None) -> list[list[Hit]]:
+    def hits(
+        self, questions: Questions, vectors: Floats | None, reranker: Any = None, tokens: IndexTokens | None = None
+    ) -> list[list[Hit]]:
         """The hits for each question; its vector is in `vectors` [questions, dim], None in lexical search. `tokens` are
         those that are kept for the reranker."""
         asked = questions.asked
@@ -275,12 +282,21 @@ class Search:
                 found.append(self._ranked(question, terms, vector, near[number], depth))
         if reranker is not None:
             found = self._reranked(questions.queries, found, reranker, tokens, depth)
-        return [[Hit(self.snapshot.passage(place), score,
-                     {part: scores[place] for part, scores in parts.items() if place in scores})
-                 for place, score in ranking[: self.k]] for ranking, parts in found]
+        return [
+            [
+                Hit(
+                    self.snapshot.passage(place),
+                    score,
+                    {part: scores[place] for part, scores in parts.items() if place in scores},
+                )
+                for place, score in ranking[: self.k]
+            ]
+            for ranking, parts in found
+        ]
 
-    def _ranked(self, question: Question, terms: Counter[str], vector: Floats | None, near: dict[Place, float],
-                depth: int) -> tuple[Ranking, Parts]:
+    def _ranked(
+        self, question: Question, terms: Counter[str], vector: Floats | None, near: dict[Place, float], depth: int
+    ) -> tuple[Ranking, Parts]:
         """The best `depth` passages, and the scores of all candidates, by "dense" and "lexical"."""
         parts: Parts = {}
         scores: list[Floats] = []
@@ -307,8 +323,10 @@ class Search:
         langs = {name: self.snapshot.lang(place) for name, place in places.items()}
         share = share_of_own(question.lang, self.languages)
         run = hybrid(question.text, named, most, share, langs, self.words, subwords)
-        return ([(places[name], score) for name, score in run.truncate(depth)["q"]],
-                {part: {places[name]: score for name, score in held.items()} for part, held in named.items()})
+        return (
+            [(places[name], score) for name, score in run.truncate(depth)["q"]],
+            {part: {places[name]: score for name, score in held.items()} for part, held in named.items()},
+        )
 
     def _first(self, scores: dict[Place, float], depth: int) -> Ranking:
         """The `depth` best of some scores, ordered as all rankings are."""
@@ -327,8 +345,14 @@ class Search:
             ids += segment.passages.ids(rows)
         return dict(zip(order, ranking_names(ids, lambda: list(map(self.snapshot.source, order))), strict=True))
 
-    def _reranked(self, queries: Sequence[Query], found: Sequence[tuple[Ranking, Parts]], reranker: Any,
-                  tokens: IndexTokens | None, depth: int) -> list[tuple[Ranking, Parts]]:
+    def _reranked(
+        self,
+        queries: Sequence[Query],
+        found: Sequence[tuple[Ranking, Parts]],
+        reranker: Any,
+        tokens: IndexTokens | None,
+        depth: int,
+    ) -> list[tuple[Ranking, Parts]]:
         """What was found, in the order of the reranker, whose scores join the parts."""
         names = self._names(list(dict.fromkeys(place for ranking, _ in found for place, _ in ranking)))
         places = {name: place for place, name in names.items()}
@@ -339,8 +363,9 @@ class Search:
         kept = self._kept(tokens, places) if tokens else None
         run = rerank(run, queries, model_retriever(reranker, passages, kept), depth)
         rankings = [[(places[name], score) for name, score in run[query.id]] for query in queries]
-        return [(ranking, {**parts, "reranker": dict(ranking)})
-                for ranking, (_, parts) in zip(rankings, found, strict=True)]
+        return [
+            (ranking, {**parts, "reranker": dict(ranking)}) for ranking, (_, parts) in zip(rankings, found, strict=True)
+        ]
 
     def _kept(self, tokens: IndexTokens, places: Mapping[str, Place]) -> dict[str, tuple[TokenStore, int]]:
         """Which of the passages have token vectors, and where."""

@@ -48,8 +48,11 @@ def write(folder: Path, query: Parts, passage: Parts) -> None:
         modules = write_parts(folder, parts, route)
         types |= {name: TYPES[kind] for kind, name in modules}
         structure[route] = [name for _, name in modules]
-    config: dict[str, Any] = {"types": types, "structure": structure, "parameters": {
-        "default_route": "document", "allow_empty_key": True, "route_mappings": {}}}
+    config: dict[str, Any] = {
+        "types": types,
+        "structure": structure,
+        "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
+    }
     (folder / ROUTER).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     prompts = {**passage.settings.prompts, "query": query.settings.prompts.get("query", "")}
     write_root(folder, [("Router", "")], replace(passage.settings, prompts=prompts))
@@ -91,8 +94,10 @@ class DualEncoder(nn.Module):
         self.query = query
         if passage is not None and passage is not query:
             if passage.dim != query.dim:
-                raise InterlinguaError(f"the query encoder gives vectors of size {query.dim}, the passage encoder of "
-                                       f"size {passage.dim}. Both must be equal.")
+                raise InterlinguaError(
+                    f"the query encoder gives vectors of size {query.dim}, the passage encoder of "
+                    f"size {passage.dim}. Both must be equal."
+                )
             self.own_passage: Encoder | None = passage
         else:
             # Not a second name for the same module: a state dict would hold every weight twice.
@@ -111,7 +116,7 @@ class DualEncoder(nn.Module):
 
     @property
     def similarity(self) -> Similarity:
-        """"cosine" or "dot"."""
+        """ "cosine" or "dot"."""
         return self.query.settings.similarity
 
     @similarity.setter
@@ -164,8 +169,13 @@ class DualEncoder(nn.Module):
 
     @classmethod
     def load(
-        cls, name_or_path: str | Path, *, device: str | torch.device | None = None,
-        dtype: str | torch.dtype | None = None, max_length: MaxLength = None, similarity: str | None = None,
+        cls,
+        name_or_path: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        max_length: MaxLength = None,
+        similarity: str | None = None,
         for_training: bool = False,
     ) -> DualEncoder:
         """Load what `save` wrote, or any folder or name that `Encoder.load` reads (then tied).
@@ -174,8 +184,9 @@ class DualEncoder(nn.Module):
         """
         folder = model_folder(name_or_path)
         if (folder / "modules.json").is_file() and read_modules(folder)[0][0] == "Router":
-            query, passage = (Encoder.of(parts, device=device, dtype=dtype, max_length=max_length)
-                              for parts in read(folder))
+            query, passage = (
+                Encoder.of(parts, device=device, dtype=dtype, max_length=max_length) for parts in read(folder)
+            )
             query.language_maps, passage.language_maps = (LanguageMaps.beside(folder, role) for role in ROLES)
             model = cls(query, passage, similarity=similarity)
         else:

@@ -82,8 +82,10 @@ class TokenVectors:
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or sum(self.counts) != len(self.vectors) or min(self.counts, default=0) < 0:
-            raise InterlinguaError(f"token vectors must be [tokens of all texts, dim]; got {list(self.vectors.shape)} "
-                                   f"for {len(self.counts)} texts of {sum(self.counts)} tokens together.")
+            raise InterlinguaError(
+                f"token vectors must be [tokens of all texts, dim]; got {list(self.vectors.shape)} "
+                f"for {len(self.counts)} texts of {sum(self.counts)} tokens together."
+            )
 
     @classmethod
     def join(cls, parts: Iterable[TokenVectors]) -> TokenVectors:
@@ -181,8 +183,15 @@ def token_batches(lengths: Sequence[int], tokens: int | None = None, texts: int 
 
 
 def encode_texts(
-    encoder: TextEncoder, texts: Sequence[Text], *, role: str | None, prompt_name: str | None, prompt: str | None,
-    batch_size: int | None, progress: bool, on_device: bool,
+    encoder: TextEncoder,
+    texts: Sequence[Text],
+    *,
+    role: str | None,
+    prompt_name: str | None,
+    prompt: str | None,
+    batch_size: int | None,
+    progress: bool,
+    on_device: bool,
 ) -> Tensor:
     """Vectors `[texts, dim]` float32 in the order of `texts`, on the CPU unless `on_device`; no gradient.
 
@@ -205,8 +214,10 @@ def encode_texts(
         encoder.train(training)
     if not bool(torch.isfinite(result).all()):
         bad = int((~torch.isfinite(result).all(1)).nonzero()[0])
-        raise InterlinguaError(f"text {bad}: its vector holds NaN or infinity. Load the encoder with dtype='float32'; "
-                               "if it stays so, the weights are damaged.")
+        raise InterlinguaError(
+            f"text {bad}: its vector holds NaN or infinity. Load the encoder with dtype='float32'; "
+            "if it stays so, the weights are damaged."
+        )
     return result
 
 
@@ -262,8 +273,9 @@ class TokenEncoder(Protocol):
     def embed_ids(self, ids: Sequence[Sequence[int]], role: str) -> TokenVectors: ...
 
 
-def encode_tokens(encoder: TokenEncoder, texts: Sequence[Text], *, role: str, batch_size: int | None, progress: bool,
-                  on_device: bool) -> TokenVectors:
+def encode_tokens(
+    encoder: TokenEncoder, texts: Sequence[Text], *, role: str, batch_size: int | None, progress: bool, on_device: bool
+) -> TokenVectors:
     """Token vectors in the order of `texts`, float32, on the CPU unless `on_device`; no gradient.
 
     Raises InterlinguaError when a vector is not finite.
@@ -292,6 +304,8 @@ def encode_tokens(encoder: TokenEncoder, texts: Sequence[Text], *, role: str, ba
     whole = TokenVectors.join(pieces).select(sorted(range(len(order)), key=order.__getitem__))
     if not bool(torch.isfinite(whole.vectors).all()):
         bad = next(number for number, vectors in enumerate(whole) if not torch.isfinite(vectors).all())
-        raise InterlinguaError(f"text {bad}: its token vectors hold NaN or infinity. Load the encoder with "
-                               "dtype='float32'; if it stays so, the weights are damaged.")
+        raise InterlinguaError(
+            f"text {bad}: its token vectors hold NaN or infinity. Load the encoder with "
+            "dtype='float32'; if it stays so, the weights are damaged."
+        )
     return whole

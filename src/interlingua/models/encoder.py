@@ -57,10 +57,17 @@ class Encoder(nn.Module):
 
     @classmethod
     def load(
-        cls, name_or_path: str | Path, *, pooling: str | None = None, layer: int | None = None,
-        normalize: bool | None = None, device: str | torch.device | None = None,
-        dtype: str | torch.dtype | None = None, max_length: MaxLength = None,
-        prompts: Mapping[str, str] | None = None, template: str | None = None,
+        cls,
+        name_or_path: str | Path,
+        *,
+        pooling: str | None = None,
+        layer: int | None = None,
+        normalize: bool | None = None,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        max_length: MaxLength = None,
+        prompts: Mapping[str, str] | None = None,
+        template: str | None = None,
     ) -> Encoder:
         """Load a Hugging Face id, a Hugging Face folder or a sentence-transformers folder.
 
@@ -74,8 +81,10 @@ class Encoder(nn.Module):
         if (folder / "modules.json").is_file():
             modules = read_modules(folder)
             if modules[:1] and modules[0][0] == "Router":
-                raise InterlinguaError(f"{folder}: holds two encoders, one for queries and one for passages. "
-                                       "Load it with DualEncoder.load.")
+                raise InterlinguaError(
+                    f"{folder}: holds two encoders, one for queries and one for passages. "
+                    "Load it with DualEncoder.load."
+                )
             parts = read_parts(folder, modules, read_settings(folder))
         elif (folder / "config.json").is_file():
             parts = read_parts(folder, [("Transformer", ""), ("Pooling", "1_Pooling")], read_settings(folder))
@@ -85,14 +94,31 @@ class Encoder(nn.Module):
         whole = cls(parts)
         if (kept := read_json(folder / "fingerprint.json")) is not None:
             check(whole, kept, str(folder))
-        return cls.of(parts, pooling=pooling, layer=layer, normalize=normalize, device=device, dtype=dtype,
-                      max_length=max_length, prompts=prompts, template=template)
+        return cls.of(
+            parts,
+            pooling=pooling,
+            layer=layer,
+            normalize=normalize,
+            device=device,
+            dtype=dtype,
+            max_length=max_length,
+            prompts=prompts,
+            template=template,
+        )
 
     @classmethod
     def of(
-        cls, parts: Parts, *, pooling: str | None = None, layer: int | None = None, normalize: bool | None = None,
-        device: str | torch.device | None = None, dtype: str | torch.dtype | None = None,
-        max_length: MaxLength = None, prompts: Mapping[str, str] | None = None, template: str | None = None,
+        cls,
+        parts: Parts,
+        *,
+        pooling: str | None = None,
+        layer: int | None = None,
+        normalize: bool | None = None,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        max_length: MaxLength = None,
+        prompts: Mapping[str, str] | None = None,
+        template: str | None = None,
     ) -> Encoder:
         """An encoder of these parts with the options of `load` applied to them."""
         backbone = parts.backbone
@@ -103,8 +129,10 @@ class Encoder(nn.Module):
         limit = None
         if isinstance(backbone, StaticEmbedding):
             if pooling not in (None, "mean") or layer not in (None, 0) or isinstance(max_length, Mapping):
-                raise InterlinguaError("a static backbone has mean pooling, no layers and one max_length for all "
-                                       "roles: leave out pooling and layer, and give max_length as one number.")
+                raise InterlinguaError(
+                    "a static backbone has mean pooling, no layers and one max_length for all "
+                    "roles: leave out pooling and layer, and give max_length as one number."
+                )
         else:
             limit = backbone.positions
             if pooling is not None:
@@ -187,8 +215,11 @@ class Encoder(nn.Module):
     def tokenize(self, texts: Sequence[Text], role: str | None = None, *, prompt: str | None = None) -> list[list[int]]:
         """Token ids of each text with the role's prompt and special tokens, cut to the role's length at the end."""
         return self.backbone.subwords(
-            texts, prompt=self.settings.prompt(role, None, prompt), template=self.settings.template,
-            max_length=self.settings.length(role))
+            texts,
+            prompt=self.settings.prompt(role, None, prompt),
+            template=self.settings.template,
+            max_length=self.settings.length(role),
+        )
 
     def embed_ids(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Token ids of each text → float32 vectors `[texts, dim]`, in one forward pass, with gradient."""
@@ -226,10 +257,20 @@ class Encoder(nn.Module):
         return (states, lengths) if early is None else (states, lengths, early)
 
     def encode(
-        self, sentences: str | Sequence[Text], *, role: str | None = None, batch_size: int | None = None,
-        prompt_name: str | None = None, prompt: str | None = None, show_progress_bar: bool | None = None,
-        convert_to_numpy: bool = True, convert_to_tensor: bool = False, normalize_embeddings: bool = False,
-        device: str | torch.device | None = None, truncate_dim: int | None = None, lang: Langs = None,
+        self,
+        sentences: str | Sequence[Text],
+        *,
+        role: str | None = None,
+        batch_size: int | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        show_progress_bar: bool | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = False,
+        device: str | torch.device | None = None,
+        truncate_dim: int | None = None,
+        lang: Langs = None,
     ) -> Any:
         """Vectors `[texts, dim]` in the order given; of a single string, `[dim]`. Argument names are those of
         sentence-transformers.
@@ -245,8 +286,16 @@ class Encoder(nn.Module):
             self.to(default_device(device))
         single = isinstance(sentences, str)
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        vectors = encode_texts(self, texts, role=role, prompt_name=prompt_name, prompt=prompt, batch_size=batch_size,
-                               progress=bool(show_progress_bar), on_device=convert_to_tensor or not convert_to_numpy)
+        vectors = encode_texts(
+            self,
+            texts,
+            role=role,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            batch_size=batch_size,
+            progress=bool(show_progress_bar),
+            on_device=convert_to_tensor or not convert_to_numpy,
+        )
         if self.language_maps is not None:
             vectors = self.language_maps.apply(vectors, lang)
             vectors = unit_length(vectors, dim=-1) if self.normalize else vectors

@@ -45,8 +45,10 @@ def model_folder(name_or_path: str | Path) -> Path:
         return Path(snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_OTHER_RUNTIMES))
     except Exception as error:  # the hub client raises a dozen kinds; all of them mean: not to be had
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InterlinguaError(f"{name}: no such folder here, and not to be had from the Hugging Face hub ({reason}). "
-                               "Check the spelling, or download the model and give its folder.") from error
+        raise InterlinguaError(
+            f"{name}: no such folder here, and not to be had from the Hugging Face hub ({reason}). "
+            "Check the spelling, or download the model and give its folder."
+        ) from error
 
 
 def lasting_name(name_or_path: str | Path) -> str:
@@ -61,8 +63,10 @@ def _in_package(name: str) -> Path:
     found = find_spec(package) if package.isidentifier() and package != "__main__" else None
     places = found.submodule_search_locations if found is not None else None
     if not places:
-        raise InterlinguaError(f"{PACKAGE}{name}: the Python package '{package}' is not installed. Install it with "
-                               f"`pip install {package.replace('_', '-')}`.")
+        raise InterlinguaError(
+            f"{PACKAGE}{name}: the Python package '{package}' is not installed. Install it with "
+            f"`pip install {package.replace('_', '-')}`."
+        )
     folder = Path(places[0], inside)
     if inside.startswith("/") or ".." in inside.split("/") or not folder.is_dir():
         raise InterlinguaError(f"{PACKAGE}{name}: the package has no folder '{inside}'.")
@@ -77,7 +81,8 @@ def require_safetensors(folder: Path) -> None:
         raise InterlinguaError(
             f"{folder}: holds pytorch_model.bin only, a pickle that can run code and is never opened here. Convert it "
             "once on a machine where you trust the file, e.g. with https://huggingface.co/spaces/safetensors/convert, "
-            "or `AutoModel.from_pretrained(folder).save_pretrained(folder)`.")
+            "or `AutoModel.from_pretrained(folder).save_pretrained(folder)`."
+        )
     raise InterlinguaError(f"{folder}: no weights here (looked for *.safetensors).")
 
 
@@ -121,7 +126,7 @@ def stored_role(role: str) -> str:
 
 
 def check_similarity(similarity: str | None, where: str = "similarity") -> Similarity:
-    """"cosine" (also for None) or "dot", else InterlinguaError."""
+    """ "cosine" (also for None) or "dot", else InterlinguaError."""
     if similarity in (None, "cosine"):
         return "cosine"
     if similarity == "dot":
@@ -154,8 +159,14 @@ class Settings:
     role_lengths: dict[str, int] = field(default_factory=dict)
     similarity: Similarity = "cosine"
 
-    def change(self, *, prompts: Mapping[str, str] | None = None, template: str | None = None,
-               max_length: MaxLength = None, limit: int | None = None) -> None:
+    def change(
+        self,
+        *,
+        prompts: Mapping[str, str] | None = None,
+        template: str | None = None,
+        max_length: MaxLength = None,
+        limit: int | None = None,
+    ) -> None:
         """Apply what a caller asked for; None leaves a setting as it is.
 
         Raises InterlinguaError for a length over `limit`, the number of positions the model has.
@@ -167,12 +178,17 @@ class Settings:
             self.template = check_template(template)
         if max_length is None:
             return
-        lengths = {stored_role(role): int(length) for role, length in max_length.items()} if isinstance(
-            max_length, Mapping) else {}
+        lengths = (
+            {stored_role(role): int(length) for role, length in max_length.items()}
+            if isinstance(max_length, Mapping)
+            else {}
+        )
         longest = max(lengths.values(), default=None) if lengths else max_length
         if not isinstance(longest, int) or min(longest, *lengths.values(), longest) < 1:
-            raise InterlinguaError(f"max_length {max_length!r}: give a number of tokens, or one per role such as "
-                                   "{'query': 64, 'passage': 256}.")
+            raise InterlinguaError(
+                f"max_length {max_length!r}: give a number of tokens, or one per role such as "
+                "{'query': 64, 'passage': 256}."
+            )
         if limit is not None and longest > limit:
             raise InterlinguaError(f"max_length {longest}: this model has positions for {limit} tokens at most.")
         self.max_length, self.role_lengths = longest, lengths
@@ -188,8 +204,10 @@ class Settings:
         if prompt_name is not None:
             name = prompt_name if prompt_name in self.prompts else _ROLES.get(prompt_name, prompt_name)
             if name not in self.prompts:
-                raise InterlinguaError(f"prompt_name {prompt_name!r}: this encoder has no such prompt."
-                                       f"{suggestion(prompt_name, self.prompts)}")
+                raise InterlinguaError(
+                    f"prompt_name {prompt_name!r}: this encoder has no such prompt."
+                    f"{suggestion(prompt_name, self.prompts)}"
+                )
             return self.prompts[name]
         if role is not None:
             return self.prompts.get(stored_role(role), "")
@@ -235,27 +253,47 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
         "dim": encoder.dim,
         "similarity": pair["query"].settings.similarity,
         "tokens": _hash(repr([part.tokenize(PROBE, role) for role, part in pair.items()])),
-        "settings": _hash(repr([(part.pooling, part.normalize, part.settings.template, part.settings.length(role),
-                                 part.settings.prompt(role)) for role, part in pair.items()])),
+        "settings": _hash(
+            repr(
+                [
+                    (
+                        part.pooling,
+                        part.normalize,
+                        part.settings.template,
+                        part.settings.length(role),
+                        part.settings.prompt(role),
+                    )
+                    for role, part in pair.items()
+                ]
+            )
+        ),
         **_calibration(pair),
         "weights": _hash("".join(_weights(part) for part in dict.fromkeys(pair.values()))),
     }
 
 
 def _late_interaction(encoder: Any) -> dict[str, Any]:
-    settings = [(encoder.settings.template, encoder.settings.length(role), encoder.settings.prompt(role))
-                for role in ("query", "passage")]
-    return {"similarity": encoder.similarity,
-            "tokens": _hash(repr([encoder.tokenize(PROBE, role) for role in ("query", "passage")])),
-            "settings": _hash(repr((settings, encoder.query_expansion, encoder.skipped))),
-            "weights": _hash(_weights(encoder))}
+    settings = [
+        (encoder.settings.template, encoder.settings.length(role), encoder.settings.prompt(role))
+        for role in ("query", "passage")
+    ]
+    return {
+        "similarity": encoder.similarity,
+        "tokens": _hash(repr([encoder.tokenize(PROBE, role) for role in ("query", "passage")])),
+        "settings": _hash(repr((settings, encoder.query_expansion, encoder.skipped))),
+        "weights": _hash(_weights(encoder)),
+    }
 
 
 def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
     """The hash of the language maps, where there are any: a calibrated model's vectors are others."""
-    tensors = [f"{role} {lang} {part} {hashlib.sha256(tensor.numpy().tobytes()).hexdigest()}"
-               for role, encoder in pair.items() if encoder.language_maps is not None
-               for lang, one in sorted(encoder.language_maps.maps.items()) for part, tensor in one.tensors().items()]
+    tensors = [
+        f"{role} {lang} {part} {hashlib.sha256(tensor.numpy().tobytes()).hexdigest()}"
+        for role, encoder in pair.items()
+        if encoder.language_maps is not None
+        for lang, one in sorted(encoder.language_maps.maps.items())
+        for part, tensor in one.tensors().items()
+    ]
     return {"calibration": _hash("\n".join(tensors))} if tensors else {}
 
 
@@ -264,24 +302,33 @@ def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
     now = fingerprint(encoder)
     different = sorted(key for key in now.keys() | recorded.keys() if now.get(key) != recorded.get(key))
     if different:
-        raise InterlinguaError(f"{where}: was made with another model ({', '.join(different)} differ). Use that "
-                               "model, or make it again with this one.")
+        raise InterlinguaError(
+            f"{where}: was made with another model ({', '.join(different)} differ). Use that "
+            "model, or make it again with this one."
+        )
 
 
 def _weights(encoder: Any) -> str:
-    tensors = {f"{layer}.{name}": value for layer in ("dense", "projection") if hasattr(encoder, layer)
-               for name, value in getattr(encoder, layer).named_parameters()}
+    tensors = {
+        f"{layer}.{name}": value
+        for layer in ("dense", "projection")
+        if hasattr(encoder, layer)
+        for name, value in getattr(encoder, layer).named_parameters()
+    }
     # rows of a static model are looked at where they are, in a file perhaps
     table = encoder.table if hasattr(encoder, "table") else getattr(encoder.backbone, "table", lambda: None)()
     if table is None:
-        tensors |= {name: value for name, value in encoder.backbone.model.named_parameters()
-                    if not name.startswith("pooler.")}
+        tensors |= {
+            name: value for name, value in encoder.backbone.model.named_parameters() if not name.startswith("pooler.")
+        }
     samples = {} if table is None else {"rows": (table.shape, table.sample(_step(table.shape[0] * table.shape[1])))}
     for name, tensor in tensors.items():
         flat = tensor.detach().reshape(-1)
         samples[name] = tuple(tensor.shape), flat[:: _step(len(flat))].float().cpu().numpy()
-    return "\n".join(f"{name} {shape} {hashlib.sha256(sample.tobytes()).hexdigest()}"
-                     for name, (shape, sample) in sorted(samples.items()))
+    return "\n".join(
+        f"{name} {shape} {hashlib.sha256(sample.tobytes()).hexdigest()}"
+        for name, (shape, sample) in sorted(samples.items())
+    )
 
 
 def _step(size: int) -> int:
@@ -345,8 +392,11 @@ def read_settings(folder: Path) -> Settings:
             prompts["document"] = prompts[older]
     # that of a late-interaction model compares tokens, and is looked at where such models are read
     similarity = None if config.get("model_type") == LATE_INTERACTION else config.get("similarity_fn_name")
-    settings = Settings(prompts=prompts, default_prompt_name=config.get("default_prompt_name"),
-                        similarity=check_similarity(similarity, str(where)))
+    settings = Settings(
+        prompts=prompts,
+        default_prompt_name=config.get("default_prompt_name"),
+        similarity=check_similarity(similarity, str(where)),
+    )
     settings.template = check_template(read_json(folder / OURS, {}).get("template", DEFAULT_TEMPLATE))
     return settings
 
@@ -362,7 +412,8 @@ def read_routes(folder: Path) -> list[tuple[Path, list[Module]]]:
     try:
         types, structure = config["types"], config["structure"]
         routes: list[list[Module]] = [
-            [(short_type(types[name], str(where / ROUTER)), name) for name in structure[route]] for route in ROUTES]
+            [(short_type(types[name], str(where / ROUTER)), name) for name in structure[route]] for route in ROUTES
+        ]
     except (TypeError, KeyError) as error:
         raise InterlinguaError(f"{where / ROUTER}: a Router with the routes query and document is needed.") from error
     if where != folder and modules[1:]:

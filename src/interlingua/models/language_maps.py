@@ -84,17 +84,21 @@ class LanguageMaps:
         if lang is None:
             return ANY
         if not isinstance(lang, str):
-            raise InterlinguaError(f"lang {lang!r} is {type(lang).__name__}: give a language code such as 'fr', one "
-                                   "for each text, or None.")
+            raise InterlinguaError(
+                f"lang {lang!r} is {type(lang).__name__}: give a language code such as 'fr', one "
+                "for each text, or None."
+            )
         return lang if lang in self.maps else code if (code := find_code(lang)) in self.maps else None
 
     def of(self, lang: str | None) -> LanguageMap:
         """The map of a language. Raises InterlinguaError with a suggestion for one that has none."""
         found = self.find(lang)
         if found is None:
-            raise InterlinguaError(f"no calibration was fitted for the language '{lang}'."
-                                   f"{suggestion(str(lang), self.languages)} lang=None takes the one of all languages "
-                                   "together.")
+            raise InterlinguaError(
+                f"no calibration was fitted for the language '{lang}'."
+                f"{suggestion(str(lang), self.languages)} lang=None takes the one of all languages "
+                "together."
+            )
         return self.maps[found]
 
     def apply(self, vectors: Tensor, langs: Langs) -> Tensor:
@@ -104,12 +108,15 @@ class LanguageMaps:
         once. Raises InterlinguaError for a list of another length and for vectors of another size.
         """
         if vectors.shape[-1] != self.dim:
-            raise InterlinguaError(f"the calibration is for vectors of size {self.dim}, these have "
-                                   f"{vectors.shape[-1]}: it belongs to another encoder. Fit it again with this one.")
+            raise InterlinguaError(
+                f"the calibration is for vectors of size {self.dim}, these have "
+                f"{vectors.shape[-1]}: it belongs to another encoder. Fit it again with this one."
+            )
         names = [langs] * len(vectors) if langs is None or isinstance(langs, str) else list(langs)
         if len(names) != len(vectors):
-            raise InterlinguaError(f"{len(names)} languages for {len(vectors)} texts: give one for each text, or one "
-                                   "for all.")
+            raise InterlinguaError(
+                f"{len(names)} languages for {len(vectors)} texts: give one for each text, or one for all."
+            )
         rows: dict[str | None, list[int]] = defaultdict(list)
         for row, name in enumerate(names):
             rows[name].append(row)
@@ -126,14 +133,19 @@ class LanguageMaps:
         found = self.find(lang)
         if found is None and lang not in self._named:
             self._named.add(str(lang))
-            say(f"calibration: none was fitted for '{lang}', so its vectors take the one of all languages together "
-                f"(fitted: {', '.join(self.languages)})")
+            say(
+                f"calibration: none was fitted for '{lang}', so its vectors take the one of all languages together "
+                f"(fitted: {', '.join(self.languages)})"
+            )
         return found or ANY
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file, whole or not at all."""
-        tensors = {f"{name}.{part}": tensor.contiguous() for name, one in self.maps.items()
-                   for part, tensor in one.tensors().items()}
+        tensors = {
+            f"{name}.{part}": tensor.contiguous()
+            for name, one in self.maps.items()
+            for part, tensor in one.tensors().items()
+        }
         with atomic_write(path, "wb") as stream:
             stream.write(save(tensors, metadata=self.about))
 

@@ -61,8 +61,9 @@ def add_markers(backbone: Transformer) -> None:
     those that are there. A marker that the vocabulary has already keeps its id and row."""
     tokenizer, model = backbone.tokenizer, backbone.model
     known = set(tokenizer.get_vocab())
-    tokenizer.add_tokens([AddedToken(marker, normalized=False, special=True) for marker in MARKERS.values()],
-                         special_tokens=True)
+    tokenizer.add_tokens(
+        [AddedToken(marker, normalized=False, special=True) for marker in MARKERS.values()], special_tokens=True
+    )
     before = len(model.get_input_embeddings().weight)
     new = [tokenizer.convert_tokens_to_ids(marker) for marker in MARKERS.values() if marker not in known]
     if len(tokenizer) > before:
@@ -86,8 +87,12 @@ def _is_mark(character: str) -> bool:
 
 
 _TOKENS = "token_embeddings"
-_MODULES: list[Module] = [("Transformer", ""), ("Dense", "1_Dense"), ("MultiVectorMask", "2_MultiVectorMask"),
-                          ("Normalize", "3_Normalize")]
+_MODULES: list[Module] = [
+    ("Transformer", ""),
+    ("Dense", "1_Dense"),
+    ("MultiVectorMask", "2_MultiVectorMask"),
+    ("Normalize", "3_Normalize"),
+]
 
 
 @dataclass
@@ -111,20 +116,29 @@ def read(folder: Path) -> LateParts:
     modules = read_modules(folder)
     kinds = " ".join(kind for kind, _ in modules)
     if not re.fullmatch(r"Transformer Dense (MultiVectorMask Normalize|Normalize MultiVectorMask)", kinds):
-        raise InterlinguaError(f"{folder}: modules {kinds.replace(' ', ' → ') or 'none'} are not supported for late "
-                               f"interaction. Supported: {' → '.join(kind for kind, _ in _MODULES)}.")
+        raise InterlinguaError(
+            f"{folder}: modules {kinds.replace(' ', ' → ') or 'none'} are not supported for late "
+            f"interaction. Supported: {' → '.join(kind for kind, _ in _MODULES)}."
+        )
     similarity = read_json(folder / "config_sentence_transformers.json", {}).get("similarity_fn_name")
     if similarity not in (None, "maxsim"):
-        raise InterlinguaError(f"{folder}: similarity {similarity!r} is not supported for late interaction, only "
-                               "'maxsim'.")
+        raise InterlinguaError(
+            f"{folder}: similarity {similarity!r} is not supported for late interaction, only 'maxsim'."
+        )
     paths = {kind: subfolder(folder, name) for kind, name in modules}
     settings = read_settings(folder)
     backbone = read_transformer(paths["Transformer"], settings)
-    parts = LateParts(backbone, read_dense(paths["Dense"], _TOKENS), settings,
-                      _query_expansion(paths["Transformer"], backbone, settings), _skipped(paths["MultiVectorMask"]))
+    parts = LateParts(
+        backbone,
+        read_dense(paths["Dense"], _TOKENS),
+        settings,
+        _query_expansion(paths["Transformer"], backbone, settings),
+        _skipped(paths["MultiVectorMask"]),
+    )
     if read_json(paths["Normalize"] / "config.json", {}).get("module_input_name") != _TOKENS:
-        raise InterlinguaError(f"{paths['Normalize']}: only a Normalize of {_TOKENS} is supported for late "
-                               "interaction.")
+        raise InterlinguaError(
+            f"{paths['Normalize']}: only a Normalize of {_TOKENS} is supported for late interaction."
+        )
     return parts
 
 
@@ -139,8 +153,10 @@ def _query_expansion(folder: Path, backbone: Transformer, settings: Settings) ->
     if found["token"] == backbone.tokenizer.mask_token:
         found["token"] = None
     if found != plain or not isinstance(expansion.get("length"), int):
-        raise InterlinguaError(f"{where}: query_expansion {expansion} is not supported. Supported: strategy 'fixed' "
-                               "with a length, filled up with the mask token, which other tokens do not attend to.")
+        raise InterlinguaError(
+            f"{where}: query_expansion {expansion} is not supported. Supported: strategy 'fixed' "
+            "with a length, filled up with the mask token, which other tokens do not attend to."
+        )
     settings.role_lengths["query"] = expansion["length"]
     return True
 
@@ -159,11 +175,14 @@ def write(folder: Path, parts: LateParts) -> None:
         (folder / name).mkdir(exist_ok=True)
     length = parts.settings.length("query")
     expansion = {"strategy": "fixed", "attend": False, "token": None, "length": length}
-    write_transformer(folder, parts.backbone, parts.settings,
-                      query_expansion=expansion if parts.query_expansion else None)
+    write_transformer(
+        folder, parts.backbone, parts.settings, query_expansion=expansion if parts.query_expansion else None
+    )
     write_dense(folder / _MODULES[1][1], parts.projection, _TOKENS)
-    write_json(folder / _MODULES[2][1] / "config.json", {
-        "skiplist_words": list(parts.skipped), "skiplist_tasks": ["document"], "keep_only_token_ids": None})
+    write_json(
+        folder / _MODULES[2][1] / "config.json",
+        {"skiplist_words": list(parts.skipped), "skiplist_tasks": ["document"], "keep_only_token_ids": None},
+    )
     write_normalize(folder / _MODULES[3][1], _TOKENS)
     write_root(folder, _MODULES, parts.settings, LATE_INTERACTION, "maxsim")
 
@@ -191,8 +210,14 @@ class LateInteractionEncoder(nn.Module):
         self.eval()
 
     @classmethod
-    def load(cls, name_or_path: str | Path, *, device: str | torch.device | None = None,
-             dtype: str | torch.dtype | None = None, for_training: bool = False) -> LateInteractionEncoder:
+    def load(
+        cls,
+        name_or_path: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        for_training: bool = False,
+    ) -> LateInteractionEncoder:
         """Load what `save` wrote, or a sentence-transformers MultiVectorEncoder of the same four modules.
 
         `dtype` is what `encode` computes in, as for `Encoder.load`; `for_training` turns dropout on.
@@ -200,15 +225,26 @@ class LateInteractionEncoder(nn.Module):
         """
         folder = model_folder(name_or_path)
         if not is_late(folder):
-            raise InterlinguaError(f"{folder}: holds no late-interaction model. To begin one from a single-vector "
-                                   "model, train with model.late_interaction, or use LateInteractionEncoder.start.")
+            raise InterlinguaError(
+                f"{folder}: holds no late-interaction model. To begin one from a single-vector "
+                "model, train with model.late_interaction, or use LateInteractionEncoder.start."
+            )
         place = default_device(device)
         compute_dtype(place, dtype)
         return cls(read(folder), dtype=dtype).to(place).train(for_training)
 
     @classmethod
-    def start(cls, encoder: Encoder, *, dim: int = 128, query_length: int = 32, document_length: int = 180,
-              query_expansion: bool = True, skip_punctuation: bool = False, seed: int = 0) -> LateInteractionEncoder:
+    def start(
+        cls,
+        encoder: Encoder,
+        *,
+        dim: int = 128,
+        query_length: int = 32,
+        document_length: int = 180,
+        query_expansion: bool = True,
+        skip_punctuation: bool = False,
+        seed: int = 0,
+    ) -> LateInteractionEncoder:
         """A late-interaction encoder to train, on the transformer of `encoder` (which is taken over, not copied).
 
         The projection to `dim` and the rows of the two markers are new, random from `seed`; prompts stay, after the
@@ -228,13 +264,25 @@ class LateInteractionEncoder(nn.Module):
             add_markers(encoder.backbone)
         settings = Settings(template=encoder.settings.template)
         made = cls(LateParts(encoder.backbone, projection, settings, query_expansion=False), dtype=encoder.dtype)
-        made.change(query_length=query_length, document_length=document_length, query_expansion=query_expansion,
-                    skip_punctuation=skip_punctuation,
-                    prompts={role: encoder.settings.prompt(role) for role in MARKERS})
+        made.change(
+            query_length=query_length,
+            document_length=document_length,
+            query_expansion=query_expansion,
+            skip_punctuation=skip_punctuation,
+            prompts={role: encoder.settings.prompt(role) for role in MARKERS},
+        )
         return made.to(device)
 
-    def change(self, *, query_length: int, document_length: int, query_expansion: bool, skip_punctuation: bool,
-               prompts: Mapping[str, str] | None = None, template: str | None = None) -> None:
+    def change(
+        self,
+        *,
+        query_length: int,
+        document_length: int,
+        query_expansion: bool,
+        skip_punctuation: bool,
+        prompts: Mapping[str, str] | None = None,
+        template: str | None = None,
+    ) -> None:
         """Set lengths in tokens (special tokens and marker counted) and what queries and documents show. `prompts` by
         role come after the marker; None leaves them, and the template, as they are.
 
@@ -244,25 +292,35 @@ class LateInteractionEncoder(nn.Module):
         limit = self.backbone.positions
         for name, length in (("query_length", query_length), ("document_length", document_length)):
             if length < 1 or (limit is not None and length > limit):
-                raise InterlinguaError(f"late interaction: {name} {length} is not possible; this model has positions "
-                                       f"for {limit or 'any number of'} tokens.")
+                raise InterlinguaError(
+                    f"late interaction: {name} {length} is not possible; this model has positions "
+                    f"for {limit or 'any number of'} tokens."
+                )
         marked = {role: f"{MARKERS[stored_role(role)]} {prompt}" for role, prompt in (prompts or {}).items()}
-        self.settings.change(prompts=marked, template=template, limit=limit,
-                             max_length={"query": query_length, "document": document_length})
+        self.settings.change(
+            prompts=marked,
+            template=template,
+            limit=limit,
+            max_length={"query": query_length, "document": document_length},
+        )
         self._interact(query_expansion, punctuation(self.tokenizer) if skip_punctuation else ())
 
     def _interact(self, query_expansion: bool, skipped: tuple[str, ...]) -> None:
         if query_expansion and self.tokenizer.mask_token_id is None:
-            raise InterlinguaError("late interaction: this model has no mask token to fill queries up with. "
-                                   "Set query_expansion to false.")
+            raise InterlinguaError(
+                "late interaction: this model has no mask token to fill queries up with. Set query_expansion to false."
+            )
         vocabulary = self.tokenizer.get_vocab() if skipped else {}
         unknown = [word for word in skipped if word not in vocabulary]
         if unknown:
-            say(f"late interaction: {len(unknown)} tokens of the skiplist are not in the vocabulary and have no "
-                f"effect: {' '.join(unknown[:10])}")
+            say(
+                f"late interaction: {len(unknown)} tokens of the skiplist are not in the vocabulary and have no "
+                f"effect: {' '.join(unknown[:10])}"
+            )
         self.query_expansion, self.skipped = query_expansion, skipped
-        self._skipped_ids = torch.tensor(sorted(vocabulary[word] for word in skipped if word in vocabulary),
-                                         dtype=torch.long)
+        self._skipped_ids = torch.tensor(
+            sorted(vocabulary[word] for word in skipped if word in vocabulary), dtype=torch.long
+        )
 
     @property
     def query(self) -> LateInteractionEncoder:
@@ -308,8 +366,9 @@ class LateInteractionEncoder(nn.Module):
         """Token ids of each text with its marker and special tokens, cut to the role's length at the end of the text;
         queries filled up with mask tokens."""
         length = self.settings.length(role)
-        ids = self.backbone.subwords(texts, prompt=self.settings.prompt(role, None, prompt),
-                                     template=self.settings.template, max_length=length)
+        ids = self.backbone.subwords(
+            texts, prompt=self.settings.prompt(role, None, prompt), template=self.settings.template, max_length=length
+        )
         if length is None or not self._expands(role):
             return ids
         return [text + [self.tokenizer.mask_token_id] * (length - len(text)) for text in ids]
@@ -351,16 +410,23 @@ class LateInteractionEncoder(nn.Module):
                 real -= 1
             attended.append(real)
         lengths = torch.tensor([len(text) for text in ids], device=device)
-        batch = pad_sequence([torch.tensor(text, dtype=torch.long) for text in ids], batch_first=True,
-                             padding_value=self.backbone.pad_id).to(device)
+        batch = pad_sequence(
+            [torch.tensor(text, dtype=torch.long) for text in ids], batch_first=True, padding_value=self.backbone.pad_id
+        ).to(device)
         places = torch.arange(batch.shape[1], device=device)
         seen = places < torch.tensor(attended, device=device)[:, None]
         states: Tensor = self.backbone.model(input_ids=batch, attention_mask=seen.long()).last_hidden_state
         return states[places < lengths[:, None]]
 
     def encode(
-        self, sentences: str | Sequence[Text], *, role: str, batch_size: int | None = None,
-        show_progress_bar: bool | None = None, convert_to_tensor: bool = False, lang: Langs = None,
+        self,
+        sentences: str | Sequence[Text],
+        *,
+        role: str,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        convert_to_tensor: bool = False,
+        lang: Langs = None,
     ) -> TokenVectors:
         """Token vectors of the texts (a single string is one text) in the order given, without gradient: float32, on
         the CPU or, with `convert_to_tensor`, on the device. `lang` has no use here (there is no calibration).
@@ -369,8 +435,9 @@ class LateInteractionEncoder(nn.Module):
         large collection in pieces. Raises InterlinguaError when a vector is not finite.
         """
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        return encode_tokens(self, texts, role=role, batch_size=batch_size, progress=bool(show_progress_bar),
-                             on_device=convert_to_tensor)
+        return encode_tokens(
+            self, texts, role=role, batch_size=batch_size, progress=bool(show_progress_bar), on_device=convert_to_tensor
+        )
 
     def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> TokenVectors:
         """`encode` in the role of queries."""
@@ -391,8 +458,13 @@ Model = DualEncoder | LateInteractionEncoder
 """One vector a text, or one a token."""
 
 
-def load_any(name_or_path: str | Path, *, device: str | torch.device | None = None,
-             dtype: str | torch.dtype | None = None, for_training: bool = False) -> Model:
+def load_any(
+    name_or_path: str | Path,
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    for_training: bool = False,
+) -> Model:
     """A LateInteractionEncoder if the folder holds one, else what `DualEncoder.load` reads."""
     folder = model_folder(name_or_path)
     kind = LateInteractionEncoder if is_late(folder) else DualEncoder

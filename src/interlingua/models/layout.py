@@ -57,8 +57,9 @@ class Dense(nn.Module):
         super().__init__()
         self.activation_name = activation or "torch.nn.modules.linear.Identity"
         if self.activation_name not in ACTIVATIONS:
-            raise InterlinguaError(f"Dense: activation {activation!r} is not one of the known ones: "
-                                   f"{', '.join(ACTIVATIONS)}.")
+            raise InterlinguaError(
+                f"Dense: activation {activation!r} is not one of the known ones: {', '.join(ACTIVATIONS)}."
+            )
         self.linear = nn.Linear(in_features, out_features, bias=bias)
         self.activation = ACTIVATIONS[self.activation_name]()
 
@@ -75,8 +76,11 @@ class Normalize(nn.Module):
 
 
 _LEGACY_POOLING = {
-    "pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
 
@@ -98,11 +102,15 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts
     """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense and Normalize."""
     kinds = [kind for kind, _ in modules]
     if "MultiVectorMask" in kinds:
-        raise InterlinguaError(f"{folder}: holds a late-interaction model, which gives several vectors a text. Load it "
-                               "with LateInteractionEncoder.load.")
+        raise InterlinguaError(
+            f"{folder}: holds a late-interaction model, which gives several vectors a text. Load it "
+            "with LateInteractionEncoder.load."
+        )
     if not re.fullmatch(r"(Transformer Pooling|StaticEmbedding)( Dense| Normalize)*", " ".join(kinds)):
-        raise InterlinguaError(f"{folder}: modules {' → '.join(kinds) or 'none'} are not supported. Supported: "
-                               "Transformer → Pooling or StaticEmbedding, then Dense and Normalize.")
+        raise InterlinguaError(
+            f"{folder}: modules {' → '.join(kinds) or 'none'} are not supported. Supported: "
+            "Transformer → Pooling or StaticEmbedding, then Dense and Normalize."
+        )
     first = subfolder(folder, modules[0][1])
     backbone = _static(first, settings) if kinds[0] == "StaticEmbedding" else read_transformer(first, settings)
     parts = Parts(backbone, None, settings=settings)
@@ -121,8 +129,10 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts
 def _static(folder: Path, settings: Settings) -> StaticEmbedding:
     training = read_json(folder / OURS, {}).get("training", {})
     backbone, settings.max_length = StaticEmbedding.load(
-        folder, token_dropout=float(training.get("token_dropout", 0.0)),
-        token_weights=bool(training.get("token_weights", False)))
+        folder,
+        token_dropout=float(training.get("token_dropout", 0.0)),
+        token_weights=bool(training.get("token_weights", False)),
+    )
     return backbone
 
 
@@ -138,8 +148,11 @@ def read_transformer(folder: Path, settings: Settings) -> Transformer:
         tokenizer.normalizer = Normalizers([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
     known = [limit for limit in (backbone.positions, backbone.tokenizer.model_max_length) if limit and limit < 10**9]
     settings.max_length = config.get("max_seq_length") or min(known, default=None)
-    settings.role_lengths = {role: int(config[key]) for role, key in (("query", "query_length"), (
-        "document", "document_length")) if config.get(key)}
+    settings.role_lengths = {
+        role: int(config[key])
+        for role, key in (("query", "query_length"), ("document", "document_length"))
+        if config.get(key)
+    }
     return backbone
 
 
@@ -161,8 +174,12 @@ def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
         raise InterlinguaError(f"{where}: only a plain Dense layer on {of} is supported here.")
     require_safetensors(folder)
     try:
-        dense = Dense(config["in_features"], config["out_features"], bias=config.get("bias", True),
-                      activation=config.get("activation_function", TANH))
+        dense = Dense(
+            config["in_features"],
+            config["out_features"],
+            bias=config.get("bias", True),
+            activation=config.get("activation_function", TANH),
+        )
         dense.load_state_dict(load_file(folder / "model.safetensors"))
     except (KeyError, RuntimeError) as error:
         raise InterlinguaError(f"{folder}: cannot be read as a Dense layer ({error}).") from error
@@ -185,8 +202,14 @@ def write_parts(folder: Path, parts: Parts, prefix: str | None = None) -> list[M
         if kind == "Dense":
             write_dense(path, next(dense))
         elif kind == "Pooling":
-            write_json(path / "config.json", {"embedding_dimension": parts.backbone.hidden_size,
-                                          "pooling_mode": parts.pooling, "include_prompt": True})
+            write_json(
+                path / "config.json",
+                {
+                    "embedding_dimension": parts.backbone.hidden_size,
+                    "pooling_mode": parts.pooling,
+                    "include_prompt": True,
+                },
+            )
         elif kind == "Normalize":
             write_normalize(path)
         else:
@@ -211,9 +234,16 @@ def write_transformer(folder: Path, backbone: Transformer, settings: Settings, *
     backbone.save(folder)
     text = {"method": "forward", "method_output_name": "last_hidden_state"}
     lengths = {f"{role}_length": length for role, length in settings.role_lengths.items()}
-    write_json(folder / "sentence_bert_config.json", {
-        "transformer_task": "feature-extraction", "modality_config": {"text": text},
-        "module_output_name": "token_embeddings", **lengths, **more})
+    write_json(
+        folder / "sentence_bert_config.json",
+        {
+            "transformer_task": "feature-extraction",
+            "modality_config": {"text": text},
+            "module_output_name": "token_embeddings",
+            **lengths,
+            **more,
+        },
+    )
 
 
 def write_normalize(folder: Path, of: str = "sentence_embedding") -> None:
@@ -223,24 +253,44 @@ def write_normalize(folder: Path, of: str = "sentence_embedding") -> None:
 
 def write_dense(folder: Path, dense: Dense, of: str = "sentence_embedding") -> None:
     """Write a Dense module for what sentence-transformers calls `of`."""
-    write_json(folder / "config.json", {
-        "in_features": dense.linear.in_features, "out_features": dense.linear.out_features,
-        "bias": dense.linear.bias is not None, "activation_function": dense.activation_name,
-        "module_input_name": of, "module_output_name": of})
-    save_file({name: value.detach().cpu().contiguous() for name, value in dense.state_dict().items()},
-              folder / "model.safetensors")
+    write_json(
+        folder / "config.json",
+        {
+            "in_features": dense.linear.in_features,
+            "out_features": dense.linear.out_features,
+            "bias": dense.linear.bias is not None,
+            "activation_function": dense.activation_name,
+            "module_input_name": of,
+            "module_output_name": of,
+        },
+    )
+    save_file(
+        {name: value.detach().cpu().contiguous() for name, value in dense.state_dict().items()},
+        folder / "model.safetensors",
+    )
 
 
-def write_root(folder: Path, modules: list[Module], settings: Settings, model_type: str = "SentenceTransformer",
-               similarity: str | None = None) -> None:
+def write_root(
+    folder: Path,
+    modules: list[Module],
+    settings: Settings,
+    model_type: str = "SentenceTransformer",
+    similarity: str | None = None,
+) -> None:
     """Write modules.json, config_sentence_transformers.json and interlingua.json; `similarity` instead of that in
     `settings`."""
     entries = [{"idx": i, "name": str(i), "path": name, "type": TYPES[kind]} for i, (kind, name) in enumerate(modules)]
     write_json(folder / "modules.json", entries)
     prompts = {stored_role("query"): "", stored_role("passage"): "", **settings.prompts}
-    write_json(folder / "config_sentence_transformers.json", {
-        "model_type": model_type, "prompts": prompts, "default_prompt_name": settings.default_prompt_name,
-        "similarity_fn_name": similarity or settings.similarity})
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {
+            "model_type": model_type,
+            "prompts": prompts,
+            "default_prompt_name": settings.default_prompt_name,
+            "similarity_fn_name": similarity or settings.similarity,
+        },
+    )
     write_json(folder / OURS, {**read_json(folder / OURS, {}), "template": settings.template})
 
 

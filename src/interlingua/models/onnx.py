@@ -73,8 +73,10 @@ def export_onnx(encoder: Encoder, folder: str | Path, *, role: str = "passage", 
     if encoder.language_maps is not None:
         encoder = encoder.folded(lang or ANY)
     elif lang is not None:
-        raise InterlinguaError(f"lang '{lang}': this encoder is not calibrated, so it has one ONNX for all languages. "
-                               "Leave the language out.")
+        raise InterlinguaError(
+            f"lang '{lang}': this encoder is not calibrated, so it has one ONNX for all languages. "
+            "Leave the language out."
+        )
     _require_onnxscript()
     encoder.eval()
     special = not encoder.is_static
@@ -87,10 +89,21 @@ def export_onnx(encoder: Encoder, folder: str | Path, *, role: str = "passage", 
         pad = tokenizer.id_to_token(encoder.pad_id)
         tokenizer.enable_padding(pad_id=encoder.pad_id, **({} if pad is None else {"pad_token": pad}))
         tokenizer.save(str(place / "tokenizer.json"))
-        write_json(place / MARKER, {
-            "inputs": list(INPUTS), "output": OUTPUT, "dim": encoder.dim, "role": role,
-            "prompt": encoder.settings.prompt(role), "template": encoder.settings.template, "max_length": length,
-            "add_special_tokens": special, "similarity": encoder.similarity, "opset": OPSET})
+        write_json(
+            place / MARKER,
+            {
+                "inputs": list(INPUTS),
+                "output": OUTPUT,
+                "dim": encoder.dim,
+                "role": role,
+                "prompt": encoder.settings.prompt(role),
+                "template": encoder.settings.template,
+                "max_length": length,
+                "add_special_tokens": special,
+                "similarity": encoder.similarity,
+                "opset": OPSET,
+            },
+        )
     return Path(folder) / "model.onnx"
 
 
@@ -104,16 +117,25 @@ def _write_graph(encoder: Encoder, file: Path) -> None:
     try:
         with torch.no_grad(), _quiet():
             program = torch.onnx.export(
-                module, (ids, mask), dynamo=True, input_names=INPUTS, output_names=[OUTPUT], opset_version=OPSET,
-                dynamic_shapes=dict.fromkeys(INPUTS, axes), verbose=False)
+                module,
+                (ids, mask),
+                dynamo=True,
+                input_names=INPUTS,
+                output_names=[OUTPUT],
+                opset_version=OPSET,
+                dynamic_shapes=dict.fromkeys(INPUTS, axes),
+                verbose=False,
+            )
             if program is None:  # only where a file name was given
                 raise RuntimeError("no graph came back")
             size = sum(weight.numel() * weight.element_size() for weight in module.parameters())
             program.save(file, external_data=size > _SINGLE_FILE)
     except Exception as error:  # torch.onnx raises whatever went wrong in any of its stages
         kind = getattr(getattr(encoder.backbone, "model", None), "config", None)
-        raise InterlinguaError(f"torch.onnx cannot export this {getattr(kind, 'model_type', 'static')} encoder "
-                               f"({type(error).__name__}: {str(error).strip().splitlines()[0][:200]}).") from error
+        raise InterlinguaError(
+            f"torch.onnx cannot export this {getattr(kind, 'model_type', 'static')} encoder "
+            f"({type(error).__name__}: {str(error).strip().splitlines()[0][:200]})."
+        ) from error
 
 
 def _require_onnxscript() -> None:

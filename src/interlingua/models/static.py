@@ -30,16 +30,24 @@ class StaticEmbedding(nn.Module):
     `weights`), which sentence-transformers reads too: a quarter of the size.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: Tensor, *, token_dropout: float = 0.0,
-                 token_weights: bool = False, int8: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        rows: Tensor,
+        *,
+        token_dropout: float = 0.0,
+        token_weights: bool = False,
+        int8: bool = False,
+    ) -> None:
         super().__init__()
         if not 0.0 <= token_dropout < 1.0:
             raise InterlinguaError(f"token_dropout {token_dropout}: give a probability of at least 0 and below 1.")
         self.tokenizer = tokenizer
         self.subwords = Subwords(tokenizer.backend_tokenizer, special=False)
         check_vocabulary(self.subwords, len(rows))
-        self.embedding = nn.EmbeddingBag(rows.shape[0], rows.shape[1], mode="mean", sparse=True,
-                                         _weight=rows.detach().clone().float())
+        self.embedding = nn.EmbeddingBag(
+            rows.shape[0], rows.shape[1], mode="mean", sparse=True, _weight=rows.detach().clone().float()
+        )
         self.token_dropout, self.int8 = token_dropout, int8
         self.log_weights = nn.Parameter(torch.zeros(len(rows))) if token_weights else None
 
@@ -115,8 +123,9 @@ class StaticEmbedding(nn.Module):
         tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
 
     @classmethod
-    def load(cls, folder: Path, *, token_dropout: float = 0.0, token_weights: bool = False
-             ) -> tuple[StaticEmbedding, int | None]:
+    def load(
+        cls, folder: Path, *, token_dropout: float = 0.0, token_weights: bool = False
+    ) -> tuple[StaticEmbedding, int | None]:
         """Read a folder written by sentence-transformers, model2vec or `save`; also the limit on a text's tokens."""
         table = StaticTable.open(folder)
         try:
@@ -125,8 +134,13 @@ class StaticEmbedding(nn.Module):
         except Exception as error:  # tokenizers raises bare Exception
             raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
         limit = (tokenizer.backend_tokenizer.truncation or {}).get("max_length")
-        return cls(tokenizer, torch.from_numpy(table.folded()), token_dropout=token_dropout,
-                   token_weights=token_weights, int8=table.scales is not None), limit
+        return cls(
+            tokenizer,
+            torch.from_numpy(table.folded()),
+            token_dropout=token_dropout,
+            token_weights=token_weights,
+            int8=table.scales is not None,
+        ), limit
 
 
 def quantised(rows: Tensor) -> dict[str, Tensor]:

@@ -43,8 +43,9 @@ class StaticTable:
     """Subword vectors `[vocabulary, dim]`: `rows`, float32 or int8, times `scales` `[vocabulary]` if there are any. A
     `mapping` `[vocabulary]`, if there is one, says which of the rows is a subword's."""
 
-    def __init__(self, rows: NDArray[Any], scales: Floats | None = None, mapping: NDArray[np.int64] | None = None
-                 ) -> None:
+    def __init__(
+        self, rows: NDArray[Any], scales: Floats | None = None, mapping: NDArray[np.int64] | None = None
+    ) -> None:
         self.rows, self.scales, self.mapping = rows, scales, mapping
 
     @property
@@ -63,13 +64,17 @@ class StaticTable:
             raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
         rows = held.get("embedding.weight", held.get("embeddings"))
         if rows is None or not (set(held) == {"embedding.weight"} or set(held) <= {"embeddings", "weights", "mapping"}):
-            raise InterlinguaError(f"{folder}: model.safetensors holds {', '.join(sorted(held))}; a static embedding "
-                                   "has embedding.weight, or embeddings with weights and a mapping as model2vec "
-                                   "writes.")
+            raise InterlinguaError(
+                f"{folder}: model.safetensors holds {', '.join(sorted(held))}; a static embedding "
+                "has embedding.weight, or embeddings with weights and a mapping as model2vec "
+                "writes."
+            )
         scales, mapping = held.get("weights"), held.get("mapping")
-        table = cls(rows if rows.dtype in (np.float32, np.int8) else rows.astype(np.float32),
-                    None if scales is None else scales.astype(np.float32),
-                    None if mapping is None else mapping.astype(np.int64))
+        table = cls(
+            rows if rows.dtype in (np.float32, np.int8) else rows.astype(np.float32),
+            None if scales is None else scales.astype(np.float32),
+            None if mapping is None else mapping.astype(np.int64),
+        )
         fitting = rows.ndim == 2 and (scales is None or scales.shape == (table.shape[0],))
         if not fitting or (mapping is not None and not ((mapping >= 0) & (mapping < len(rows))).all()):
             raise InterlinguaError(f"{folder}: cannot be read as a static embedding (its tensors do not fit together).")
@@ -126,8 +131,14 @@ class StaticSide:
 
     pooling, language_maps = None, None
 
-    def __init__(self, table: Callable[[], StaticTable], subwords: Subwords, settings: Settings, normalize: bool,
-                 vectors: Callable[[Sequence[Sequence[int]]], Floats] | None = None) -> None:
+    def __init__(
+        self,
+        table: Callable[[], StaticTable],
+        subwords: Subwords,
+        settings: Settings,
+        normalize: bool,
+        vectors: Callable[[Sequence[Sequence[int]]], Floats] | None = None,
+    ) -> None:
         self._table, self.subwords, self.settings, self.normalize = table, subwords, settings, normalize
         self._vectors = vectors
 
@@ -138,13 +149,16 @@ class StaticSide:
 
     def is_like(self, other: StaticSide) -> bool:
         """Whether both belong to one encoder."""
-        return (self.subwords is other.subwords and self.settings is other.settings
-                and self.normalize == other.normalize)
+        return self.subwords is other.subwords and self.settings is other.settings and self.normalize == other.normalize
 
     def tokenize(self, texts: Sequence[Text], role: str | None = None, *, prompt: str | None = None) -> list[list[int]]:
         """As `Encoder.tokenize`."""
-        return self.subwords(texts, prompt=self.settings.prompt(role, None, prompt), template=self.settings.template,
-                             max_length=self.settings.length(role))
+        return self.subwords(
+            texts,
+            prompt=self.settings.prompt(role, None, prompt),
+            template=self.settings.template,
+            max_length=self.settings.length(role),
+        )
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> Floats:
         """Subword ids of each text → float32 `[texts, dim]`."""
@@ -171,8 +185,10 @@ class StaticEncoder:
         if not (folder / "modules.json").is_file() or any(folder.glob("*calibration.safetensors")):
             return None
         routes = read_routes(folder)
-        if not all([kind for kind, _ in modules] in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"])
-                   for _, modules in routes):
+        if not all(
+            [kind for kind, _ in modules] in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"])
+            for _, modules in routes
+        ):
             return None
         encoder = cls(*(_side(place, modules, folder) for place, modules in routes))
         if (kept := read_json(folder / "fingerprint.json")) is not None:
@@ -181,7 +197,7 @@ class StaticEncoder:
 
     @property
     def similarity(self) -> str:
-        """"cosine" or "dot"."""
+        """ "cosine" or "dot"."""
         return self.query.settings.similarity
 
     @property
@@ -208,9 +224,19 @@ class StaticEncoder:
         return _encode(self.passage, sentences, "passage", **options)
 
 
-def _encode(side: StaticSide, sentences: str | Sequence[Text], role: str, *, prompt_name: str | None = None,
-            prompt: str | None = None, normalize_embeddings: bool = False, truncate_dim: int | None = None,
-            lang: object = None, batch_size: int | None = None, show_progress_bar: bool | None = None) -> Floats:
+def _encode(
+    side: StaticSide,
+    sentences: str | Sequence[Text],
+    role: str,
+    *,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+    normalize_embeddings: bool = False,
+    truncate_dim: int | None = None,
+    lang: object = None,
+    batch_size: int | None = None,
+    show_progress_bar: bool | None = None,
+) -> Floats:
     texts = [sentences] if isinstance(sentences, str) else list(sentences)
     prompt = side.settings.prompt(role, prompt_name, prompt)
     found: Floats = np.zeros((len(texts), side.table.shape[1]), dtype=np.float32)
@@ -219,8 +245,9 @@ def _encode(side: StaticSide, sentences: str | Sequence[Text], role: str, *, pro
         found[part] = side.vectors(side.tokenize(texts[part], role, prompt=prompt))
     finite = np.isfinite(found).all(axis=1)
     if not finite.all():
-        raise InterlinguaError(f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are "
-                               "damaged.")
+        raise InterlinguaError(
+            f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are damaged."
+        )
     found = found[:, :truncate_dim]
     if normalize_embeddings:
         found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), TINY)

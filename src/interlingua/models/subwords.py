@@ -58,8 +58,10 @@ def model_file(pieces: Iterable[tuple[str, float, int]], unknown: int, bytes_: b
     The one at `unknown` stands for characters that have none; with `bytes_`, those of their UTF-8 do, which must all be
     pieces. Text is cut as it is, with "▁" for blanks. A protocol buffer of pieces (1), trainer (2) and normaliser (3).
     """
-    parts = [_bytes(1, _bytes(1, piece.encode()) + b"\x15" + pack("<f", score) + _number(3, kind))
-             for piece, score, kind in pieces]
+    parts = [
+        _bytes(1, _bytes(1, piece.encode()) + b"\x15" + pack("<f", score) + _number(3, kind))
+        for piece, score, kind in pieces
+    ]
     parts.append(_bytes(2, _number(3, UNIGRAM) + _number(35, bytes_) + _number(40, unknown)))
     parts.append(_bytes(3, _number(3, False) + _number(4, False) + _number(5, True)))
     return b"".join(parts)
@@ -114,9 +116,14 @@ class SentencePieces:
     def of(cls, tokenizer: Tokenizer) -> SentencePieces | None:
         """One for `tokenizer` if that is a Unigram model that cuts at spaces before all else; None otherwise."""
         first, own = tokenizer.pre_tokenizer, tokenizer.normalizer
-        if not (isinstance(tokenizer.model, Unigram) and isinstance(first, Metaspace) and first.split
-                and first.prepend_scheme == "always" and first.replacement == MARK
-                and len(tokenizer.get_added_tokens_decoder()) <= ADDED):
+        if not (
+            isinstance(tokenizer.model, Unigram)
+            and isinstance(first, Metaspace)
+            and first.split
+            and first.prepend_scheme == "always"
+            and first.replacement == MARK
+            and len(tokenizer.get_added_tokens_decoder()) <= ADDED
+        ):
             return None
         return cls(tokenizer, next((lower for lower in (True, False) if repr(own) == repr(normalizer(lower))), None))
 
@@ -198,8 +205,16 @@ class SentencePieces:
         added = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
         if unknown is None or not _is_usual(model, names) or any(MARK in one and one != MARK for one in added):
             return None
-        kinds = [UNKNOWN if number == unknown else BYTE if model["byte_fallback"] and name in BYTES
-                 else CONTROL if name in added else NORMAL for number, name in enumerate(names)]
+        kinds = [
+            UNKNOWN
+            if number == unknown
+            else BYTE
+            if model["byte_fallback"] and name in BYTES
+            else CONTROL
+            if name in added
+            else NORMAL
+            for number, name in enumerate(names)
+        ]
         scores = [score for _, score in pieces]
         if min(scores) < min(score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL):
             return None  # what an unknown character costs depends on it
@@ -208,8 +223,13 @@ class SentencePieces:
         number = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
         pairs = {name[at : at + 2] for name in names for at in range(len(name) - 1)}
         file = model_file(zip(names, scores, kinds, strict=True), unknown, model["byte_fallback"])
-        return _Made(SentencePieceProcessor(model_proto=file), np.array([number[unit] for unit in units]),
-                     frozenset(names), frozenset(pairs), frozenset(special))
+        return _Made(
+            SentencePieceProcessor(model_proto=file),
+            np.array([number[unit] for unit in units]),
+            frozenset(names),
+            frozenset(pairs),
+            frozenset(special),
+        )
 
 
 class _Made(NamedTuple):
@@ -234,10 +254,15 @@ def _is_usual(model: Mapping[str, Any], names: Sequence[str]) -> bool:
     """Whether a Unigram model cuts in the one best way, and is one that SentencePiece can be told."""
     drawn = model.get("alpha") is not None or model.get("nbest_size") is not None  # a cut is drawn at random
     held = set(names)
-    return (not drawn and len(held) == len(names) and MARK in held and "" not in held
-            and not any(MARK in name[1:] or "\0" in name for name in names)
-            and (not model["byte_fallback"] or held.issuperset(BYTES))
-            and all(score is not None and isfinite(score) for _, score in model["vocab"]))
+    return (
+        not drawn
+        and len(held) == len(names)
+        and MARK in held
+        and "" not in held
+        and not any(MARK in name[1:] or "\0" in name for name in names)
+        and (not model["byte_fallback"] or held.issuperset(BYTES))
+        and all(score is not None and isfinite(score) for _, score in model["vocab"])
+    )
 
 
 def _tied(cut: Sequence[Sequence[int]], units: NDArray[np.int64]) -> list[int]:
@@ -271,8 +296,10 @@ def check_template(template: str) -> str:
         fields, plain = [], False
     if template == PAIR or (sorted(fields) == ["text", "title"] and plain):
         return template
-    raise InterlinguaError(f"title template {template!r}: use '{PAIR}', or a text that holds {{title}} and {{text}} "
-                           f"once each, such as '{DEFAULT_TEMPLATE}'.")
+    raise InterlinguaError(
+        f"title template {template!r}: use '{PAIR}', or a text that holds {{title}} and {{text}} "
+        f"once each, such as '{DEFAULT_TEMPLATE}'."
+    )
 
 
 def plain_text(text: Text, template: str = DEFAULT_TEMPLATE) -> str:
@@ -289,8 +316,9 @@ def _unicode() -> Iterator[None]:
     try:
         yield
     except (TypeError, UnicodeEncodeError) as error:  # strings they are all
-        raise InterlinguaError("a text holds half a surrogate pair, so it is not valid Unicode. Was it read as "
-                               "UTF-8?") from error
+        raise InterlinguaError(
+            "a text holds half a surrogate pair, so it is not valid Unicode. Was it read as UTF-8?"
+        ) from error
 
 
 class Subwords:
@@ -310,7 +338,11 @@ class Subwords:
         self._pieces = None if special else SentencePieces.of(tokenizer)
 
     def __call__(
-        self, texts: Sequence[Text], *, prompt: str = "", template: str = DEFAULT_TEMPLATE,
+        self,
+        texts: Sequence[Text],
+        *,
+        prompt: str = "",
+        template: str = DEFAULT_TEMPLATE,
         max_length: int | None = None,
     ) -> list[list[int]]:
         """Token ids of each text, `prompt` in front, at most `max_length` long with special tokens.
@@ -348,8 +380,10 @@ class Subwords:
         if isinstance(text, str):
             return prompt + text
         if not (isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(part, str) for part in text)):
-            raise InterlinguaError(f"text {number}: {str(text)[:60]!r} is {type(text).__name__}. "
-                                   "Give a string or a (title, text) pair of strings.")
+            raise InterlinguaError(
+                f"text {number}: {str(text)[:60]!r} is {type(text).__name__}. "
+                "Give a string or a (title, text) pair of strings."
+            )
         if template == PAIR and text[0] and self.special:
             return prompt + text[0], text[1]
         return prompt + plain_text((text[0], text[1]), template)

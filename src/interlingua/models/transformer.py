@@ -81,21 +81,25 @@ def pack(ids: Sequence[Sequence[int]], model: PreTrainedModel, device: torch.dev
             runs[-1] = (runs[-1][0], runs[-1][1] + 1, length)
         else:
             runs.append((start, 1, length))
-    return Packed(
-        torch.from_numpy(flat)[None].to(device), torch.from_numpy(positions)[None].to(device), runs
-    )
+    return Packed(torch.from_numpy(flat)[None].to(device), torch.from_numpy(positions)[None].to(device), runs)
 
 
 def forward(model: PreTrainedModel, packed: Packed, *, hidden_states: bool = False) -> Any:
     """The model's output for a packed row, differentiable: `last_hidden_state` is `[1, tokens, hidden]`."""
     return model(
-        input_ids=packed.ids, position_ids=packed.positions, token_type_ids=torch.zeros_like(packed.ids),
-        packed_runs=packed.runs, output_hidden_states=hidden_states,
+        input_ids=packed.ids,
+        position_ids=packed.positions,
+        token_type_ids=torch.zeros_like(packed.ids),
+        packed_runs=packed.runs,
+        output_hidden_states=hidden_states,
     )
 
 
 def first_states(
-    model: PreTrainedModel, ids: Tensor, positions: Tensor | None = None, mask: Tensor | None = None,
+    model: PreTrainedModel,
+    ids: Tensor,
+    positions: Tensor | None = None,
+    mask: Tensor | None = None,
     runs: list[Run] | None = None,
 ) -> Tensor:
     """Last-layer states of each text's first token, `[texts, hidden]`, differentiable: equal to those of `model`.
@@ -126,8 +130,15 @@ def first_states(
 
 
 def packed_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
-    scaling: float | None = None, dropout: float = 0.0, packed_runs: list[Run] | None = None, **_: Any,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    packed_runs: list[Run] | None = None,
+    **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention inside each text of a packed row. `key`, `value`: `[1, heads, tokens, head dim]`; `query` the same,
     or `[1, heads, texts, head dim]` with one query for each text.
@@ -180,8 +191,10 @@ class Transformer(nn.Module):
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         super().__init__()
         if not getattr(tokenizer, "is_fast", False):
-            raise InterlinguaError("the model's tokenizer is not a fast one (tokenizer.json); convert it first with "
-                                   "transformers' AutoTokenizer and save_pretrained.")
+            raise InterlinguaError(
+                "the model's tokenizer is not a fast one (tokenizer.json); convert it first with "
+                "transformers' AutoTokenizer and save_pretrained."
+            )
         self.model = model
         self.tokenizer = tokenizer
         self.subwords = Subwords(tokenizer.backend_tokenizer, special=True)
@@ -300,8 +313,10 @@ class Transformer(nn.Module):
                 got = self.token_states(probe)[0]
         self.model.train(training)
         if len(stack) != 1 or wanted is None or not torch.allclose(got, wanted, atol=1e-4, rtol=1e-3):
-            raise InterlinguaError(f"layer {layer}: a {self.model.config.model_type} model cannot be cut (its last "
-                                   "state is not simply the last layer's). Leave `layer` out for this model.")
+            raise InterlinguaError(
+                f"layer {layer}: a {self.model.config.model_type} model cannot be cut (its last "
+                "state is not simply the last layer's). Leave `layer` out for this model."
+            )
 
     def save(self, folder: Path) -> None:
         """Write config.json, model.safetensors and the tokenizer's files into `folder`."""
@@ -318,18 +333,26 @@ class Transformer(nn.Module):
             with quiet():
                 config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
                 model, report = AutoModel.from_pretrained(
-                    folder, config=config, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
-                    output_loading_info=True)
+                    folder,
+                    config=config,
+                    use_safetensors=True,
+                    trust_remote_code=False,
+                    dtype=torch.float32,
+                    output_loading_info=True,
+                )
                 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise InterlinguaError(f"{folder}: cannot be loaded as a Hugging Face model ({_first_line(error)})."
-                                   ) from error
+            raise InterlinguaError(
+                f"{folder}: cannot be loaded as a Hugging Face model ({_first_line(error)})."
+            ) from error
         pooler = {name for name in report["missing_keys"] if name.startswith("pooler.")}
         missing = sorted(set(report["missing_keys"]) - pooler)
         if missing or report["mismatched_keys"]:
             names = [*missing, *(str(key[0]) for key in report["mismatched_keys"])]
-            raise InterlinguaError(f"{folder}: {len(names)} weights are missing or of another shape than config.json "
-                                   f"says ({', '.join(names[:3])}).")
+            raise InterlinguaError(
+                f"{folder}: {len(names)} weights are missing or of another shape than config.json "
+                f"says ({', '.join(names[:3])})."
+            )
         if pooler:
             # transformers fills a missing pooler at random; zeros keep saved files reproducible.
             for parameter in model.pooler.parameters():

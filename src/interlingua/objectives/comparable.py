@@ -54,14 +54,20 @@ class CondenserHead(nn.Module):
         depth = int(config.num_hidden_layers)
         self.skip_from = depth // 2 if skip_from is None else skip_from
         if not 0 <= self.skip_from < depth or layers < 1:
-            raise InterlinguaError(f"a Condenser head of {layers} layers on hidden state {self.skip_from}: it needs 1 "
-                                   f"layer or more, and early states out of 0 to {depth - 1} for this model.")
+            raise InterlinguaError(
+                f"a Condenser head of {layers} layers on hidden state {self.skip_from}: it needs 1 "
+                f"layer or more, and early states out of 0 to {depth - 1} for this model."
+            )
         own = BertConfig(
-            hidden_size=config.hidden_size, num_attention_heads=config.num_attention_heads,
-            intermediate_size=config.intermediate_size, hidden_act=getattr(config, "hidden_act", "gelu"),
+            hidden_size=config.hidden_size,
+            num_attention_heads=config.num_attention_heads,
+            intermediate_size=config.intermediate_size,
+            hidden_act=getattr(config, "hidden_act", "gelu"),
             hidden_dropout_prob=getattr(config, "hidden_dropout_prob", 0.1),
             attention_probs_dropout_prob=getattr(config, "attention_probs_dropout_prob", 0.1),
-            layer_norm_eps=getattr(config, "layer_norm_eps", 1e-5), attn_implementation=ATTENTION)
+            layer_norm_eps=getattr(config, "layer_norm_eps", 1e-5),
+            attn_implementation=ATTENTION,
+        )
         self.layers = nn.ModuleList(BertLayer(own) for _ in range(layers))
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -87,8 +93,16 @@ class CondenserHead(nn.Module):
         return states[0]
 
 
-def span_tokens(encoder: Any, role: str, texts: Sequence[str], draws: Sequence[float], *, length: int,
-                mode: SpanMode = "uniform_start", least: int = 1) -> tuple[list[int], list[list[int]], list[int]]:
+def span_tokens(
+    encoder: Any,
+    role: str,
+    texts: Sequence[str],
+    draws: Sequence[float],
+    *,
+    length: int,
+    mode: SpanMode = "uniform_start",
+    least: int = 1,
+) -> tuple[list[int], list[list[int]], list[int]]:
     """A span of each text: the ids that stand before every span (special tokens, the role's prompt), for each text up
     to `length` of its own ids as `cut` chooses them by its draw, and the ids that stand after every span.
 
@@ -101,8 +115,10 @@ def span_tokens(encoder: Any, role: str, texts: Sequence[str], draws: Sequence[f
     opening, closing = empty[: len(empty) - after], empty[len(empty) - after :]
     most = encoder.backbone.positions
     if most is not None and length + len(empty) > most:
-        raise InterlinguaError(f"a span of {length} tokens with the {len(empty)} around it is longer than the {most} "
-                               "that this model reads. Lower objectives.comparable.span.")
+        raise InterlinguaError(
+            f"a span of {length} tokens with the {len(empty)} around it is longer than the {most} "
+            "that this model reads. Lower objectives.comparable.span."
+        )
     contents = []
     for ids, draw in zip(encoder.backbone.subwords(texts), draws, strict=True):
         own = ids[before : len(ids) - after]
@@ -117,9 +133,18 @@ SHORT = 0.1
 
 
 def comparable_contrastive(
-    source: Tensor, source_mask: Tensor | None, target: Tensor, target_mask: Tensor | None, *,
-    similarity: SpanSimilarity = "maxsim", temperature: float = 0.05, token_norm: bool = True, length_norm: bool = True,
-    symmetrize: bool = False, denominator: Denominator = "simclr", groups: Tensor | None = None,
+    source: Tensor,
+    source_mask: Tensor | None,
+    target: Tensor,
+    target_mask: Tensor | None,
+    *,
+    similarity: SpanSimilarity = "maxsim",
+    temperature: float = 0.05,
+    token_norm: bool = True,
+    length_norm: bool = True,
+    symmetrize: bool = False,
+    denominator: Denominator = "simclr",
+    groups: Tensor | None = None,
 ) -> Tensor:
     """L^co of Yang et al. 2022 (C3), read as SimCLR over the 2n spans of n pairs: the mean over the 2n anchors a of
 
@@ -149,16 +174,35 @@ def comparable_contrastive(
     Returns:
         A float32 scalar; with no pairs, a zero that is connected to the graph.
     """
-    rows = comparable_rows(source, source_mask, target, target_mask, similarity=similarity, temperature=temperature,
-                           token_norm=token_norm, length_norm=length_norm, symmetrize=symmetrize,
-                           denominator=denominator, groups=groups)
+    rows = comparable_rows(
+        source,
+        source_mask,
+        target,
+        target_mask,
+        similarity=similarity,
+        temperature=temperature,
+        token_norm=token_norm,
+        length_norm=length_norm,
+        symmetrize=symmetrize,
+        denominator=denominator,
+        groups=groups,
+    )
     return rows.mean() if len(rows) else source.float().sum() + target.float().sum()
 
 
 def comparable_rows(
-    source: Tensor, source_mask: Tensor | None, target: Tensor, target_mask: Tensor | None, *,
-    similarity: SpanSimilarity = "maxsim", temperature: float = 0.05, token_norm: bool = True, length_norm: bool = True,
-    symmetrize: bool = False, denominator: Denominator = "simclr", groups: Tensor | None = None,
+    source: Tensor,
+    source_mask: Tensor | None,
+    target: Tensor,
+    target_mask: Tensor | None,
+    *,
+    similarity: SpanSimilarity = "maxsim",
+    temperature: float = 0.05,
+    token_norm: bool = True,
+    length_norm: bool = True,
+    symmetrize: bool = False,
+    denominator: Denominator = "simclr",
+    groups: Tensor | None = None,
 ) -> Tensor:
     """`comparable_contrastive` before its mean: `[2 · pairs]`, sources first."""
     _known("similarity", similarity, ("maxsim", "cls"))
@@ -167,8 +211,10 @@ def comparable_rows(
     pairs = len(source)
     dimensions = (2, 3) if similarity == "cls" else (3,)
     if source.ndim not in dimensions or target.ndim not in dimensions or pairs != len(target):
-        raise InterlinguaError("comparable loss: source and target must be [pairs, tokens, dim] of equally many pairs "
-                               f"(for 'cls' also [pairs, dim]); got {list(source.shape)} and {list(target.shape)}.")
+        raise InterlinguaError(
+            "comparable loss: source and target must be [pairs, tokens, dim] of equally many pairs "
+            f"(for 'cls' also [pairs, dim]); got {list(source.shape)} and {list(target.shape)}."
+        )
     if not pairs:
         return source.new_zeros(0, dtype=torch.float32)
     if similarity == "cls":
@@ -192,8 +238,14 @@ def comparable_rows(
     return F.cross_entropy(logits, partner.long().argmax(1), reduction="none")
 
 
-def _maxsim_of_all(source: Tensor, source_mask: Tensor | None, target: Tensor, target_mask: Tensor | None,
-                   token_norm: bool, length_norm: bool) -> Tensor:
+def _maxsim_of_all(
+    source: Tensor,
+    source_mask: Tensor | None,
+    target: Tensor,
+    target_mask: Tensor | None,
+    token_norm: bool,
+    length_norm: bool,
+) -> Tensor:
     """`[2 · pairs, 2 · pairs]`: f of every span with every span."""
     if source_mask is None or target_mask is None:
         raise InterlinguaError("comparable loss: MaxSim needs the masks of source and target; only 'cls' does without.")
@@ -234,26 +286,55 @@ class Comparable(SpanObjective):
     streams = ("linked",)
 
     def __init__(
-        self, *, config: PretrainedConfig, vocabulary: int, seed: int = 0, similarity: SpanSimilarity = "maxsim",
-        temperature: float = 0.05, token_norm: bool = True, length_norm: bool = True, symmetrize: bool = False,
-        denominator: Denominator = "simclr", duplicates: Literal["mask", "keep"] = "mask", proj_dim: int | None = None,
-        contrast_unmasked: bool = False, mlm: float = 1.0, condenser: float = 1.0, skip_from: int | None = None,
-        head_layers: int = 2, rate: float = 0.15, whole_word: bool = True, longest_word: int = 4, span: int = 180,
-        span_mode: SpanMode = "uniform_start", min_tokens: int = 16, role: Literal["query", "passage"] = "passage",
+        self,
+        *,
+        config: PretrainedConfig,
+        vocabulary: int,
+        seed: int = 0,
+        similarity: SpanSimilarity = "maxsim",
+        temperature: float = 0.05,
+        token_norm: bool = True,
+        length_norm: bool = True,
+        symmetrize: bool = False,
+        denominator: Denominator = "simclr",
+        duplicates: Literal["mask", "keep"] = "mask",
+        proj_dim: int | None = None,
+        contrast_unmasked: bool = False,
+        mlm: float = 1.0,
+        condenser: float = 1.0,
+        skip_from: int | None = None,
+        head_layers: int = 2,
+        rate: float = 0.15,
+        whole_word: bool = True,
+        longest_word: int = 4,
+        span: int = 180,
+        span_mode: SpanMode = "uniform_start",
+        min_tokens: int = 16,
+        role: Literal["query", "passage"] = "passage",
     ) -> None:
         super().__init__()
         _known("similarity", similarity, ("maxsim", "cls"))
         check_temperature(temperature)
         sizes = {"span": span, "min_tokens": min_tokens, "longest_word": longest_word, "proj_dim": proj_dim}
         if not 0 < rate < 1 or min(mlm, condenser) < 0:
-            raise InterlinguaError(f"rate {rate} must lie between 0 and 1, mlm {mlm} and condenser {condenser} be 0 or "
-                                   "more.")
+            raise InterlinguaError(
+                f"rate {rate} must lie between 0 and 1, mlm {mlm} and condenser {condenser} be 0 or more."
+            )
         if any(size is not None and size < 1 for size in sizes.values()) or min_tokens > span:
-            raise InterlinguaError(f"{', '.join(f'{name} {size}' for name, size in sizes.items())}: must be 1 or more, "
-                                   "and min_tokens no more than span.")
+            raise InterlinguaError(
+                f"{', '.join(f'{name} {size}' for name, size in sizes.items())}: must be 1 or more, "
+                "and min_tokens no more than span."
+            )
         _known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
-        self.contrast = partial(comparable_rows, similarity=similarity, temperature=temperature, token_norm=token_norm,
-                                length_norm=length_norm, symmetrize=symmetrize, denominator=denominator)
+        self.contrast = partial(
+            comparable_rows,
+            similarity=similarity,
+            temperature=temperature,
+            token_norm=token_norm,
+            length_norm=length_norm,
+            symmetrize=symmetrize,
+            denominator=denominator,
+        )
         self.crosslingual = denominator != "simclr"
         self.duplicates, self.vocabulary, self.seed, self.role = duplicates, vocabulary, seed, role
         self.rate, self.longest_word = rate, longest_word if whole_word else 1
@@ -272,25 +353,39 @@ class Comparable(SpanObjective):
         if len(pairs) < 2:
             raise InterlinguaError("a batch of one pair has nothing to tell apart. Raise data.linked.batch.")
         if encoder.is_static or encoder.tokenizer.mask_token_id is None:
-            raise InterlinguaError("C3 pre-training needs a transformer with a mask token; this model is none (a "
-                                   "static backbone has no token states).")
+            raise InterlinguaError(
+                "C3 pre-training needs a transformer with a mask token; this model is none (a "
+                "static backbone has no token states)."
+            )
         opening, contents, closing = span_tokens(
-            encoder, self.role, [*(pair.source for pair in pairs), *(pair.target for pair in pairs)],
+            encoder,
+            self.role,
+            [*(pair.source for pair in pairs), *(pair.target for pair in pairs)],
             [*(pair.source_draw for pair in pairs), *(pair.target_draw for pair in pairs)],
-            length=self.span, mode=self.span_mode, least=self.min_tokens)
+            length=self.span,
+            mode=self.span_mode,
+            least=self.min_tokens,
+        )
         long = [len(content) >= self.min_tokens for content in contents]
         kept = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
         if len(kept) < 2:
-            raise InterlinguaError(f"of {len(pairs)} pairs of linked documents {len(kept)} have {self.min_tokens} "
-                                   "tokens on both sides: nothing to tell apart. Give longer documents, or lower "
-                                   "objectives.comparable.min_tokens.")
+            raise InterlinguaError(
+                f"of {len(pairs)} pairs of linked documents {len(kept)} have {self.min_tokens} "
+                "tokens on both sides: nothing to tell apart. Give longer documents, or lower "
+                "objectives.comparable.min_tokens."
+            )
         random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
         rows = []
         for number in (*kept, *(number + len(pairs) for number in kept)):
-            masked = mask_words(contents[number], encoder.tokenizer, self.vocabulary, self.rate, self.longest_word,
-                                random)
-            rows.append(MaskedRow([*opening, *masked.ids, *closing],
-                                  [(position + len(opening), token) for position, token in masked.targets]))
+            masked = mask_words(
+                contents[number], encoder.tokenizer, self.vocabulary, self.rate, self.longest_word, random
+            )
+            rows.append(
+                MaskedRow(
+                    [*opening, *masked.ids, *closing],
+                    [(position + len(opening), token) for position, token in masked.targets],
+                )
+            )
         return Spans(rows, [pairs[number] for number in kept], {"short": float(len(pairs) - len(kept))})
 
     def represent(self, states: Tensor, lengths: Tensor) -> Tensor:
@@ -310,18 +405,28 @@ class Comparable(SpanObjective):
         others = len(pairs) if self.crosslingual else 2 * len(pairs) - 1
         warning = None
         if spans.report["short"] > SHORT * len(pairs):
-            warning = (f"{spans.report['short']:.0f} pairs of this batch have a side of fewer than {self.min_tokens} "
-                       f"tokens and were left out; {len(pairs)} remain.")
-        return Loss(rows.mean(), {"ln_candidates": math.log(others), **spans.report,
-                                  **by_language([pair.lang for pair in pairs] * 2, rows)}, warning)
+            warning = (
+                f"{spans.report['short']:.0f} pairs of this batch have a side of fewer than {self.min_tokens} "
+                f"tokens and were left out; {len(pairs)} remain."
+            )
+        return Loss(
+            rows.mean(),
+            {"ln_candidates": math.log(others), **spans.report, **by_language([pair.lang for pair in pairs] * 2, rows)},
+            warning,
+        )
 
-    def token_losses(self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None,
-                     encoder: Any) -> dict[str, Tensor]:
+    def token_losses(
+        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: Any
+    ) -> dict[str, Tensor]:
         starts = (lengths.cumsum(0) - lengths).tolist()
-        where = torch.tensor([start + position for start, row in zip(starts, rows, strict=True)
-                              for position, _ in row.targets], dtype=torch.long, device=states.device)
-        targets = torch.tensor([token for row in rows for _, token in row.targets], dtype=torch.long,
-                               device=states.device)
+        where = torch.tensor(
+            [start + position for start, row in zip(starts, rows, strict=True) for position, _ in row.targets],
+            dtype=torch.long,
+            device=states.device,
+        )
+        targets = torch.tensor(
+            [token for row in rows for _, token in row.targets], dtype=torch.long, device=states.device
+        )
         read = {"mlm": states}
         if self.condenser is not None and early is not None:
             read["condenser"] = self.condenser(states, early, lengths)

@@ -41,8 +41,14 @@ class MemoryBank(nn.Module):
         device: "same" as what is added, or "cpu" to keep a large bank off the accelerator.
     """
 
-    def __init__(self, size: int, *, shared: bool = False, dtype: Literal["float32", "float16"] = "float32",
-                 device: Literal["same", "cpu"] = "same") -> None:
+    def __init__(
+        self,
+        size: int,
+        *,
+        shared: bool = False,
+        dtype: Literal["float32", "float16"] = "float32",
+        device: Literal["same", "cpu"] = "same",
+    ) -> None:
         super().__init__()
         if size < 0:
             raise InterlinguaError(f"a memory bank of {size} vectors: give a number of 0 or more.")
@@ -68,7 +74,7 @@ class MemoryBank(nn.Module):
         if f"count_{name}" not in self._buffers:
             self._allocate(name, vectors.shape[1], vectors.device)
         # of more than fits, only the newest would stay
-        vectors, documents = vectors[-self.size:], documents[-self.size:]
+        vectors, documents = vectors[-self.size :], documents[-self.size :]
         count = self.get_buffer(f"count_{name}")
         slots = (int(count) + torch.arange(len(vectors))) % self.size
         for buffer, rows in (("vectors", vectors), ("documents", documents)):
@@ -116,8 +122,9 @@ class ProjectionHead(nn.Module):
         projection: size of the projected vectors (the paper does not say; the same by default).
     """
 
-    def __init__(self, dim: int, projection: int | None = None, norm: BatchNorm = "asymmetric",
-                 momentum: float = 0.1) -> None:
+    def __init__(
+        self, dim: int, projection: int | None = None, norm: BatchNorm = "asymmetric", momentum: float = 0.1
+    ) -> None:
         super().__init__()
         if projection is not None and projection < 1:
             raise InterlinguaError(f"projection {projection}: give the size of the projected vectors, 1 or more.")
@@ -134,8 +141,10 @@ class ProjectionHead(nn.Module):
         """Both `[windows, dim]` → both `[windows, projection]`. Raises InterlinguaError for a single window, which
         has no batch statistics."""
         if self.norm != "none" and self.training and len(centers) < 2:
-            raise InterlinguaError("batch normalisation needs at least 2 windows in a batch, got "
-                                   f"{len(centers)}. Raise data.contexts.batch, or set batch_norm: none.")
+            raise InterlinguaError(
+                "batch normalisation needs at least 2 windows in a batch, got "
+                f"{len(centers)}. Raise data.contexts.batch, or set batch_norm: none."
+            )
         a, b = self.first(centers), self.first(targets)
         if self.norm == "batch" or not self.training:
             a, b = self._normalised(a, self.training), self._normalised(b, self.training)
@@ -170,8 +179,15 @@ LOWER, LEARNT = 0.9, 0.98
 """With a bank: a loss well under chance while the loss within the batch stays at it."""
 
 
-def context_prediction(centers: Tensor, targets: Tensor, bank: Tensor | None = None, *, temperature: float = 0.1,
-                       mask: Tensor | None = None, similarity: Similarity = "cosine") -> Tensor:
+def context_prediction(
+    centers: Tensor,
+    targets: Tensor,
+    bank: Tensor | None = None,
+    *,
+    temperature: float = 0.1,
+    mask: Tensor | None = None,
+    similarity: Similarity = "cosine",
+) -> Tensor:
     """L_CL of Wu et al. 2022 (CCP, §3.2), as the mean over the 2N anchors (the paper prints a sum) of
 
         −log  exp(cos(z_c, z_i) / τ) / Σ_{k ≠ c} exp(cos(z_c, z_k) / τ)
@@ -194,8 +210,15 @@ def context_prediction(centers: Tensor, targets: Tensor, bank: Tensor | None = N
     return rows.mean() if len(rows) else (centers.float() + targets.float()).sum()
 
 
-def context_rows(centers: Tensor, targets: Tensor, bank: Tensor | None = None, *, temperature: float = 0.1,
-                 mask: Tensor | None = None, similarity: Similarity = "cosine") -> Tensor:
+def context_rows(
+    centers: Tensor,
+    targets: Tensor,
+    bank: Tensor | None = None,
+    *,
+    temperature: float = 0.1,
+    mask: Tensor | None = None,
+    similarity: Similarity = "cosine",
+) -> Tensor:
     """`context_prediction` before its mean: `[2 · windows]`, centres first."""
     check_paired(centers, targets, "context prediction")
     check_temperature(temperature)
@@ -208,8 +231,10 @@ def context_rows(centers: Tensor, targets: Tensor, bank: Tensor | None = None, *
         past = similarities(both, bank.detach(), similarity) / temperature
         if mask is not None:
             if mask.shape not in ((len(bank),), (windows, len(bank))):
-                raise InterlinguaError(f"mask must be [entries] = [{len(bank)}] or [windows, entries] = "
-                                       f"[{windows}, {len(bank)}], got {list(mask.shape)}.")
+                raise InterlinguaError(
+                    f"mask must be [entries] = [{len(bank)}] or [windows, entries] = "
+                    f"[{windows}, {len(bank)}], got {list(mask.shape)}."
+                )
             past = past.masked_fill(mask.to(past.device).expand(windows, -1).repeat(2, 1), -torch.inf)
         logits = torch.cat([logits, past], dim=1)
     partner = torch.arange(2 * windows, device=logits.device).roll(windows)
@@ -240,12 +265,24 @@ class ContextPrediction(Objective):
 
     streams = ("contexts",)
 
-    def __init__(self, *, dim: int, temperature: float = 0.1, projection: int | None = None,
-                 batch_norm: BatchNorm = "asymmetric", l2: bool = True, bank: int = 32_768, bank_shared: bool = False,
-                 bank_holds: Literal["targets", "both"] = "targets", bank_wait: bool = False,
-                 bank_dtype: Literal["float32", "float16"] = "float32", bank_device: Literal["same", "cpu"] = "same",
-                 mask_documents: bool = True, mean_free: bool = False,
-                 role: Literal["query", "passage"] = "passage") -> None:
+    def __init__(
+        self,
+        *,
+        dim: int,
+        temperature: float = 0.1,
+        projection: int | None = None,
+        batch_norm: BatchNorm = "asymmetric",
+        l2: bool = True,
+        bank: int = 32_768,
+        bank_shared: bool = False,
+        bank_holds: Literal["targets", "both"] = "targets",
+        bank_wait: bool = False,
+        bank_dtype: Literal["float32", "float16"] = "float32",
+        bank_device: Literal["same", "cpu"] = "same",
+        mask_documents: bool = True,
+        mean_free: bool = False,
+        role: Literal["query", "passage"] = "passage",
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         self.temperature, self.role, self.mask_documents = temperature, role, mask_documents
@@ -259,10 +296,14 @@ class ContextPrediction(Objective):
         pairs = require(batch["contexts"], ContextPair, self)
         langs = sorted({pair.lang for pair in pairs})
         if len(langs) > 1 and not self.bank.shared:
-            raise InterlinguaError(f"context prediction got one batch in {', '.join(langs)}: the model would tell "
-                                   "languages apart, not sentences. Set data.contexts.one_language: true.")
-        return {"centers": Texts(self.role, [pair.center for pair in pairs]),
-                "targets": Texts(self.role, [pair.target for pair in pairs])}
+            raise InterlinguaError(
+                f"context prediction got one batch in {', '.join(langs)}: the model would tell "
+                "languages apart, not sentences. Set data.contexts.one_language: true."
+            )
+        return {
+            "centers": Texts(self.role, [pair.center for pair in pairs]),
+            "targets": Texts(self.role, [pair.target for pair in pairs]),
+        }
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["contexts"], ContextPair, self)
@@ -274,8 +315,7 @@ class ContextPrediction(Objective):
         lang = pairs[0].lang
         bank, held = self.bank.read(lang, centers.device)
         same = held[None, :] == documents[:, None] if self.mask_documents else None
-        rows = context_rows(centers, targets, bank, temperature=self.temperature, mask=same,
-                            similarity=self.similarity)
+        rows = context_rows(centers, targets, bank, temperature=self.temperature, mask=same, similarity=self.similarity)
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
         alone = value.detach()
@@ -286,16 +326,28 @@ class ContextPrediction(Objective):
                 alone = context_rows(centers, targets, temperature=self.temperature, similarity=self.similarity).mean()
         warning = None
         if len(bank) and value.item() < LOWER * chance and alone.item() > LEARNT * math.log(2 * len(pairs) - 1):
-            warning = (f"The context loss is {value.item():.2f} where chance is {chance:.2f}, but within the batch "
-                       f"alone it is {alone.item():.2f}, which is chance: sentences differ from the bank and not from "
-                       "one another. Use a smaller bank, a lower learning rate, or mean_free: true.")
+            warning = (
+                f"The context loss is {value.item():.2f} where chance is {chance:.2f}, but within the batch "
+                f"alone it is {alone.item():.2f}, which is chance: sentences differ from the bank and not from "
+                "one another. Use a smaller bank, a lower learning rate, or mean_free: true."
+            )
         if value.item() < SUSPICIOUS * chance:
-            warning = (f"The context loss is {value.item():.4f} where chance is {chance:.2f}: the model may have found "
-                       "something easier than the context, such as the language (shared bank, mixed batches), the "
-                       "batch statistics (batch_norm: batch) or repeated text. Look at bank_shared, batch_norm, "
-                       "data.contexts.one_language and at duplicates in the documents.")
-        return Loss(value, {"ln_candidates": chance, "bank": float(len(bank)), "in_batch": alone.item(),
-                            **by_language([pair.lang for pair in pairs] * 2, rows)}, warning)
+            warning = (
+                f"The context loss is {value.item():.4f} where chance is {chance:.2f}: the model may have found "
+                "something easier than the context, such as the language (shared bank, mixed batches), the "
+                "batch statistics (batch_norm: batch) or repeated text. Look at bank_shared, batch_norm, "
+                "data.contexts.one_language and at duplicates in the documents."
+            )
+        return Loss(
+            value,
+            {
+                "ln_candidates": chance,
+                "bank": float(len(bank)),
+                "in_batch": alone.item(),
+                **by_language([pair.lang for pair in pairs] * 2, rows),
+            },
+            warning,
+        )
 
     def _remember(self, lang: str, centers: Tensor, targets: Tensor, documents: Tensor) -> None:
         vectors = torch.cat([targets, centers]) if self.bank_holds == "both" else targets
@@ -312,5 +364,6 @@ class ContextPrediction(Objective):
 
     def make_room(self, saved: Mapping[str, torch.Size], device: torch.device) -> None:
         """The bank's queues appear as languages come; make those of a checkpoint."""
-        self.bank.make_room({key.removeprefix("bank."): shape for key, shape in saved.items()
-                             if key.startswith("bank.")}, device)
+        self.bank.make_room(
+            {key.removeprefix("bank."): shape for key, shape in saved.items() if key.startswith("bank.")}, device
+        )

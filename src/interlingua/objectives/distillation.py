@@ -48,8 +48,9 @@ def distil_vectors_rows(source: Tensor, target: Tensor, teacher: Tensor) -> Tens
     return (source.float() - wanted).square().mean(-1) + (target.float() - wanted).square().mean(-1)
 
 
-def distil_contrastive(student: Tensor, teacher: Tensor, *, temperature: float = 0.05,
-                       groups: Tensor | None = None) -> Tensor:
+def distil_contrastive(
+    student: Tensor, teacher: Tensor, *, temperature: float = 0.05, groups: Tensor | None = None
+) -> Tensor:
     """The mean over texts of
 
         −log  exp(cos(s_i, t_i) / τ) / Σ_k exp(cos(s_i, t_k) / τ)
@@ -69,8 +70,9 @@ def distil_contrastive(student: Tensor, teacher: Tensor, *, temperature: float =
     return rows.mean() if len(rows) else student.float().sum()
 
 
-def distil_contrastive_rows(student: Tensor, teacher: Tensor, *, temperature: float = 0.05,
-                            groups: Tensor | None = None) -> Tensor:
+def distil_contrastive_rows(
+    student: Tensor, teacher: Tensor, *, temperature: float = 0.05, groups: Tensor | None = None
+) -> Tensor:
     """`distil_contrastive` before its mean: `[texts]`."""
     check_paired(student, teacher, "distillation, student and teacher")
     related = None if groups is None else (groups[:, None] == groups[None, :]).to(student.device)
@@ -93,17 +95,22 @@ def distil_scores(student: Tensor, teacher: Tensor, *, temperature: float = 1.0,
     return rows.mean() if len(rows) else student.float().sum()
 
 
-def distil_scores_rows(student: Tensor, teacher: Tensor, *, temperature: float = 1.0,
-                       mask: Tensor | None = None) -> Tensor:
+def distil_scores_rows(
+    student: Tensor, teacher: Tensor, *, temperature: float = 1.0, mask: Tensor | None = None
+) -> Tensor:
     """`distil_scores` before its mean: `[questions]`; a question whose candidates are all left out has 0."""
     check_temperature(temperature)
     if student.ndim != 2 or student.shape != teacher.shape or (mask is not None and mask.shape != student.shape):
-        raise InterlinguaError("distillation of scores: student, teacher and mask must all be [questions, candidates]; "
-                               f"got {list(student.shape)}, {list(teacher.shape)}"
-                               f"{'' if mask is None else f', {list(mask.shape)}'}.")
+        raise InterlinguaError(
+            "distillation of scores: student, teacher and mask must all be [questions, candidates]; "
+            f"got {list(student.shape)}, {list(teacher.shape)}"
+            f"{'' if mask is None else f', {list(mask.shape)}'}."
+        )
     left_out = torch.zeros_like(student, dtype=torch.bool) if mask is None else mask.to(student.device)
-    scores, wanted = (part.float().div(temperature).masked_fill(left_out, MASKED).log_softmax(-1)
-                      for part in (student, teacher.detach().to(student.device)))
+    scores, wanted = (
+        part.float().div(temperature).masked_fill(left_out, MASKED).log_softmax(-1)
+        for part in (student, teacher.detach().to(student.device))
+    )
     return (wanted.exp() * (wanted - scores)).sum(-1)
 
 
@@ -122,9 +129,15 @@ class Distillation(Objective):
 
     streams = ("parallel",)
 
-    def __init__(self, *, teacher: Teacher, loss: Literal["squares", "contrast"] = "squares",
-                 temperature: float = 0.05, on: Literal["passage", "query", "both"] = "passage",
-                 lang: str = "en") -> None:
+    def __init__(
+        self,
+        *,
+        teacher: Teacher,
+        loss: Literal["squares", "contrast"] = "squares",
+        temperature: float = 0.05,
+        on: Literal["passage", "query", "both"] = "passage",
+        lang: str = "en",
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         self.teacher, self.kind, self.temperature, self.on, self.lang = teacher, loss, temperature, on, lang
@@ -137,8 +150,9 @@ class Distillation(Objective):
         known = [known_side(pair, self.lang) for pair in pairs]
         student = vectors[f"{roles(self.on)[0]}.source"]
         wanted = self._taught(known).to(student.device) if pairs else torch.zeros_like(student)
-        rows = torch.stack([self._rows(vectors[f"{role}.source"], vectors[f"{role}.target"], wanted, known)
-                            for role in roles(self.on)]).mean(0)
+        rows = torch.stack(
+            [self._rows(vectors[f"{role}.source"], vectors[f"{role}.target"], wanted, known) for role in roles(self.on)]
+        ).mean(0)
         return Loss(rows.mean() if pairs else rows.sum(), by_language([pair.lang for pair in pairs], rows))
 
     def _rows(self, source: Tensor, target: Tensor, wanted: Tensor, known: Sequence[str]) -> Tensor:
@@ -146,8 +160,12 @@ class Distillation(Objective):
             return distil_vectors_rows(source, target, wanted)
         numbers: dict[str, int] = {}
         groups = torch.tensor([numbers.setdefault(text, len(numbers)) for text in known], dtype=torch.long)
-        return torch.stack([distil_contrastive_rows(side, wanted, temperature=self.temperature, groups=groups)
-                            for side in (source, target)]).mean(0)
+        return torch.stack(
+            [
+                distil_contrastive_rows(side, wanted, temperature=self.temperature, groups=groups)
+                for side in (source, target)
+            ]
+        ).mean(0)
 
     @torch.no_grad()
     def _taught(self, texts: Sequence[str]) -> Tensor:
@@ -162,6 +180,8 @@ def known_side(pair: ParallelPair, lang: str) -> str:
     for text, of in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
         if of == lang:
             return text
-    raise InterlinguaError(f"distillation: a pair of '{pair.source_lang}' and '{pair.target_lang}' has no side in the "
-                           f"teacher's language '{lang}'. Keep pairs that have with data.parallel.langs, or set "
-                           "objectives.distillation.lang.")
+    raise InterlinguaError(
+        f"distillation: a pair of '{pair.source_lang}' and '{pair.target_lang}' has no side in the "
+        f"teacher's language '{lang}'. Keep pairs that have with data.parallel.langs, or set "
+        "objectives.distillation.lang."
+    )

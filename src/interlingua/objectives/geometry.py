@@ -81,6 +81,7 @@ def language_distance(vectors: Mapping[str, Any]) -> float:
 def _matrix(z: Any, least: int) -> Tensor:
     matrix = torch.as_tensor(z).detach().float()
     if matrix.ndim != 2 or len(matrix) < least:
-        raise InterlinguaError(f"embeddings of shape {tuple(matrix.shape)}: [texts, dim] is needed, "
-                               f"with {least} texts or more.")
+        raise InterlinguaError(
+            f"embeddings of shape {tuple(matrix.shape)}: [texts, dim] is needed, with {least} texts or more."
+        )
     return matrix

@@ -30,8 +30,15 @@ FLOOR = math.log(2.0)
 """The least value of the loss (per log term), reached when no sentence tells the two of a pair apart."""
 
 
-def language_contrastive(source: Tensor, target: Tensor, others: Tensor | None = None, *, temperature: float = 1.0,
-                         normalizer: Literal["mean", "paper"] = "mean", mask: Tensor | None = None) -> Tensor:
+def language_contrastive(
+    source: Tensor,
+    target: Tensor,
+    others: Tensor | None = None,
+    *,
+    temperature: float = 1.0,
+    normalizer: Literal["mean", "paper"] = "mean",
+    mask: Tensor | None = None,
+) -> Tensor:
     """langCL of Hu et al. 2023, eq. 3. For each pair (i, j) and each other sentence k, with d = s_ik − s_jk,
 
         −[ log σ(d/τ) + log σ(−d/τ) ]   =   |d|/τ + 2·log(1 + e^(−|d|/τ))
@@ -57,16 +64,23 @@ def language_contrastive(source: Tensor, target: Tensor, others: Tensor | None =
     return _normalised(sums, terms, 2 * len(source) + (0 if others is None else len(others)), normalizer)
 
 
-def language_rows(source: Tensor, target: Tensor, others: Tensor | None = None, *, temperature: float = 1.0,
-                  mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def language_rows(
+    source: Tensor,
+    target: Tensor,
+    others: Tensor | None = None,
+    *,
+    temperature: float = 1.0,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Per pair: the sum over k, and the number of log terms in it; both `[pairs]`."""
     check_paired(source, target, "language loss")
     check_temperature(temperature)
     pairs = len(source)
     sentences = torch.cat([source, target] if others is None else [source, target, others.to(source.dtype)])
     if pairs > 0 and len(sentences) < 3:
-        raise InterlinguaError("the language loss needs at least three sentences: "
-                               "two pairs, or one pair and one other.")
+        raise InterlinguaError(
+            "the language loss needs at least three sentences: two pairs, or one pair and one other."
+        )
     # one product for the similarities of every sentence to every source and target
     scores = similarities(sentences[: 2 * pairs], sentences)
     d = (scores[:pairs] - scores[pairs:]) / temperature
@@ -103,9 +117,15 @@ class Language(Objective):
 
     streams = ("parallel", "sentences?")
 
-    def __init__(self, *, temperature: float = 1.0, normalizer: Literal["mean", "paper"] = "mean",
-                 on: Literal["passage", "query", "both"] = "passage", duplicates: Literal["mask", "keep"] = "mask",
-                 detach: Literal["none", "pair", "others"] = "none") -> None:
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        normalizer: Literal["mean", "paper"] = "mean",
+        on: Literal["passage", "query", "both"] = "passage",
+        duplicates: Literal["mask", "keep"] = "mask",
+        detach: Literal["none", "pair", "others"] = "none",
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         self.temperature, self.normalizer, self.on = temperature, normalizer, on

@@ -41,8 +41,10 @@ def maxsim(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask
     _check(queries, query_mask, "queries")
     _check(documents, document_mask, "documents")
     if queries.shape[2] != documents.shape[2]:
-        raise InterlinguaError(f"MaxSim: token vectors must have one dim, got {queries.shape[2]} (queries) and "
-                               f"{documents.shape[2]} (documents).")
+        raise InterlinguaError(
+            f"MaxSim: token vectors must have one dim, got {queries.shape[2]} (queries) and "
+            f"{documents.shape[2]} (documents)."
+        )
     empty = (~document_mask.any(1)).nonzero()
     if len(empty):
         raise InterlinguaError(f"MaxSim: document {int(empty[0])} has no token, so no maximum. Leave it out.")
@@ -52,8 +54,10 @@ def maxsim(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask
 
 def _check(vectors: Tensor, mask: Tensor, what: str) -> None:
     if vectors.ndim != 3 or mask.shape != vectors.shape[:2] or mask.dtype != torch.bool:
-        raise InterlinguaError(f"MaxSim: {what} must be [{what}, tokens, dim] with a bool mask [{what}, tokens]; got "
-                               f"{list(vectors.shape)} and {mask.dtype} {list(mask.shape)}.")
+        raise InterlinguaError(
+            f"MaxSim: {what} must be [{what}, tokens, dim] with a bool mask [{what}, tokens]; got "
+            f"{list(vectors.shape)} and {mask.dtype} {list(mask.shape)}."
+        )
 
 
 class _MaxSim(torch.autograd.Function):
@@ -94,8 +98,14 @@ TokenSimilarity = Literal["cosine", "l2"]
 Contrast = Literal["pairwise", "in_batch", "distilled"]
 
 
-def late_interaction_scores(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, *,
-                            similarity: TokenSimilarity = "cosine") -> Tensor:
+def late_interaction_scores(
+    queries: Tensor,
+    query_mask: Tensor,
+    documents: Tensor,
+    document_mask: Tensor,
+    *,
+    similarity: TokenSimilarity = "cosine",
+) -> Tensor:
     """Scores of each query with its own documents only, `[queries, …]` float32:
 
         Σ_{t ∈ q} max_{u ∈ d} s(q_t, d_u)
@@ -110,13 +120,16 @@ def late_interaction_scores(queries: Tensor, query_mask: Tensor, documents: Tens
     Raises InterlinguaError for an unknown similarity, shapes that do not fit, and a document without a token.
     """
     if similarity not in get_args(TokenSimilarity):
-        raise InterlinguaError(f"similarity '{similarity}' is not known for tokens."
-                               f"{suggestion(similarity, get_args(TokenSimilarity))}")
+        raise InterlinguaError(
+            f"similarity '{similarity}' is not known for tokens.{suggestion(similarity, get_args(TokenSimilarity))}"
+        )
     shapes = queries.shape[:2] == query_mask.shape and documents.shape[:-1] == document_mask.shape
     if not shapes or queries.shape[0] != documents.shape[0] or queries.shape[-1] != documents.shape[-1]:
-        raise InterlinguaError("late interaction: queries must be [queries, tokens, dim] and documents [queries, …, "
-                               f"tokens, dim], with masks; got {list(queries.shape)}, {list(query_mask.shape)}, "
-                               f"{list(documents.shape)}, {list(document_mask.shape)}.")
+        raise InterlinguaError(
+            "late interaction: queries must be [queries, tokens, dim] and documents [queries, …, "
+            f"tokens, dim], with masks; got {list(queries.shape)}, {list(query_mask.shape)}, "
+            f"{list(documents.shape)}, {list(document_mask.shape)}."
+        )
     if not bool(document_mask.any(-1).all()):
         raise InterlinguaError("late interaction: a document has no token, so no maximum. Leave it out.")
     count, dim = len(queries), queries.shape[-1]
@@ -129,22 +142,38 @@ def late_interaction_scores(queries: Tensor, query_mask: Tensor, documents: Tens
     return best.masked_fill(~query_mask.view(count, *[1] * (best.ndim - 2), -1), 0.0).sum(-1)
 
 
-def late_interaction_pairwise(queries: Tensor, query_mask: Tensor, positives: Tensor, positive_mask: Tensor,
-                              negatives: Tensor, negative_mask: Tensor, *,
-                              similarity: TokenSimilarity = "cosine") -> Tensor:
+def late_interaction_pairwise(
+    queries: Tensor,
+    query_mask: Tensor,
+    positives: Tensor,
+    positive_mask: Tensor,
+    negatives: Tensor,
+    negative_mask: Tensor,
+    *,
+    similarity: TokenSimilarity = "cosine",
+) -> Tensor:
     """ColBERT v1: the mean over triples (q, p, n) of −log e^{f(q,p)} / (e^{f(q,p)} + e^{f(q,n)}). No document of
     another triple takes part.
 
     Args: token vectors `[triples, tokens, dim]` and bool masks `[triples, tokens]` of queries, positives, negatives.
     Returns a float32 scalar; without triples a zero that is connected to the graph.
     """
-    rows = _pairwise_rows(queries, query_mask, positives, positive_mask, negatives, negative_mask,
-                          similarity=similarity)
+    rows = _pairwise_rows(
+        queries, query_mask, positives, positive_mask, negatives, negative_mask, similarity=similarity
+    )
     return rows.mean() if len(rows) else rows.sum()
 
 
-def _pairwise_rows(queries: Tensor, query_mask: Tensor, positives: Tensor, positive_mask: Tensor, negatives: Tensor,
-                   negative_mask: Tensor, *, similarity: TokenSimilarity) -> Tensor:
+def _pairwise_rows(
+    queries: Tensor,
+    query_mask: Tensor,
+    positives: Tensor,
+    positive_mask: Tensor,
+    negatives: Tensor,
+    negative_mask: Tensor,
+    *,
+    similarity: TokenSimilarity,
+) -> Tensor:
     if not len(queries):
         return (queries.sum() + positives.sum() + negatives.sum()).float().expand(0)
     good = late_interaction_scores(queries, query_mask, positives, positive_mask, similarity=similarity)
@@ -152,8 +181,15 @@ def _pairwise_rows(queries: Tensor, query_mask: Tensor, positives: Tensor, posit
     return F.softplus(bad - good)
 
 
-def late_interaction_in_batch(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, *,
-                              temperature: float = 1.0, mask: Tensor | None = None) -> Tensor:
+def late_interaction_in_batch(
+    queries: Tensor,
+    query_mask: Tensor,
+    documents: Tensor,
+    document_mask: Tensor,
+    *,
+    temperature: float = 1.0,
+    mask: Tensor | None = None,
+) -> Tensor:
     """InfoNCE over the MaxSim scores of all documents of the batch: the mean over queries of
     −log e^{f(q_i,d_i)/τ} / Σ_j e^{f(q_i,d_j)/τ}.
 
@@ -166,12 +202,21 @@ def late_interaction_in_batch(queries: Tensor, query_mask: Tensor, documents: Te
     return rows.mean() if len(rows) else rows.sum()
 
 
-def _in_batch_rows(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, *,
-                   temperature: float, mask: Tensor | None) -> Tensor:
+def _in_batch_rows(
+    queries: Tensor,
+    query_mask: Tensor,
+    documents: Tensor,
+    document_mask: Tensor,
+    *,
+    temperature: float,
+    mask: Tensor | None,
+) -> Tensor:
     check_temperature(temperature)
     if len(documents) < len(queries):
-        raise InterlinguaError(f"{len(queries)} queries need at least as many documents, got {len(documents)}: "
-                               "documents[:len(queries)] are the positives.")
+        raise InterlinguaError(
+            f"{len(queries)} queries need at least as many documents, got {len(documents)}: "
+            "documents[:len(queries)] are the positives."
+        )
     logits = maxsim(queries, query_mask, documents, document_mask) / temperature
     if mask is not None:
         own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
@@ -179,8 +224,15 @@ def _in_batch_rows(queries: Tensor, query_mask: Tensor, documents: Tensor, docum
     return F.cross_entropy(logits, torch.arange(len(queries), device=logits.device), reduction="none")
 
 
-def late_interaction_distilled(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor,
-                               teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
+def late_interaction_distilled(
+    queries: Tensor,
+    query_mask: Tensor,
+    documents: Tensor,
+    document_mask: Tensor,
+    teacher: Tensor,
+    *,
+    temperature: float = 1.0,
+) -> Tensor:
     """The mean over queries of KL(softmax(teacher) ‖ softmax(f / τ)) over each query's own candidates.
 
     Args: `queries` as above, documents `[queries, candidates, tokens, dim]` with their mask `[queries, candidates,
@@ -190,15 +242,23 @@ def late_interaction_distilled(queries: Tensor, query_mask: Tensor, documents: T
     return rows.mean() if len(rows) else rows.sum()
 
 
-def _distilled_rows(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor, teacher: Tensor, *,
-                    temperature: float) -> Tensor:
+def _distilled_rows(
+    queries: Tensor,
+    query_mask: Tensor,
+    documents: Tensor,
+    document_mask: Tensor,
+    teacher: Tensor,
+    *,
+    temperature: float,
+) -> Tensor:
     check_temperature(temperature)
     if not len(queries):
         return (queries.sum() + documents.sum()).float().expand(0)
     scores = late_interaction_scores(queries, query_mask, documents, document_mask)
     if teacher.shape != scores.shape:
-        raise InterlinguaError(f"teacher must be [queries, candidates] = {list(scores.shape)}, "
-                               f"got {list(teacher.shape)}.")
+        raise InterlinguaError(
+            f"teacher must be [queries, candidates] = {list(scores.shape)}, got {list(teacher.shape)}."
+        )
     wanted = teacher.detach().to(scores).log_softmax(-1)
     return F.kl_div((scores / temperature).log_softmax(-1), wanted, log_target=True, reduction="none").sum(-1)
 
@@ -220,8 +280,15 @@ class LateInteraction(Objective):
     streams = ("questions",)
     multi_vector = True
 
-    def __init__(self, *, contrast: Contrast = "pairwise", similarity: TokenSimilarity = "cosine",
-                 temperature: float = 1.0, hard_negatives: int = 1, mask_false_negatives: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        contrast: Contrast = "pairwise",
+        similarity: TokenSimilarity = "cosine",
+        temperature: float = 1.0,
+        hard_negatives: int = 1,
+        mask_false_negatives: bool = True,
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         if hard_negatives < (0 if contrast == "in_batch" else 1):
@@ -229,25 +296,32 @@ class LateInteraction(Objective):
         if contrast == "pairwise" and temperature != 1.0:
             raise InterlinguaError("temperature is for contrast 'in_batch' and 'distilled'; 'pairwise' has none.")
         if contrast != "pairwise" and similarity != "cosine":
-            raise InterlinguaError(f"similarity 'l2' is for contrast 'pairwise'; with '{contrast}' halve the "
-                                   "temperature.")
+            raise InterlinguaError(
+                f"similarity 'l2' is for contrast 'pairwise'; with '{contrast}' halve the temperature."
+            )
         self.contrast, self.similarity, self.temperature = contrast, similarity, temperature
         self.hard_negatives, self.mask_false_negatives = hard_negatives, mask_false_negatives
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         questions = require(batch["questions"], QuestionPassage, self)
         if self.contrast == "in_batch":
-            return {"queries": Texts("query", [question.question for question in questions]),
-                    "documents": Texts("passage", [as_text(passage) for passage in self._candidates(questions)])}
+            return {
+                "queries": Texts("query", [question.question for question in questions]),
+                "documents": Texts("passage", [as_text(passage) for passage in self._candidates(questions)]),
+            }
         if self.contrast == "distilled":
             taught = self._taught(questions)
             passages = [passage for question in taught for passage in self._own_candidates(question)]
-            return {"queries": Texts("query", [question.question for question in taught]),
-                    "documents": Texts("passage", [as_text(passage) for passage in passages])}
+            return {
+                "queries": Texts("query", [question.question for question in taught]),
+                "documents": Texts("passage", [as_text(passage) for passage in passages]),
+            }
         triples = self._triples(questions)
-        return {"queries": Texts("query", [question.question for question, _ in triples]),
-                "positives": Texts("passage", [as_text(question.positives[0]) for question, _ in triples]),
-                "negatives": Texts("passage", [as_text(negative) for _, negative in triples])}
+        return {
+            "queries": Texts("query", [question.question for question, _ in triples]),
+            "positives": Texts("passage", [as_text(question.positives[0]) for question, _ in triples]),
+            "negatives": Texts("passage", [as_text(negative) for _, negative in triples]),
+        }
 
     def loss(self, batch: Batch, vectors: Mapping[str, TokenVectors]) -> Loss:
         questions = batch["questions"]
@@ -264,29 +338,46 @@ class LateInteraction(Objective):
             teacher = torch.tensor([question.scores[:count] for question in taught]).view(len(taught), count)
             rows = _distilled_rows(queries, query_mask, documents, mask, teacher, temperature=self.temperature)
             langs, lacking = [question.lang for question in taught], len(questions) - len(taught)
-            warning = (f"{lacking} of {len(questions)} questions lack {self.hard_negatives} negatives with a teacher's "
-                       "scores and teach nothing.") if lacking else None
+            warning = (
+                (
+                    f"{lacking} of {len(questions)} questions lack {self.hard_negatives} negatives with a teacher's "
+                    "scores and teach nothing."
+                )
+                if lacking
+                else None
+            )
         else:
             rows = _pairwise_rows(*padded, similarity=self.similarity)
             langs, count = [question.lang for question, _ in self._triples(questions)], 2
             lacking = sum(not question.negatives for question in questions)
-            warning = (f"{lacking} of {len(questions)} questions have no negative and teach nothing. Mine negatives, "
-                       "or use objectives.late_interaction.contrast=in_batch.") if lacking else None
+            warning = (
+                (
+                    f"{lacking} of {len(questions)} questions have no negative and teach nothing. Mine negatives, "
+                    "or use objectives.late_interaction.contrast=in_batch."
+                )
+                if lacking
+                else None
+            )
         chance = {} if self.contrast == "distilled" else {"ln_candidates": math.log(max(1, count))}
         report = chance | by_language(langs, rows)
         return Loss(rows.mean() if len(rows) else rows.sum(), report, warning)
 
     def _triples(self, questions: Sequence[QuestionPassage]) -> list[tuple[QuestionPassage, Passage]]:
-        return [(question, negative) for question in questions
-                for negative in question.negatives[: self.hard_negatives]]
+        return [
+            (question, negative) for question in questions for negative in question.negatives[: self.hard_negatives]
+        ]
 
     def _taught(self, questions: Sequence[QuestionPassage]) -> list[QuestionPassage]:
-        return [question for question in questions
-                if min(len(question.negatives), len(question.scores) - 1) >= self.hard_negatives]
+        return [
+            question
+            for question in questions
+            if min(len(question.negatives), len(question.scores) - 1) >= self.hard_negatives
+        ]
 
     def _own_candidates(self, question: QuestionPassage) -> list[Passage]:
         return [question.positives[0], *question.negatives[: self.hard_negatives]]
 
     def _candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
         return [question.positives[0] for question in questions] + [
-            negative for _, negative in self._triples(questions)]
+            negative for _, negative in self._triples(questions)
+        ]

@@ -49,8 +49,8 @@ class MaskedLanguageModelHead(nn.Module):
         try:
             with quiet():
                 model, report = AutoModelForMaskedLM.from_pretrained(
-                    folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
-                    output_loading_info=True)
+                    folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
+                )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise InterlinguaError(f"{folder}: holds no masked language model.") from error
         head = getattr(model, "lm_head", None)
@@ -79,15 +79,24 @@ def words(pieces: Sequence[str], longest: int = 4, *, wordpiece: bool = False) -
     return found
 
 
-def mask_words(ids: list[int], tokenizer: PreTrainedTokenizerBase, vocabulary: int, rate: float, longest: int,
-               random: np.random.Generator) -> MaskedRow:
+def mask_words(
+    ids: list[int],
+    tokenizer: PreTrainedTokenizerBase,
+    vocabulary: int,
+    rate: float,
+    longest: int,
+    random: np.random.Generator,
+) -> MaskedRow:
     """`mask_tokens` on whole words: words in random order as far as they fit into `rate` of the tokens (one token at
     least, and the first word whatever its size). Words with a special token, such as the unknown one, are never
     chosen."""
     special = set(tokenizer.all_special_ids)
     wordpiece = type(tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
-    found = [word for word in words(tokenizer.convert_ids_to_tokens(ids), longest, wordpiece=wordpiece)
-             if special.isdisjoint(ids[word.start : word.stop])]
+    found = [
+        word
+        for word in words(tokenizer.convert_ids_to_tokens(ids), longest, wordpiece=wordpiece)
+        if special.isdisjoint(ids[word.start : word.stop])
+    ]
     most = max(1, round(rate * sum(map(len, found))))
     chosen: list[int] = []
     for number in random.permutation(len(found)):
@@ -103,8 +112,9 @@ def mask_words(ids: list[int], tokenizer: PreTrainedTokenizerBase, vocabulary: i
     return MaskedRow(corrupted, [(chosen[place], token) for place, token in masked.targets])
 
 
-def mask_tokens(ids: list[int], special: set[int], mask_id: int, vocabulary: int, rate: float,
-                random: np.random.Generator) -> MaskedRow:
+def mask_tokens(
+    ids: list[int], special: set[int], mask_id: int, vocabulary: int, rate: float, random: np.random.Generator
+) -> MaskedRow:
     """BERT's corruption (Devlin et al. 2019): of `rate` of the tokens, at least one, 80% become the mask, 10% a
     random token, 10% stay; all of them must be predicted. Special tokens are never chosen."""
     candidates = [position for position, token in enumerate(ids) if token not in special]
@@ -136,8 +146,9 @@ class MaskedLanguageModelling(TokenObjective):
 
     streams: tuple[str, ...] = ("sentences",)
 
-    def __init__(self, *, hidden: int, vocabulary: int, rate: float = 0.15, role: str = "passage",
-                 seed: int = 0) -> None:
+    def __init__(
+        self, *, hidden: int, vocabulary: int, rate: float = 0.15, role: str = "passage", seed: int = 0
+    ) -> None:
         super().__init__()
         if not 0 < rate < 1:
             raise InterlinguaError(f"the masking rate must lie between 0 and 1, got {rate}.")
@@ -151,12 +162,16 @@ class MaskedLanguageModelling(TokenObjective):
     def rows(self, batch: Batch, encoder: Any, step: int) -> list[MaskedRow]:
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
-            raise InterlinguaError("masked-language modelling needs a tokenizer with a mask token; this model has none "
-                                   "(a static backbone cannot be warmed up this way).")
+            raise InterlinguaError(
+                "masked-language modelling needs a tokenizer with a mask token; this model has none "
+                "(a static backbone cannot be warmed up this way)."
+            )
         special = set(tokenizer.all_special_ids)
         random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
-        return [mask_tokens(ids, special, tokenizer.mask_token_id, self.vocabulary, self.rate, random)
-                for ids in encoder.tokenize(self.texts(batch), self.role)]
+        return [
+            mask_tokens(ids, special, tokenizer.mask_token_id, self.vocabulary, self.rate, random)
+            for ids in encoder.tokenize(self.texts(batch), self.role)
+        ]
 
     def token_loss(self, states: Tensor, targets: Tensor, encoder: Any) -> Tensor:
         logits = self.head(states, encoder.input_embeddings.weight)

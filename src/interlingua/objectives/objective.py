@@ -47,8 +47,9 @@ def check_temperature(temperature: float | Tensor) -> None:
 def check_paired(source: Tensor, target: Tensor, what: str) -> None:
     """Raise InterlinguaError unless both are `[pairs, dim]` of one shape."""
     if source.ndim != 2 or source.shape != target.shape:
-        raise InterlinguaError(f"{what}: source and target must both be [pairs, dim]; "
-                               f"got {list(source.shape)} and {list(target.shape)}.")
+        raise InterlinguaError(
+            f"{what}: source and target must both be [pairs, dim]; got {list(source.shape)} and {list(target.shape)}."
+        )
 
 
 Batch = Mapping[str, Sequence[Any]]
@@ -163,8 +164,9 @@ class SpanObjective(nn.Module):
         """The contrastive loss of the whole batch."""
         raise NotImplementedError
 
-    def token_losses(self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None,
-                     encoder: Any) -> dict[str, Tensor]:
+    def token_losses(
+        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: Any
+    ) -> dict[str, Tensor]:
         """For each name in `weights` the losses `[predictions]` of these rows; each sum is divided by the number of
         predictions in the batch."""
         raise NotImplementedError
@@ -173,8 +175,10 @@ class SpanObjective(nn.Module):
 def require(records: Sequence[Any], kind: type[R], objective: nn.Module) -> Sequence[R]:
     """`records`, or an error when the stream holds another kind of record than the objective reads."""
     if records and not isinstance(records[0], kind):
-        raise InterlinguaError(f"objective {type(objective).__name__} reads {kind.__name__} records, "
-                               f"but its stream holds {type(records[0]).__name__}. Point it at another data source.")
+        raise InterlinguaError(
+            f"objective {type(objective).__name__} reads {kind.__name__} records, "
+            f"but its stream holds {type(records[0]).__name__}. Point it at another data source."
+        )
     return records
 
 

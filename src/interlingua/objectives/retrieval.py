@@ -27,8 +27,15 @@ from interlingua.objectives.objective import (
 from interlingua.text.languages import text_key
 
 
-def info_nce(queries: Tensor, passages: Tensor, *, temperature: float | Tensor = 1.0,
-             similarity: Similarity = "cosine", mask: Tensor | None = None, symmetric: bool = False) -> Tensor:
+def info_nce(
+    queries: Tensor,
+    passages: Tensor,
+    *,
+    temperature: float | Tensor = 1.0,
+    similarity: Similarity = "cosine",
+    mask: Tensor | None = None,
+    symmetric: bool = False,
+) -> Tensor:
     """L_IR of Hu et al. 2023, eq. 1 (DPR's in-batch negatives): the mean over questions of
 
         −log  exp(sim(q_i, p_i) / τ) / Σ_j exp(sim(q_i, p_j) / τ)
@@ -49,23 +56,34 @@ def info_nce(queries: Tensor, passages: Tensor, *, temperature: float | Tensor =
     Returns:
         A float32 scalar; with no questions, a zero that is connected to the graph.
     """
-    rows = info_nce_rows(queries, passages, temperature=temperature, similarity=similarity, mask=mask,
-                         symmetric=symmetric)
+    rows = info_nce_rows(
+        queries, passages, temperature=temperature, similarity=similarity, mask=mask, symmetric=symmetric
+    )
     return rows.mean() if len(rows) else queries.float().sum() + passages.float().sum() * 0
 
 
-def info_nce_rows(queries: Tensor, passages: Tensor, *, temperature: float | Tensor = 1.0,
-                  similarity: Similarity = "cosine", mask: Tensor | None = None, symmetric: bool = False) -> Tensor:
+def info_nce_rows(
+    queries: Tensor,
+    passages: Tensor,
+    *,
+    temperature: float | Tensor = 1.0,
+    similarity: Similarity = "cosine",
+    mask: Tensor | None = None,
+    symmetric: bool = False,
+) -> Tensor:
     """`info_nce` before its mean: one loss a question, `[queries]`."""
     check_temperature(temperature)
     if len(passages) < len(queries):
-        raise InterlinguaError(f"{len(queries)} questions need at least as many passages, got {len(passages)}: "
-                               "passages[:len(queries)] are the positives.")
+        raise InterlinguaError(
+            f"{len(queries)} questions need at least as many passages, got {len(passages)}: "
+            "passages[:len(queries)] are the positives."
+        )
     logits = similarities(queries, passages, similarity) / temperature
     if mask is not None:
         if mask.shape != logits.shape:
-            raise InterlinguaError(f"mask must be [queries, candidates] = {list(logits.shape)}, "
-                                   f"got {list(mask.shape)}.")
+            raise InterlinguaError(
+                f"mask must be [queries, candidates] = {list(logits.shape)}, got {list(mask.shape)}."
+            )
         own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
         logits = logits.masked_fill(mask.to(logits.device) & ~own, -torch.inf)
     gold = torch.arange(len(queries), device=logits.device)
@@ -99,10 +117,18 @@ class Retrieval(Objective):
 
     streams = ("questions",)
 
-    def __init__(self, *, similarity: Similarity = "cosine", temperature: float = 1.0,
-                 learnable_temperature: bool = False, hard_negatives: int = 1, symmetric: bool = False,
-                 mask_false_negatives: bool = True, self_guided_margin: float | None = None,
-                 strip_question_mark: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        similarity: Similarity = "cosine",
+        temperature: float = 1.0,
+        learnable_temperature: bool = False,
+        hard_negatives: int = 1,
+        symmetric: bool = False,
+        mask_false_negatives: bool = True,
+        self_guided_margin: float | None = None,
+        strip_question_mark: bool = False,
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         if hard_negatives < 0:
@@ -111,20 +137,24 @@ class Retrieval(Objective):
         self.mask_false_negatives, self.self_guided_margin = mask_false_negatives, self_guided_margin
         self.temperature, self.strip_question_mark = temperature, strip_question_mark
         if learnable_temperature and temperature < 1 / LARGEST_SCALE:
-            raise InterlinguaError(f"a learnable temperature starts at {1 / LARGEST_SCALE} or above; "
-                                   f"got {temperature}.")
+            raise InterlinguaError(
+                f"a learnable temperature starts at {1 / LARGEST_SCALE} or above; got {temperature}."
+            )
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learnable_temperature else None
 
     def candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
         """The positives in the order of the questions, then every hard negative."""
         return [question.positives[0] for question in questions] + [
-            negative for question in questions for negative in question.negatives[: self.hard_negatives]]
+            negative for question in questions for negative in question.negatives[: self.hard_negatives]
+        ]
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         questions = require(batch["questions"], QuestionPassage, self)
         queries = [q.question.removesuffix("?") if self.strip_question_mark else q.question for q in questions]
-        return {"queries": Texts("query", queries),
-                "passages": Texts("passage", [as_text(passage) for passage in self.candidates(questions)])}
+        return {
+            "queries": Texts("query", queries),
+            "passages": Texts("passage", [as_text(passage) for passage in self.candidates(questions)]),
+        }
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         questions = batch["questions"]
@@ -134,8 +164,9 @@ class Retrieval(Objective):
             scores = similarities(queries.detach(), passages.detach(), self.similarity)
             guided = scores > scores.diagonal()[:, None] - self.self_guided_margin
             mask = guided if mask is None else guided | mask.to(guided.device)
-        rows = info_nce_rows(queries, passages, temperature=self.tau(), similarity=self.similarity, mask=mask,
-                             symmetric=self.symmetric)
+        rows = info_nce_rows(
+            queries, passages, temperature=self.tau(), similarity=self.similarity, mask=mask, symmetric=self.symmetric
+        )
         report = {"ln_candidates": math.log(max(1, len(passages))), **by_language([q.lang for q in questions], rows)}
         if self.log_scale is not None:
             report["temperature"] = float(self.tau().detach())  # type: ignore[union-attr]

@@ -46,8 +46,14 @@ def same_meaning(pairs: Sequence[ParallelPair]) -> list[int]:
     return [find(i) for i in range(len(pairs))]
 
 
-def semantic_contrastive(source: Tensor, target: Tensor, *, temperature: float | Tensor = 0.1,
-                         groups: Tensor | None = None, multi_positive: bool = False) -> Tensor:
+def semantic_contrastive(
+    source: Tensor,
+    target: Tensor,
+    *,
+    temperature: float | Tensor = 0.1,
+    groups: Tensor | None = None,
+    multi_positive: bool = False,
+) -> Tensor:
     """semaCL of Hu et al. 2023, eq. 2 (NT-Xent over the 2B sentences of B pairs, cosine): the mean over
     the 2B anchors of
 
@@ -70,8 +76,14 @@ def semantic_contrastive(source: Tensor, target: Tensor, *, temperature: float |
     return rows.mean() if len(rows) else (source.float() + target.float()).sum()
 
 
-def semantic_rows(source: Tensor, target: Tensor, *, temperature: float | Tensor = 0.1,
-                  groups: Tensor | None = None, multi_positive: bool = False) -> Tensor:
+def semantic_rows(
+    source: Tensor,
+    target: Tensor,
+    *,
+    temperature: float | Tensor = 0.1,
+    groups: Tensor | None = None,
+    multi_positive: bool = False,
+) -> Tensor:
     """`semantic_contrastive` before its mean: `[2 · pairs]`, sources first."""
     check_paired(source, target, "semantic loss")
     check_temperature(temperature)
@@ -107,8 +119,13 @@ class Semantic(Objective):
 
     streams = ("parallel",)
 
-    def __init__(self, *, temperature: float = 0.1, on: Literal["passage", "query", "both"] = "passage",
-                 duplicates: Literal["mask", "positives", "keep"] = "mask") -> None:
+    def __init__(
+        self,
+        *,
+        temperature: float = 0.1,
+        on: Literal["passage", "query", "both"] = "passage",
+        duplicates: Literal["mask", "positives", "keep"] = "mask",
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         self.temperature, self.on, self.duplicates = temperature, on, duplicates
@@ -119,10 +136,18 @@ class Semantic(Objective):
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["parallel"], ParallelPair, self)
         groups = None if self.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
-        rows = torch.stack([
-            semantic_rows(vectors[f"{role}.source"], vectors[f"{role}.target"], temperature=self.temperature,
-                          groups=groups, multi_positive=self.duplicates == "positives")
-            for role in roles(self.on)]).mean(0)
+        rows = torch.stack(
+            [
+                semantic_rows(
+                    vectors[f"{role}.source"],
+                    vectors[f"{role}.target"],
+                    temperature=self.temperature,
+                    groups=groups,
+                    multi_positive=self.duplicates == "positives",
+                )
+                for role in roles(self.on)
+            ]
+        ).mean(0)
         value = rows.mean() if len(pairs) else rows.sum()
         chance = torch.tensor(2.0 * len(pairs) - 1).log().item() if pairs else 0.0
         return Loss(value, {"ln_candidates": chance, **by_language([pair.lang for pair in pairs] * 2, rows)})

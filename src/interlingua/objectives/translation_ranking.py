@@ -26,8 +26,14 @@ from interlingua.objectives.objective import (
 from interlingua.objectives.semantic import pair_requests, roles, same_meaning
 
 
-def translation_ranking(source: Tensor, target: Tensor, *, margin: float = 0.3, temperature: float | Tensor = 0.05,
-                        groups: Tensor | None = None) -> Tensor:
+def translation_ranking(
+    source: Tensor,
+    target: Tensor,
+    *,
+    margin: float = 0.3,
+    temperature: float | Tensor = 0.05,
+    groups: Tensor | None = None,
+) -> Tensor:
     """Bidirectional additive-margin softmax of Yang et al. 2019 and LaBSE (Feng et al. 2022, eq. 1 and 2), cosine: the
     mean over pairs i of both directions' sum, source → target being
 
@@ -49,8 +55,14 @@ def translation_ranking(source: Tensor, target: Tensor, *, margin: float = 0.3, 
     return rows.mean() if len(rows) else (source.float() + target.float()).sum()
 
 
-def translation_ranking_rows(source: Tensor, target: Tensor, *, margin: float = 0.3,
-                             temperature: float | Tensor = 0.05, groups: Tensor | None = None) -> Tensor:
+def translation_ranking_rows(
+    source: Tensor,
+    target: Tensor,
+    *,
+    margin: float = 0.3,
+    temperature: float | Tensor = 0.05,
+    groups: Tensor | None = None,
+) -> Tensor:
     """`translation_ranking` before its mean: `[pairs]`, both directions together."""
     check_paired(source, target, "translation ranking")
     check_temperature(temperature)
@@ -86,9 +98,14 @@ class TranslationRanking(Objective):
 
     streams = ("parallel",)
 
-    def __init__(self, *, margin: float = 0.3, temperature: float = 0.05,
-                 on: Literal["passage", "query", "both"] = "passage",
-                 duplicates: Literal["mask", "keep"] = "mask") -> None:
+    def __init__(
+        self,
+        *,
+        margin: float = 0.3,
+        temperature: float = 0.05,
+        on: Literal["passage", "query", "both"] = "passage",
+        duplicates: Literal["mask", "keep"] = "mask",
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         check_margin(margin)
@@ -100,9 +117,17 @@ class TranslationRanking(Objective):
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = batch["parallel"]
         groups = None if self.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
-        rows = torch.stack([
-            translation_ranking_rows(vectors[f"{role}.source"], vectors[f"{role}.target"], margin=self.margin,
-                                     temperature=self.temperature, groups=groups)
-            for role in roles(self.on)]).mean(0)
+        rows = torch.stack(
+            [
+                translation_ranking_rows(
+                    vectors[f"{role}.source"],
+                    vectors[f"{role}.target"],
+                    margin=self.margin,
+                    temperature=self.temperature,
+                    groups=groups,
+                )
+                for role in roles(self.on)
+            ]
+        ).mean(0)
         report = {"chance": 2 * math.log(max(1, len(pairs))), **by_language([pair.lang for pair in pairs], rows)}
         return Loss(rows.mean() if len(pairs) else rows.sum(), report)

@@ -55,8 +55,9 @@ def normalised(runs: Sequence[Run]) -> Iterator[tuple[str, list[str], Scores]]:
         for row, found in zip(scores, lists, strict=True):
             low, high = min(found.values(), default=0.0), max(found.values(), default=0.0)
             if not (isfinite(low) and isfinite(high)):
-                raise InterlinguaError(f"query '{query_id}': a score is infinite, which cannot be normalised. Look at "
-                                       "what made the run.")
+                raise InterlinguaError(
+                    f"query '{query_id}': a score is infinite, which cannot be normalised. Look at what made the run."
+                )
             if high > low:
                 row[:] = [found.get(name, low) for name in ids]
                 row -= (low + high) / 2

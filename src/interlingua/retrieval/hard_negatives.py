@@ -33,8 +33,9 @@ class Pool:
         self.added = self.renamed = 0
         for passage in passages:
             if passage.id in self.by_id:
-                raise InterlinguaError(f"the passage id '{passage.id}' occurs twice. Ids must be unique in all files "
-                                       "of passages together.")
+                raise InterlinguaError(
+                    f"the passage id '{passage.id}' occurs twice. Ids must be unique in all files of passages together."
+                )
             self._add(passage)
         self.given = len(self.by_id)
         renamed: set[str] = set()
@@ -84,8 +85,10 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.per_question < 1 or self.depth < 1 or self.skip_top < 0 or self.seed < 0:
-            raise InterlinguaError(f"hard negatives: per_question {self.per_question} and depth {self.depth} must be "
-                                   f"at least 1, skip_top {self.skip_top} and seed {self.seed} at least 0.")
+            raise InterlinguaError(
+                f"hard negatives: per_question {self.per_question} and depth {self.depth} must be "
+                f"at least 1, skip_top {self.skip_top} and seed {self.seed} at least 0."
+            )
         if self.skip_top >= self.depth:
             raise InterlinguaError(f"hard negatives: skip_top {self.skip_top} leaves nothing of depth {self.depth}.")
         if self.margin is not None and not 0 < self.margin <= 1:
@@ -108,8 +111,15 @@ class MiningReport:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def mine_hard_negatives(questions: Sequence[QuestionPassage], pool: Pool, retriever: Retriever, choice: Choice,
-                        report: MiningReport, *, scores: bool = False) -> Iterator[QuestionPassage]:
+def mine_hard_negatives(
+    questions: Sequence[QuestionPassage],
+    pool: Pool,
+    retriever: Retriever,
+    choice: Choice,
+    report: MiningReport,
+    *,
+    scores: bool = False,
+) -> Iterator[QuestionPassage]:
     """Each question with what `retriever`, built over `pool.passages`, finds for it as its negatives, and after those
     the negatives that it had. A known positive of a question, by id or by text, also of the same question elsewhere in
     `questions`, is no negative. What one question draws does not depend on the others.
@@ -148,8 +158,11 @@ def mine_hard_negatives(questions: Sequence[QuestionPassage], pool: Pool, retrie
             run = retriever.score(queries, wanted)
             values = {name: dict(run[name]) for name in wanted}
         for name, question in part.items():
-            yield replace(question, negatives=tuple(pool.by_id[one] for one in chosen[name]),
-                          scores=tuple(values[name][one] for one in (firsts[name], *chosen[name])) if scores else ())
+            yield replace(
+                question,
+                negatives=tuple(pool.by_id[one] for one in chosen[name]),
+                scores=tuple(values[name][one] for one in (firsts[name], *chosen[name])) if scores else (),
+            )
 
 
 @dataclass(slots=True)
@@ -166,8 +179,15 @@ class _Answers:
             self.texts.update((pool.texts[name], text_hash(passage.text)))
 
 
-def _choose(question: QuestionPassage, found: list[tuple[str, float]], known: _Answers, pool: Pool, ceiling: float,
-            choice: Choice, report: MiningReport) -> list[str]:
+def _choose(
+    question: QuestionPassage,
+    found: list[tuple[str, float]],
+    known: _Answers,
+    pool: Pool,
+    ceiling: float,
+    choice: Choice,
+    report: MiningReport,
+) -> list[str]:
     """The ids of the negatives of one question, in the order drawn, out of what was found for it."""
     seen: set[int] = set()
     rest: list[tuple[str, float]] = []

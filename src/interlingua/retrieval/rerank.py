@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from interlingua.retrieval.late_interaction.token_store import TokenStore
 
 
-def model_retriever(encoder: Any, passages: Sequence[Passage],
-                    kept: Mapping[str, tuple[TokenStore, int]] | None = None) -> Retriever:
+def model_retriever(
+    encoder: Any, passages: Sequence[Passage], kept: Mapping[str, tuple[TokenStore, int]] | None = None
+) -> Retriever:
     """The retriever of `passages` by `encoder`, one of `interlingua.models.late_interaction.load_any` or the like:
     MaxSim of its token vectors where its similarity is "maxsim", else the similarity of one vector a text. `kept` says
     where token vectors of passages are already, by their ids."""
@@ -46,8 +47,10 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
     candidates = {query_id: run.ids(query_id) for query_id in run}
     left_out = {query_id: len(ids) - depth for query_id, ids in candidates.items() if len(ids) > depth}
     if left_out:
-        say(f"reranking the first {depth:,} results of each query: {sum(left_out.values()):,} results of "
-            f"{len(left_out):,} queries lie deeper and are left out")
+        say(
+            f"reranking the first {depth:,} results of each query: {sum(left_out.values()):,} results of "
+            f"{len(left_out):,} queries lie deeper and are left out"
+        )
     candidates = {query_id: ids[:depth] for query_id, ids in candidates.items()}
     asked = chosen_queries(queries, candidates)
     filled = {query_id: ids for query_id, ids in candidates.items() if ids}
@@ -57,9 +60,11 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
         found = scored.get(query_id, []) if ids else []
         names, scores = [name for name, _ in found], [score for _, score in found]
         if len(names) != len(ids) or set(names) != set(ids):
-            raise InterlinguaError(f"query '{query_id}': the scorer gave {len(names):,} scores for {len(ids):,} "
-                                   f"candidates, none for {len(set(ids) - set(names)):,} of them. A scorer scores "
-                                   "exactly its candidates.")
+            raise InterlinguaError(
+                f"query '{query_id}': the scorer gave {len(names):,} scores for {len(ids):,} "
+                f"candidates, none for {len(set(ids) - set(names)):,} of them. A scorer scores "
+                "exactly its candidates."
+            )
         reranked.add(query_id, names, scores)
     return reranked
 
@@ -106,10 +111,13 @@ class MaxP:
         asked = chosen_queries(queries, candidates)
         unknown = [name for ids in candidates.values() for name in ids if name not in self._windows]
         if unknown:
-            raise InterlinguaError(f"{len(unknown):,} candidates are not among the passages, the first is "
-                                   f"'{unknown[0]}'. The first stage must be of the same collection.")
-        windows = {query_id: [window for name in ids for window in self._windows[name]]
-                   for query_id, ids in candidates.items()}
+            raise InterlinguaError(
+                f"{len(unknown):,} candidates are not among the passages, the first is "
+                f"'{unknown[0]}'. The first stage must be of the same collection."
+            )
+        windows = {
+            query_id: [window for name in ids for window in self._windows[name]] for query_id, ids in candidates.items()
+        }
         found = self.retriever.score(asked, windows)
         return Run.from_scores({query.id: _best(found, query.id) for query in asked})
 
@@ -137,17 +145,23 @@ def subword_windows(encoder: Any, window: int = WINDOW, stride: int = STRIDE) ->
         raise InterlinguaError(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
     limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])
     if limit is not None and window > limit:
-        raise InterlinguaError(f"windows of {window} tokens: this model reads {limit} of a passage, the rest would be "
-                               f"lost. Write maxp={limit}/{min(stride, limit // 2)}.")
+        raise InterlinguaError(
+            f"windows of {window} tokens: this model reads {limit} of a passage, the rest would be "
+            f"lost. Write maxp={limit}/{min(stride, limit // 2)}."
+        )
     if not 0 < stride <= window or window < 2 * (extra + 1):
-        raise InterlinguaError(f"windows of {window} tokens every {stride}: the window must be longer than "
-                               f"{2 * extra + 1} tokens, and the stride between 1 and the window.")
+        raise InterlinguaError(
+            f"windows of {window} tokens every {stride}: the window must be longer than "
+            f"{2 * extra + 1} tokens, and the stride between 1 and the window."
+        )
 
     def split(passages: Sequence[Passage]) -> list[list[Passage]]:
         titles = _offsets(side.tokenizer, [passage.title for passage in passages])
         texts = _offsets(side.tokenizer, [passage.text for passage in passages])
-        return [_windows(passage, title, text, window - extra, window // 2, stride)
-                for passage, title, text in zip(passages, titles, texts, strict=True)]
+        return [
+            _windows(passage, title, text, window - extra, window // 2, stride)
+            for passage, title, text in zip(passages, titles, texts, strict=True)
+        ]
 
     return split
 
@@ -157,13 +171,25 @@ def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]
     if not texts:
         return []
     found: list[list[tuple[int, int]]] = tokenizer(
-        list(texts), add_special_tokens=False, truncation=False, padding=False, return_offsets_mapping=True,
-        return_attention_mask=False, verbose=False)["offset_mapping"]
+        list(texts),
+        add_special_tokens=False,
+        truncation=False,
+        padding=False,
+        return_offsets_mapping=True,
+        return_attention_mask=False,
+        verbose=False,
+    )["offset_mapping"]
     return found
 
 
-def _windows(passage: Passage, title: Sequence[tuple[int, int]], text: Sequence[tuple[int, int]], room: int,
-             most_title: int, stride: int) -> list[Passage]:
+def _windows(
+    passage: Passage,
+    title: Sequence[tuple[int, int]],
+    text: Sequence[tuple[int, int]],
+    room: int,
+    most_title: int,
+    stride: int,
+) -> list[Passage]:
     """Windows of `room` subwords, title and text together."""
     if len(title) + len(text) <= room:
         return [passage]

@@ -71,20 +71,26 @@ def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> 
         raise InterlinguaError(f"similarity '{similarity}': must be 'cosine' or 'dot'.")
     array: Vectors = np.asarray(vectors, dtype=np.float32)
     if array.ndim != 2 or len(array) != len(ids):
-        raise InterlinguaError(f"the encoder gave vectors of shape {array.shape} for {len(ids)} texts ({what}); "
-                               f"[{len(ids)}, dim] was expected.")
+        raise InterlinguaError(
+            f"the encoder gave vectors of shape {array.shape} for {len(ids)} texts ({what}); "
+            f"[{len(ids)}, dim] was expected."
+        )
     bad = ~np.isfinite(array).all(axis=1)
     if bad.any():
-        raise InterlinguaError(f"{what} '{ids[int(bad.argmax())]}': its vector holds NaN or infinity ({int(bad.sum())} "
-                               f"of {len(ids)} do). The model or its number format is at fault: try float32.")
+        raise InterlinguaError(
+            f"{what} '{ids[int(bad.argmax())]}': its vector holds NaN or infinity ({int(bad.sum())} "
+            f"of {len(ids)} do). The model or its number format is at fault: try float32."
+        )
     if similarity == "dot":
         return array
     # in float64, since the square of a component under 1e-23 is zero in float32
     lengths = np.sqrt(np.einsum("nd,nd->n", array, array, dtype=np.float64))
     zero = lengths == 0
     if zero.any():
-        raise InterlinguaError(f"{what} '{ids[int(zero.argmax())]}': its vector is zero ({int(zero.sum())} of"
-                               f" {len(ids)} are), so it has no cosine. Is its text empty?")
+        raise InterlinguaError(
+            f"{what} '{ids[int(zero.argmax())]}': its vector is zero ({int(zero.sum())} of"
+            f" {len(ids)} are), so it has no cosine. Is its text empty?"
+        )
     normalised: Vectors = array / lengths.astype(np.float32)[:, None]
     return normalised
 
@@ -122,8 +128,10 @@ def passages_by_id(passages: Sequence[Passage], ids: Iterable[str]) -> list[Pass
         found = {passage.id: passage for passage in passages if passage.id in chosen}
     unknown = [name for name in wanted if name not in found]
     if unknown:
-        raise InterlinguaError(f"{len(unknown):,} of {len(wanted):,} candidates are no passages of the collection, the "
-                               f"first is '{unknown[0]}'. The first stage must be of the same collection.")
+        raise InterlinguaError(
+            f"{len(unknown):,} of {len(wanted):,} candidates are no passages of the collection, the "
+            f"first is '{unknown[0]}'. The first stage must be of the same collection."
+        )
     return [found[name] for name in wanted]
 
 
@@ -132,8 +140,10 @@ def chosen_queries(queries: Sequence[Query], candidates: Candidates) -> list[Que
     known = {query.id: query for query in queries}
     unknown = [name for name in candidates if name not in known]
     if unknown:
-        raise InterlinguaError(f"{len(unknown):,} queries of the first stage have no text, the first is "
-                               f"'{unknown[0]}'. The run and the queries must be of one test set.")
+        raise InterlinguaError(
+            f"{len(unknown):,} queries of the first stage have no text, the first is "
+            f"'{unknown[0]}'. The run and the queries must be of one test set."
+        )
     return [known[name] for name in candidates]
 
 
@@ -164,8 +174,11 @@ class OnDemand:
         for query_id, ids in candidates.items():
             for name in ids:
                 shares[self._part_of[name]].setdefault(query_id, []).append(name)
-        scored = [part.score([query for query in asked if query.id in share], share)
-                  for part, share in zip(self._parts, shares, strict=True) if share]
+        scored = [
+            part.score([query for query in asked if query.id in share], share)
+            for part, share in zip(self._parts, shares, strict=True)
+            if share
+        ]
         return _joined(scored, asked)
 
     def _take(self, passages: list[Passage]) -> None:

@@ -15,8 +15,12 @@ Vectors = NDArray[np.float32]
 
 
 def gold_ranks(
-    queries: Vectors, passages: Vectors, golds: Sequence[NDArray[np.int64]], tie_order: NDArray[np.int64],
-    *, block: int = 256,
+    queries: Vectors,
+    passages: Vectors,
+    golds: Sequence[NDArray[np.int64]],
+    tie_order: NDArray[np.int64],
+    *,
+    block: int = 256,
 ) -> list[NDArray[np.int64]]:
     """For each query the ranks (from 1, ascending) of its gold passages among ALL passages.
 
@@ -25,8 +29,10 @@ def gold_ranks(
     (`interlingua.retrieval.dense.exact.tie_ranks`). Score matrices are held for `block` queries at a time.
     """
     if not len(golds) == len(queries) or len(tie_order) != len(passages):
-        raise InterlinguaError(f"{len(queries)} queries with {len(golds)} gold lists, {len(passages)} passages with "
-                               f"{len(tie_order)} tie ranks: the numbers must agree.")
+        raise InterlinguaError(
+            f"{len(queries)} queries with {len(golds)} gold lists, {len(passages)} passages with "
+            f"{len(tie_order)} tie ranks: the numbers must agree."
+        )
     found: list[NDArray[np.int64]] = []
     for start in range(0, len(queries), block):
         scores = queries[start : start + block] @ passages.T
@@ -85,12 +91,14 @@ class Run(Mapping[str, list[tuple[str, float]]]):
             raise InterlinguaError(f"query '{query_id}': {len(ids)} documents but scores of shape {values.shape}.")
         if len(set(ids)) != len(ids):
             twice = next(name for name in ids if ids.count(name) > 1)
-            raise InterlinguaError(f"query '{query_id}': document '{twice}' occurs twice. "
-                                   "Keep one score for each document.")
+            raise InterlinguaError(
+                f"query '{query_id}': document '{twice}' occurs twice. Keep one score for each document."
+            )
         if np.isnan(values).any():
             at = ids[int(np.isnan(values).argmax())]
-            raise InterlinguaError(f"query '{query_id}': the score of document '{at}' is NaN. "
-                                   "Look for NaN in the vectors or the model.")
+            raise InterlinguaError(
+                f"query '{query_id}': the score of document '{at}' is NaN. Look for NaN in the vectors or the model."
+            )
         if not (values[1:] < values[:-1]).all():
             order = docid_order(ids)
             order = order[np.argsort(-values[order], kind="stable")]
@@ -154,8 +162,9 @@ class Run(Mapping[str, list[tuple[str, float]]]):
                 continue
             where = f"{path}, line {number}"
             if len(fields) != 6:
-                raise InterlinguaError(f"{where}: {len(fields)} fields where a TREC run has 6 "
-                                       "(query Q0 document rank score tag).")
+                raise InterlinguaError(
+                    f"{where}: {len(fields)} fields where a TREC run has 6 (query Q0 document rank score tag)."
+                )
             query_id, _, passage_id, _, text, _ = fields
             try:
                 score = float(text)
@@ -165,8 +174,10 @@ class Run(Mapping[str, list[tuple[str, float]]]):
                 raise InterlinguaError(f"{where}: the score is NaN. Look for NaN in what made the run.")
             documents = found.setdefault(query_id, {})
             if passage_id in documents:
-                raise InterlinguaError(f"{where}: document '{passage_id}' occurs twice for query '{query_id}'. "
-                                       "Keep one line for each document.")
+                raise InterlinguaError(
+                    f"{where}: document '{passage_id}' occurs twice for query '{query_id}'. "
+                    "Keep one line for each document."
+                )
             documents[passage_id] = score
         return cls.from_scores(found)
 
@@ -187,5 +198,6 @@ class Run(Mapping[str, list[tuple[str, float]]]):
 
 def _check_word(word: str, what: str) -> None:
     if word.split() != [word]:
-        raise InterlinguaError(f"{what} {word!r}: a TREC run separates fields by white space. "
-                               "Use a name without spaces.")
+        raise InterlinguaError(
+            f"{what} {word!r}: a TREC run separates fields by white space. Use a name without spaces."
+        )

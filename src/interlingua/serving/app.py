@@ -21,8 +21,12 @@ from interlingua.serving.schemas import ErrorAnswer, tell_errors
 from interlingua.serving.service import ServeSettings, Service
 
 REFUSALS = {
-    400: "Not possible here, or not JSON", 401: "The token is missing or wrong", 403: "Writing is off",
-    404: "There is no such thing", 408: "The request came too slowly", 413: "The body is too large",
+    400: "Not possible here, or not JSON",
+    401: "The token is missing or wrong",
+    403: "Writing is off",
+    404: "There is no such thing",
+    408: "The request came too slowly",
+    413: "The body is too large",
     422: "A field is missing, misspelt or out of its limits, or the question took too much time",
     503: "Too many requests wait; see Retry-After",
     504: "No answer in time",
@@ -38,10 +42,16 @@ def create_app(index: Any, settings: ServeSettings | None = None, reranker: Any 
     takes when it starts (`with TestClient(app)` in tests).
     """
     service = Service(index, settings or ServeSettings(), reranker)
-    app = FastAPI(title="interlingua", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
-                  redirect_slashes=False, lifespan=service.life,
-                  responses={code: {"model": ErrorAnswer, "description": text}
-                             for code, text in REFUSALS.items()})
+    app = FastAPI(
+        title="interlingua",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=service.life,
+        responses={code: {"model": ErrorAnswer, "description": text} for code, text in REFUSALS.items()},
+    )
     tell_errors(app, service.told)
     app.include_router(search_routes(service))
     app.include_router(embedding_routes(service))
@@ -69,8 +79,9 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InterlinguaError(f"{host} port {port}: cannot listen there ({reason}). Stop what runs there, or choose "
-                               "another with --port.") from error
+        raise InterlinguaError(
+            f"{host} port {port}: cannot listen there ({reason}). Stop what runs there, or choose another with --port."
+        ) from error
     return listener
 
 
@@ -109,8 +120,17 @@ def run(app: FastAPI, listener: socket.socket, timeout: float) -> None:
     Raises InterlinguaError when the application does not start.
     """
     # h11 also where httptools is installed: it limits how long the head of a request may be
-    config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, proxy_headers=False,
-                            timeout_graceful_shutdown=max(1, round(timeout)), lifespan="on", ws="none", http="h11")
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(1, round(timeout)),
+        lifespan="on",
+        ws="none",
+        http="h11",
+    )
     server = _Server(config, lambda: say(f"{address(listener)}  (Ctrl-C ends it)"))
     # uvicorn raises the signal again when it is done: for SIGTERM that would be an end by signal, not a clean one
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)

@@ -42,8 +42,15 @@ class Batcher:
     Of requests that were cancelled, or whose time was up, those not begun yet are never run.
     """
 
-    def __init__(self, *, max_batch: int, delay: float, queue: int, timeout: float,
-                 on_batch: Callable[[int], object] = lambda texts: None) -> None:
+    def __init__(
+        self,
+        *,
+        max_batch: int,
+        delay: float,
+        queue: int,
+        timeout: float,
+        on_batch: Callable[[int], object] = lambda texts: None,
+    ) -> None:
         self.max_batch, self.delay, self.queue, self.timeout, self.on_batch = max_batch, delay, queue, timeout, on_batch
         self._jobs: deque[_Job] = deque()
         self._news = asyncio.Event()
@@ -86,11 +93,16 @@ class Batcher:
         Raises ApiError: 503 when the queue is full or closed, 504 when `timeout` has passed.
         """
         if self._closing:
-            raise ApiError(503, "shutting_down", "the server is shutting down. Try again in a few seconds.",
-                           {"Retry-After": "5"})
+            raise ApiError(
+                503, "shutting_down", "the server is shutting down. Try again in a few seconds.", {"Retry-After": "5"}
+            )
         if len(self._jobs) >= self.queue:
-            raise ApiError(503, "overloaded", f"{self.queue} requests are waiting already. Try again in a second.",
-                           {"Retry-After": "1"})
+            raise ApiError(
+                503,
+                "overloaded",
+                f"{self.queue} requests are waiting already. Try again in a second.",
+                {"Retry-After": "1"},
+            )
         job = _Job(call, item, size, asyncio.get_running_loop().create_future())
         job.since -= self.delay if patient else 0.0
         self._jobs.append(job)
@@ -100,8 +112,12 @@ class Batcher:
                 answer: Result = await job.answer
                 return answer
         except TimeoutError as error:
-            raise ApiError(504, "timeout", f"no answer after {self.timeout:g} seconds. Ask for less at once, or try "
-                           "again when the server has less to do.") from error
+            raise ApiError(
+                504,
+                "timeout",
+                f"no answer after {self.timeout:g} seconds. Ask for less at once, or try "
+                "again when the server has less to do.",
+            ) from error
         finally:
             if job in self._jobs:  # cancelled or too late: leaves its place in the queue to another
                 self._jobs.remove(job)

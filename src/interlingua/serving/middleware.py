@@ -31,8 +31,12 @@ class HostNames:
         if scope["type"] != "http" or not self._names or self._called(scope) in self._names:
             await self.app(scope, receive, send)
         else:
-            error = ApiError(400, "unknown_host", "this server does not answer under that name. Use the address that "
-                             "it printed when it started, or start it with --name NAME.")
+            error = ApiError(
+                400,
+                "unknown_host",
+                "this server does not answer under that name. Use the address that "
+                "it printed when it started, or start it with --name NAME.",
+            )
             await error_response(error)(scope, receive, send)
 
     def _called(self, scope: Scope) -> str:
@@ -42,8 +46,10 @@ class HostNames:
 
 
 HEADERS = (
-    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-                                 b"object-src 'none'"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -96,9 +102,15 @@ class RequestLog:
         path = getattr(route, "path", "") or "other"
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.metrics.answered(method, path, status, seconds)
-        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "method": method,
-                "path": scope["path"][:200], "status": status, "ms": round(seconds * 1e3, 1),
-                "sent": sent, **scope[NOTES]}
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "method": method,
+            "path": scope["path"][:200],
+            "status": status,
+            "ms": round(seconds * 1e3, 1),
+            "sent": sent,
+            **scope[NOTES],
+        }
         say(json.dumps(line))
 
 
@@ -126,8 +138,12 @@ class Tokens:
         path = scope["path"]
         if path == WRITING or path.startswith(f"{WRITING}/"):
             if not self._write:
-                return ApiError(403, "writing_off", "this server was started without a token, so nobody may write. "
-                                "Start it with --token-file or INTERLINGUA_TOKEN.")
+                return ApiError(
+                    403,
+                    "writing_off",
+                    "this server was started without a token, so nobody may write. "
+                    "Start it with --token-file or INTERLINGUA_TOKEN.",
+                )
             allowed = [self._write]
         elif self._read and path.startswith(READING):
             allowed = [self._write, self._read]
@@ -137,8 +153,9 @@ class Tokens:
         right = [compare_digest(given.strip(), token) for token in allowed]
         if kind.lower() == b"bearer" and any(right):
             return None
-        return ApiError(401, "unauthorized", "this needs the header Authorization: Bearer TOKEN.",
-                        {"WWW-Authenticate": "Bearer"})
+        return ApiError(
+            401, "unauthorized", "this needs the header Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
+        )
 
 
 class WholeBody:

@@ -55,29 +55,41 @@ pre { overflow-x: auto; padding: .75rem; background: #8881; }
 def docs_page(spec: Mapping[str, Any]) -> str:
     """The whole page."""
     schemas = spec["components"]["schemas"]
-    parts = [_operation(path, method, operation, schemas)
-             for path, methods in spec["paths"].items() for method, operation in methods.items()]
-    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f'<title>{escape(spec["info"]["title"])}</title><link rel="stylesheet" href="/docs.css">'
-            f'<h1>{escape(spec["info"]["title"])}</h1><p>{escape(spec["info"]["description"])} '
-            f'The description for programs is <a href="/openapi.json">openapi.json</a>.</p>{"".join(parts)}</html>')
+    parts = [
+        _operation(path, method, operation, schemas)
+        for path, methods in spec["paths"].items()
+        for method, operation in methods.items()
+    ]
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<title>{escape(spec["info"]["title"])}</title><link rel="stylesheet" href="/docs.css">'
+        f"<h1>{escape(spec['info']['title'])}</h1><p>{escape(spec['info']['description'])} "
+        f'The description for programs is <a href="/openapi.json">openapi.json</a>.</p>{"".join(parts)}</html>'
+    )
 
 
 def _operation(path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     asked = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     body = _fields(asked, schemas) if asked else ""
-    answers = "".join(f"<tr><td><code>{code}</code></td><td>{escape(answer['description'])}</td></tr>"
-                      for code, answer in operation["responses"].items())
-    return (f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}.</p>{body}"
-            f"<table><tr><th>status</th><th></th></tr>{answers}</table>")
+    answers = "".join(
+        f"<tr><td><code>{code}</code></td><td>{escape(answer['description'])}</td></tr>"
+        for code, answer in operation["responses"].items()
+    )
+    return (
+        f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}.</p>{body}"
+        f"<table><tr><th>status</th><th></th></tr>{answers}</table>"
+    )
 
 
 def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     model = _resolved(schema, schemas)
     required = model.get("required", ())
-    rows = [f"<tr><td><code>{escape(name)}</code></td><td><code>{escape(_type(field, schemas))}</code></td>"
-            f"<td>{'' if name in required else '<code>' + escape(json.dumps(field.get('default'))) + '</code>'}</td>"
-            f"<td>{escape(field.get('description', ''))}</td></tr>" for name, field in model["properties"].items()]
+    rows = [
+        f"<tr><td><code>{escape(name)}</code></td><td><code>{escape(_type(field, schemas))}</code></td>"
+        f"<td>{'' if name in required else '<code>' + escape(json.dumps(field.get('default'))) + '</code>'}</td>"
+        f"<td>{escape(field.get('description', ''))}</td></tr>"
+        for name, field in model["properties"].items()
+    ]
     return f"<table><tr><th>field</th><th>type</th><th>without it</th><th></th></tr>{''.join(rows)}</table>"
 
 
@@ -156,15 +168,30 @@ def search_routes(service: Service) -> APIRouter:
         if body.rerank and service.reranker is None:
             raise ApiError(400, "no_reranker", "rerank: this server has no reranker. Start it with --rerank MODEL.")
         searches = Searches(
-            service.index, service.reranker if body.rerank else None, body.k, body.mode, langs,
-            body.lang_of_results == "same", tuple(sorted((body.where or {}).items())), body.highlight,
-            service.settings.budget)
+            service.index,
+            service.reranker if body.rerank else None,
+            body.k,
+            body.mode,
+            langs,
+            body.lang_of_results == "same",
+            tuple(sorted((body.where or {}).items())),
+            body.highlight,
+            service.settings.budget,
+        )
         question = Question(body.query, lang)
         found = await service.batcher.submit(searches, question, 1 + len(question.normal) // USUAL)
         note(request.scope, hits=len(found.hits))
         took = round((perf_counter() - start) * 1e3, 1)
-        return JSONResponse({"query": body.query, "lang": lang, "mode": body.mode, "took_ms": took, "hits": found.hits,
-                             "notices": found.notices})
+        return JSONResponse(
+            {
+                "query": body.query,
+                "lang": lang,
+                "mode": body.mode,
+                "took_ms": took,
+                "hits": found.hits,
+                "notices": found.notices,
+            }
+        )
 
     @router.post("/rerank", response_model=RerankAnswer, summary="Order documents by how well they answer")
     async def rerank(body: RerankRequest, request: Request) -> JSONResponse:
@@ -178,8 +205,9 @@ def search_routes(service: Service) -> APIRouter:
         note(request.scope, texts=len(texts))
         # a document without a score (no tokens) is the last; equal ones stay in the order sent
         order = sorted(range(len(texts)), key=lambda place: (scores[place] is None, -(scores[place] or 0.0)))
-        results: list[dict[str, Any]] = [{"index": place, "relevance_score": scores[place]}
-                                         for place in order[: body.top_n]]
+        results: list[dict[str, Any]] = [
+            {"index": place, "relevance_score": scores[place]} for place in order[: body.top_n]
+        ]
         if body.return_documents:
             for result in results:
                 result["document"] = {"text": texts[result["index"]]}
@@ -196,8 +224,9 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
     if body.langs is not None:
         raise ApiError(422, "invalid_request", "lang_of_results: `same` and langs exclude each other. Give one.")
     if not lang:
-        raise ApiError(400, "language_not_sure", "lang_of_results: the language of this question is not sure. Say it "
-                       "with lang.")
+        raise ApiError(
+            400, "language_not_sure", "lang_of_results: the language of this question is not sure. Say it with lang."
+        )
     return lang, (lang,)
 
 
@@ -208,8 +237,15 @@ def passage_routes(service: Service) -> APIRouter:
     @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
     async def write(body: PassagesRequest, request: Request) -> JSONResponse:
         passages = [
-            Passage(one.id, one.text, one.title, normalise_code(one.lang) if one.lang else detect_language(one.text),
-                    one.metadata) for one in body.passages]
+            Passage(
+                one.id,
+                one.text,
+                one.title,
+                normalise_code(one.lang) if one.lang else detect_language(one.text),
+                one.metadata,
+            )
+            for one in body.passages
+        ]
         twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
         if twice:
             raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' is there more than once.")
@@ -217,8 +253,11 @@ def passage_routes(service: Service) -> APIRouter:
         done = await _written(service, Write(passages), len(passages))
         return JSONResponse({"written": done.changed, "passages": done.passages})
 
-    @router.delete("/passages/{id:path}", response_model=DeleteAnswer,
-                   summary="Delete the passages with an id, or the one called source:id")
+    @router.delete(
+        "/passages/{id:path}",
+        response_model=DeleteAnswer,
+        summary="Delete the passages with an id, or the one called source:id",
+    )
     async def delete(id: Annotated[str, Path(min_length=1, max_length=MAX_ID)]) -> JSONResponse:
         done = await _written(service, Delete(id))
         if not done.changed:
@@ -250,8 +289,9 @@ def embedding_routes(service: Service) -> APIRouter:
         call = Embeddings(service.index, role, body.dimensions, body.encoding_format == "base64")
         found = await service.batcher.submit(call, body.input, len(body.input))
         note(request.scope, texts=len(body.input), tokens=found.tokens)
-        data = [{"object": "embedding", "index": place, "embedding": vector}
-                for place, vector in enumerate(found.vectors)]
+        data = [
+            {"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(found.vectors)
+        ]
         usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
         return JSONResponse({"object": "list", "model": service.model, "data": data, "usage": usage})
 
@@ -262,8 +302,12 @@ def status_routes(service: Service, app: FastAPI) -> APIRouter:
     """What monitoring, the page and a reader of the API ask for."""
     router = APIRouter()
 
-    @router.get("/health", response_model=HealthAnswer, summary="Whether the server answers questions",
-                responses={503: {"model": HealthAnswer, "description": "Not now"}})
+    @router.get(
+        "/health",
+        response_model=HealthAnswer,
+        summary="Whether the server answers questions",
+        responses={503: {"model": HealthAnswer, "description": "Not now"}},
+    )
     async def health() -> JSONResponse:
         status = service.status
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
@@ -271,9 +315,15 @@ def status_routes(service: Service, app: FastAPI) -> APIRouter:
     @router.get("/info", response_model=InfoAnswer, summary="What the index holds")
     async def info() -> JSONResponse:
         facts = await service.facts()
-        return JSONResponse({"passages": facts.passages, "languages": facts.languages,
-                             "modes": ["hybrid", "dense", "lexical"], "rerank": service.reranker is not None,
-                             "model": facts.model})
+        return JSONResponse(
+            {
+                "passages": facts.passages,
+                "languages": facts.languages,
+                "modes": ["hybrid", "dense", "lexical"],
+                "rerank": service.reranker is not None,
+                "model": facts.model,
+            }
+        )
 
     @router.get("/metrics", response_class=PlainTextResponse, summary="For Prometheus")
     async def metrics() -> Response:

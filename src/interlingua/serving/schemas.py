@@ -36,8 +36,9 @@ class ApiError(Exception):
 def check_model(asked: str | None, ours: str) -> None:
     """Raise ApiError 404 for a request that names another model than the one that answers. No model is ever loaded."""
     if asked and asked != ours:
-        raise ApiError(404, "model_not_found", f"model: this server has '{ours}' and no other. Write that, or leave "
-                       "model out.")
+        raise ApiError(
+            404, "model_not_found", f"model: this server has '{ours}' and no other. Write that, or leave model out."
+        )
 
 
 def error_response(error: ApiError) -> Response:
@@ -64,8 +65,9 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
         what = f"{request.method} {request.scope['path'][:100]}"
         message = {404: f"{what}: there is nothing here. See /docs.", 405: f"{what}: not with this method. See /docs."}
         code = CODES.get(error.status_code, "bad_request")
-        return error_response(ApiError(error.status_code, code, message.get(error.status_code, str(error.detail)),
-                                       error.headers))
+        return error_response(
+            ApiError(error.status_code, code, message.get(error.status_code, str(error.detail)), error.headers)
+        )
 
     def invalid(request: Request, error: Any) -> Response:
         return error_response(invalid_request(error.errors()))
@@ -80,7 +82,7 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     """The first thing that is wrong with a body, and how many more there are."""
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")[:LONGEST_MESSAGE // 2]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")[: LONGEST_MESSAGE // 2]
     if first["type"] == "json_invalid":
         return ApiError(400, "bad_request", f"the body is not JSON ({first['ctx']['error']} at character {where}).")
     if not where:
@@ -163,9 +165,11 @@ class SearchRequest(Ours):
     k: int = Field(10, ge=1, le=MAX_K, description="how many results")
     mode: Mode = "hybrid"
     langs: Annotated[list[Code], Field(min_length=1, max_length=100)] | None = Field(
-        None, description="only passages in these languages")
+        None, description="only passages in these languages"
+    )
     lang_of_results: Literal["any", "same"] = Field(
-        "any", description="`same`: only passages in the language of the question; not together with `langs`")
+        "any", description="`same`: only passages in the language of the question; not together with `langs`"
+    )
     where: Metadata | None = Field(None, description="only passages with these metadata")
     lang: Code | None = Field(None, description="the language of the question; recognised without it")
     highlight: bool = Field(True, description="mark the words of a passage that match")
@@ -191,19 +195,28 @@ class SearchAnswer(Ours):
     mode: Mode
     took_ms: float
     hits: list[SearchHit]
-    notices: list[str] = Field(description="what was left out, in words: words of a very long question, highlights for "
-                                           "which there was no time")
+    notices: list[str] = Field(
+        description="what was left out, in words: words of a very long question, highlights for which there was no time"
+    )
 
 
 class EmbeddingsRequest(Theirs):
-    input: Annotated[Annotated[list[Body], Field(min_length=1, max_length=MAX_INPUTS)],
-                     BeforeValidator(_no_token_ids, json_schema_input_type=Body | Annotated[
-                         list[Body], Field(min_length=1, max_length=MAX_INPUTS)])]
+    input: Annotated[
+        Annotated[list[Body], Field(min_length=1, max_length=MAX_INPUTS)],
+        BeforeValidator(
+            _no_token_ids,
+            json_schema_input_type=Body | Annotated[list[Body], Field(min_length=1, max_length=MAX_INPUTS)],
+        ),
+    ]
     model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
-        None, description="this server's model or nothing; it is compared, never loaded")
+        None, description="this server's model or nothing; it is compared, never loaded"
+    )
     dimensions: int | None = Field(
-        None, ge=1, description="keep only the first ones and bring vectors to unit length again; good for models "
-                                "that were trained for it (Matryoshka)")
+        None,
+        ge=1,
+        description="keep only the first ones and bring vectors to unit length again; good for models "
+        "that were trained for it (Matryoshka)",
+    )
     encoding_format: Literal["float", "base64"] = Field("float", description="base64: of little-endian float32")
     input_type: Literal["query", "document"] = Field("document", description="what the texts are")
 
@@ -236,7 +249,8 @@ class RerankRequest(Theirs):
     top_n: int | None = Field(None, ge=1, description="how many of the best to return; all without it")
     return_documents: bool = False
     model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
-        None, description="this server's model or nothing; it is compared, never loaded")
+        None, description="this server's model or nothing; it is compared, never loaded"
+    )
 
 
 class RerankResult(Theirs):

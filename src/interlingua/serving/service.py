@@ -54,15 +54,20 @@ class ServeSettings:
             if (number := getattr(self, name)) < 1:
                 raise InterlinguaError(f"serving: {name} {number} must be at least 1.")
         if not (0 <= self.delay < inf and 0 < self.timeout < inf and 0 < self.budget < inf):
-            raise InterlinguaError(f"serving: delay {self.delay} must not be negative, timeout {self.timeout} and "
-                                   f"budget {self.budget} must be more than 0 seconds, and all of them finite.")
+            raise InterlinguaError(
+                f"serving: delay {self.delay} must not be negative, timeout {self.timeout} and "
+                f"budget {self.budget} must be more than 0 seconds, and all of them finite."
+            )
         for token in (self.token, self.read_token):
             if token and (not token.isascii() or not token.isprintable() or " " in token):
-                raise InterlinguaError("serving: a token is of printable ASCII characters without spaces. A good one: "
-                                       "python -c 'import secrets; print(secrets.token_urlsafe())'.")
+                raise InterlinguaError(
+                    "serving: a token is of printable ASCII characters without spaces. A good one: "
+                    "python -c 'import secrets; print(secrets.token_urlsafe())'."
+                )
         if self.read_token and not self.token:
-            raise InterlinguaError("serving: with a token for reading there must be one for writing too, which also "
-                                   "reads.")
+            raise InterlinguaError(
+                "serving: with a token for reading there must be one for writing too, which also reads."
+            )
 
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -75,12 +80,22 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         labels = ("method", "path")
-        self.requests = Counter("interlingua_requests", "Requests answered.", (*labels, "status"),
-                                registry=self.registry)
-        self.seconds = Histogram("interlingua_request_seconds", "Time from a request to its answer.", labels,
-                                 buckets=SECONDS, registry=self.registry)
-        self.batches = Histogram("interlingua_batch_texts", "Texts that went through the model together.",
-                                 buckets=TEXTS, registry=self.registry)
+        self.requests = Counter(
+            "interlingua_requests", "Requests answered.", (*labels, "status"), registry=self.registry
+        )
+        self.seconds = Histogram(
+            "interlingua_request_seconds",
+            "Time from a request to its answer.",
+            labels,
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.batches = Histogram(
+            "interlingua_batch_texts",
+            "Texts that went through the model together.",
+            buckets=TEXTS,
+            registry=self.registry,
+        )
         self.waiting = Gauge("interlingua_waiting_requests", "Requests in the queue.", registry=self.registry)
         self.passages = Gauge("interlingua_passages", "Passages in the index.", registry=self.registry)
         ProcessCollector(registry=self.registry)
@@ -130,25 +145,47 @@ class Searches:
                 return [Answer([], []) for _ in items]
         budget = Budget(self.seconds)
         found = self.index.search_many(
-            items, k=self.k, langs=self.langs, mode=self.mode, where=dict(self.where) or None, reranker=self.reranker,
-            budget=budget)
+            items,
+            k=self.k,
+            langs=self.langs,
+            mode=self.mode,
+            where=dict(self.where) or None,
+            reranker=self.reranker,
+            budget=budget,
+        )
         return [self._answer(hits, question, budget) for question, hits in zip(items, found, strict=True)]
 
     def _answer(self, hits: Sequence[Any], question: Question, budget: Budget) -> Answer:
         wanted = hits[:HIGHLIGHTED] if self.highlight else []
         marked, notices = self._marked(wanted, question, budget), []
         if question.is_cut:
-            notices.append("the question is long: its first words were compared with those of the passages, the rest "
-                           "only by the model.")
+            notices.append(
+                "the question is long: its first words were compared with those of the passages, the rest "
+                "only by the model."
+            )
         if len(marked) < len(wanted):
-            notices.append(f"highlights were left out from result {len(marked) + 1} on: the question took more than "
-                           f"{self.seconds:g} seconds.")
-        return Answer([{"id": hit.passage.id, "rank": rank, "score": finite(hit.score),
-                        "parts": {name: finite(score) for name, score in hit.parts.items()},
-                        "source": hit.passage.source, "lang": hit.passage.lang, "title": hit.passage.title,
-                        "text": hit.passage.text, "metadata": dict(hit.passage.metadata),
-                        "highlights": marked[rank - 1] if rank <= len(marked) else []}
-                       for rank, hit in enumerate(hits, 1)], notices)
+            notices.append(
+                f"highlights were left out from result {len(marked) + 1} on: the question took more than "
+                f"{self.seconds:g} seconds."
+            )
+        return Answer(
+            [
+                {
+                    "id": hit.passage.id,
+                    "rank": rank,
+                    "score": finite(hit.score),
+                    "parts": {name: finite(score) for name, score in hit.parts.items()},
+                    "source": hit.passage.source,
+                    "lang": hit.passage.lang,
+                    "title": hit.passage.title,
+                    "text": hit.passage.text,
+                    "metadata": dict(hit.passage.metadata),
+                    "highlights": marked[rank - 1] if rank <= len(marked) else [],
+                }
+                for rank, hit in enumerate(hits, 1)
+            ],
+            notices,
+        )
 
     def _marked(self, hits: Sequence[Any], question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
         """The highlights of the hits, of as many as there is time for."""
@@ -202,8 +239,10 @@ class Embeddings:
         vectors = cut(encode(texts, lang=[detect_language(text) or None for text in texts]), self.dimensions)
         tokens = count_tokens(encoder, texts, self.role)
         ends = np.cumsum([len(item) for item in items]).tolist()
-        return [Embedded(self._rows(vectors[end - len(item) : end]), sum(tokens[end - len(item) : end]))
-                for item, end in zip(items, ends, strict=True)]
+        return [
+            Embedded(self._rows(vectors[end - len(item) : end]), sum(tokens[end - len(item) : end]))
+            for item, end in zip(items, ends, strict=True)
+        ]
 
     def _rows(self, vectors: NDArray[np.float32]) -> list[Any]:
         if self.base64:
@@ -219,9 +258,13 @@ def check_lengths(texts: Sequence[str]) -> None:
         length = len(text) if text.isascii() else len(nfkc(text))
         whole += length
         if length > MAX_TEXT or whole > MAX_TEXTS:
-            raise ApiError(422, "invalid_request", f"text {number} of {len(texts)}: in Unicode's form NFKC it has "
-                           f"{length:,} characters, and those up to it {whole:,}. At most {MAX_TEXT:,} of one text and "
-                           f"{MAX_TEXTS:,} of all are read.")
+            raise ApiError(
+                422,
+                "invalid_request",
+                f"text {number} of {len(texts)}: in Unicode's form NFKC it has "
+                f"{length:,} characters, and those up to it {whole:,}. At most {MAX_TEXT:,} of one text and "
+                f"{MAX_TEXTS:,} of all are read.",
+            )
 
 
 def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
@@ -258,10 +301,15 @@ class Reranks:
         for _, documents in items:
             check_lengths(documents)
         queries = [Query(str(number), query) for number, (query, _) in enumerate(items)]
-        names = {str(number): [f"{number}:{place}" for place in range(len(documents))]
-                 for number, (_, documents) in enumerate(items)}
-        passages = [Passage(name, text) for number, (_, documents) in enumerate(items)
-                    for name, text in zip(names[str(number)], documents, strict=True)]
+        names = {
+            str(number): [f"{number}:{place}" for place in range(len(documents))]
+            for number, (_, documents) in enumerate(items)
+        }
+        passages = [
+            Passage(name, text)
+            for number, (_, documents) in enumerate(items)
+            for name, text in zip(names[str(number)], documents, strict=True)
+        ]
         run = model_retriever(self.encoder, passages).score(queries, names)
         found = {query: dict(run[query]) for query in names}
         return [[finite(found[query][name]) for name in ids] for query, ids in names.items()]
@@ -274,8 +322,13 @@ class Service:
     def __init__(self, index: Any, settings: ServeSettings, reranker: Any = None) -> None:
         self.index, self.settings, self.reranker = index, settings, reranker
         self.metrics = Metrics()
-        self.batcher = Batcher(max_batch=settings.max_batch, delay=settings.delay, queue=settings.queue,
-                               timeout=settings.timeout, on_batch=self.metrics.batches.observe)
+        self.batcher = Batcher(
+            max_batch=settings.max_batch,
+            delay=settings.delay,
+            queue=settings.queue,
+            timeout=settings.timeout,
+            on_batch=self.metrics.batches.observe,
+        )
         self.writer = Batcher(max_batch=settings.max_batch, delay=0.0, queue=settings.queue, timeout=settings.timeout)
         self.metrics.waiting.set_function(lambda: self.batcher.waiting)
         self.ready = False
@@ -307,7 +360,7 @@ class Service:
 
     @property
     def status(self) -> str:
-        """"ready", or why not."""
+        """ "ready", or why not."""
         if self.batcher.closing:
             return "stopping"
         if not self.ready:

@@ -160,8 +160,10 @@ def _identifier() -> Any:
     try:
         from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
     except ImportError as error:
-        raise InterlinguaError("telling the language of a text needs py3langid: pip install 'interlingua[index]'. "
-                               "Or say the language (lang=…, --lang).") from error
+        raise InterlinguaError(
+            "telling the language of a text needs py3langid: pip install 'interlingua[index]'. "
+            "Or say the language (lang=…, --lang)."
+        ) from error
     weights, priors, labels, moves, rows, features = _model(MODEL_DIR / MODEL_FILE)
     identifier = LanguageIdentifier(weights, priors, labels, moves, features, norm_probs=True, tk_row=rows)
     known = [code for code in identifier.labels if find_code(code) and code not in DIALECTS]
@@ -201,10 +203,15 @@ def _unpacked(place: Path) -> tuple[Any, ...]:
     import numpy as np
 
     weights, priors, labels, moves, rows, features = (
-        np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in PARTS)
-    if not (weights.shape[1:] == priors.shape == labels.shape and rows.shape == features.shape
-            and moves.ndim == rows.ndim == 1 and 256 * int(rows.max(initial=0)) < len(moves)
-            and int(features.max(initial=0)) < len(weights)):
+        np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in PARTS
+    )
+    if not (
+        weights.shape[1:] == priors.shape == labels.shape
+        and rows.shape == features.shape
+        and moves.ndim == rows.ndim == 1
+        and 256 * int(rows.max(initial=0)) < len(moves)
+        and int(features.max(initial=0)) < len(weights)
+    ):
         raise ValueError(f"{place}: its parts do not fit together")
     # as py3langid has them: Python reads single numbers of an array and of a list much faster than of NumPy's
     numbers = [array(part.dtype.char) for part in (moves, rows)]

@@ -25,15 +25,19 @@ TIGHT = "。！？｡．।॥؟۔։።፧፨፡။។៕"
 QUESTION_MARKS = {"el": ";\u037e"}
 OPENERS = "\"'“”‘’„‚«»‹›¿¡([{「『（〔—–-"
 CLOSERS = "”’»›)}」』】）〕〉》]"
-CLOSER = re.compile(rf"\[\d+\]|[{re.escape(CLOSERS)}]|[\"'“‘](?=[\s\"'.,;:!?。，、{re.escape(CLOSERS)}]|$)"
-                    r"|[ \u00a0\u202f][”»](?=[\s,.;]|$)")
+CLOSER = re.compile(
+    rf"\[\d+\]|[{re.escape(CLOSERS)}]|[\"'“‘](?=[\s\"'.,;:!?。，、{re.escape(CLOSERS)}]|$)"
+    r"|[ \u00a0\u202f][”»](?=[\s,.;]|$)"
+)
 """What may close after a mark: a footnote number, a bracket, a quotation mark that opens nothing."""
 STRAIGHT = re.compile(r" ?\"(?=\s|$)|\"")
 ORDINALS = frozenset("az cs da de et eu fi hr hu is lb lv nb nn no sk sl sr tr".split())
 """Languages that write an ordinal number with a full stop: "21. November", "XIV. Lajos"."""
 ORDINAL = re.compile(r"\d{1,2}|[IVXLC]+")
-CONTINUES = re.compile(r"[、，,はがをにのへや]|と(?!ころ|き|て|り|も)|って|など|から|まで"
-                       r"|も(?!し|ちろん|う|っと)|で(?!も|は|す)")
+CONTINUES = re.compile(
+    r"[、，,はがをにのへや]|と(?!ころ|き|て|り|も)|って|など|から|まで"
+    r"|も(?!し|ちろん|う|っと)|で(?!も|は|す)"
+)
 """What carries a Japanese or Chinese sentence on after 」 or "!": 「…。」と言った."""
 PARAGRAPH = re.compile(r"\n\s*\n|\u2029")
 WORD = re.compile(r"[^\W_]")
@@ -91,7 +95,7 @@ def _marked_ends(paragraph: str, rules: Rules) -> Iterable[int]:
         if words and _is_end(paragraph, start, mark, end, rules):
             ends.append(end)
             start, words = end, False
-        elif not words and ends and not mark.group().endswith(("…", "...")) and paragraph[end:end + 1].isspace():
+        elif not words and ends and not mark.group().endswith(("…", "...")) and paragraph[end : end + 1].isspace():
             start = ends[-1] = end
     if ends and not WORD.search(paragraph, start):
         ends.pop()
@@ -110,7 +114,7 @@ def _after_closers(text: str, place: int, open_quote: bool) -> int:
 
 def _is_end(text: str, start: int, mark: re.Match[str], end: int, rules: Rules) -> bool:
     """Whether the mark and what closes after it, up to `end`, end the sentence that began at `start`."""
-    signs, ahead = mark.group(), text[end:end + NEAR]
+    signs, ahead = mark.group(), text[end : end + NEAR]
     after = ahead.lstrip()
     if not after:
         return True
@@ -126,7 +130,9 @@ def _is_end(text: str, start: int, mark: re.Match[str], end: int, rules: Rules) 
     first = after.lstrip(OPENERS + " ")[:1]
     if _is_small(first):
         return False
-    return signs != "." or not _is_abbreviation(text[max(start, mark.start() - NEAR):mark.start()], after, first, rules)
+    return signs != "." or not _is_abbreviation(
+        text[max(start, mark.start() - NEAR) : mark.start()], after, first, rules
+    )
 
 
 def _is_abbreviation(before: str, after: str, first: str, rules: Rules) -> bool:
@@ -177,13 +183,19 @@ def _words(listed: str) -> tuple[str, ...]:
     return tuple(listed.split())
 
 
-NEVER_LAST = _words("ว่า ของ ที่ และ กับ ใน จาก ถึง ให้ เป็น คือ เช่น สำหรับ หรือ โดย ซึ่ง อายุ เมื่อ ได้แก่ แก่ ต่อ กว่า แต่ เพื่อ "
-                    "ประมาณ เพราะ ทั้ง ณ ปี วันที่ เดือน เวลา ชื่อ คุณ นาย นาง ตาม แห่ง โดยเฉพาะ ดังนี้ ระหว่าง")
-OFTEN_FIRST = _words("อย่างไรก็ นอกจาก จากนั้น ต่อมา หลังจาก ทั้งนี้ ดังนั้น ปัจจุบัน การ มี ตาม นาย นาง ข้อ เขา เธอ ผม ฉัน เรา "
-                     "พวกเขา มัน นี่ นั่น สิ่ง กลุ่ม แม้ ถ้า หาก ใน ตำรวจ ประธาน ขณะ เมื่อ บาง แต่ ทุก ผู้ ตอน ส่วน ด้วยเหตุ ทาง สำหรับ")
-SELDOM_FIRST = _words("ที่ ซึ่ง ได้ เป็น จะ ของ ก็ กล่าว ปี ว่า หรือ ทำให้ กับ ยัง รวม และ เพื่อ เพราะ เนื่องจาก ด้วย แก่ ต่อ ให้ คือ "
-                      "ล้าน เปอร์เซ็นต์ พัน หมื่น แสน เมตร กิโลเมตร อายุ เช่น ได้แก่ จน อัน ตั้งแต่ บน ณ ราย กว่า ครั้ง เดือน "
-                      "เวลา ประมาณ ระหว่าง ผ่าน ตอบ บอก")
+NEVER_LAST = _words(
+    "ว่า ของ ที่ และ กับ ใน จาก ถึง ให้ เป็น คือ เช่น สำหรับ หรือ โดย ซึ่ง อายุ เมื่อ ได้แก่ แก่ ต่อ กว่า แต่ เพื่อ "
+    "ประมาณ เพราะ ทั้ง ณ ปี วันที่ เดือน เวลา ชื่อ คุณ นาย นาง ตาม แห่ง โดยเฉพาะ ดังนี้ ระหว่าง"
+)
+OFTEN_FIRST = _words(
+    "อย่างไรก็ นอกจาก จากนั้น ต่อมา หลังจาก ทั้งนี้ ดังนั้น ปัจจุบัน การ มี ตาม นาย นาง ข้อ เขา เธอ ผม ฉัน เรา "
+    "พวกเขา มัน นี่ นั่น สิ่ง กลุ่ม แม้ ถ้า หาก ใน ตำรวจ ประธาน ขณะ เมื่อ บาง แต่ ทุก ผู้ ตอน ส่วน ด้วยเหตุ ทาง สำหรับ"
+)
+SELDOM_FIRST = _words(
+    "ที่ ซึ่ง ได้ เป็น จะ ของ ก็ กล่าว ปี ว่า หรือ ทำให้ กับ ยัง รวม และ เพื่อ เพราะ เนื่องจาก ด้วย แก่ ต่อ ให้ คือ "
+    "ล้าน เปอร์เซ็นต์ พัน หมื่น แสน เมตร กิโลเมตร อายุ เช่น ได้แก่ จน อัน ตั้งแต่ บน ณ ราย กว่า ครั้ง เดือน "
+    "เวลา ประมาณ ระหว่าง ผ่าน ตอบ บอก"
+)
 OFTEN_LAST = _words("กล่าว ได้ ด้วย แล้ว ครับ ค่ะ ไร ไม่ เท่านั้น ไป นี้ นั้น ลง เรา กัน มาก ขึ้น อยู่ สุด")
 QUOTES = "\"'“”‘’"
 GAP = re.compile(r"\s+")
@@ -195,7 +207,7 @@ def thai_ends(paragraph: str) -> Iterator[int]:
     """Where the sentences of a paragraph end: positions of the spaces after them."""
     before = letters = depth = quotes = 0
     for gap in GAP.finditer(paragraph):
-        word, after = paragraph[before:gap.start()], paragraph[gap.end():gap.end() + 12]
+        word, after = paragraph[before : gap.start()], paragraph[gap.end() : gap.end() + 12]
         before = gap.end()
         letters += len(word)
         depth += sum(c in "([“" for c in word) - sum(c in ")]”" for c in word)

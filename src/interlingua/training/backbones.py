@@ -39,8 +39,13 @@ _LONGEST = 2_000
 
 
 def train_tokenizer(
-    texts: Iterable[str], vocab_size: int, *, lowercase: bool = False, character_coverage: float = 0.9995,
-    byte_fallback: bool = False, max_length: int = 512,
+    texts: Iterable[str],
+    vocab_size: int,
+    *,
+    lowercase: bool = False,
+    character_coverage: float = 0.9995,
+    byte_fallback: bool = False,
+    max_length: int = 512,
 ) -> PreTrainedTokenizerFast:
     """A Unigram tokenizer of `vocab_size` tokens learned from `texts` (Kudo 2018), the same for the same texts.
 
@@ -59,15 +64,31 @@ def train_tokenizer(
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(texts, normalizer(lowercase)), model_writer=model, model_type="unigram",
-            vocab_size=vocab_size - 1 - len(BYTES) * byte_fallback, hard_vocab_limit=False,
+            sentence_iterator=_sentences(texts, normalizer(lowercase)),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocab_size - 1 - len(BYTES) * byte_fallback,
+            hard_vocab_limit=False,
             character_coverage=character_coverage,
-            normalization_rule_name="identity", remove_extra_whitespaces=True, num_threads=_THREADS,
-            max_sentence_length=8 * _LONGEST, minloglevel=2, bos_id=0, pad_id=1, eos_id=2, unk_id=3,
-            bos_piece=SPECIAL[0], pad_piece=SPECIAL[1], eos_piece=SPECIAL[2], unk_piece=SPECIAL[3])
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=True,
+            num_threads=_THREADS,
+            max_sentence_length=8 * _LONGEST,
+            minloglevel=2,
+            bos_id=0,
+            pad_id=1,
+            eos_id=2,
+            unk_id=3,
+            bos_piece=SPECIAL[0],
+            pad_piece=SPECIAL[1],
+            eos_piece=SPECIAL[2],
+            unk_piece=SPECIAL[3],
+        )
     except RuntimeError as error:
-        raise InterlinguaError(f"no vocabulary of {vocab_size:,} tokens could be learned from these texts ({error}). "
-                               "Give more text, or ask for fewer tokens.") from error
+        raise InterlinguaError(
+            f"no vocabulary of {vocab_size:,} tokens could be learned from these texts ({error}). "
+            "Give more text, or ask for fewer tokens."
+        ) from error
     learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [(learned.id_to_piece(i), learned.get_score(i)) for i in range(len(SPECIAL), learned.get_piece_size())]
     return unigram_tokenizer(pieces, lowercase=lowercase, byte_fallback=byte_fallback, max_length=max_length)
@@ -85,7 +106,8 @@ def unigram_tokenizer(
     tokenizer.decoder = MetaspaceDecoder()
     tokenizer.add_special_tokens([*SPECIAL, AddedToken(MASK, lstrip=True)])
     tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
     return with_special_tokens(tokenizer, max_length)
 
 
@@ -95,8 +117,16 @@ def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedToke
     if missing:
         raise InterlinguaError(f"the tokenizer has no token {', '.join(missing)}: a transformer needs XLM-R's.")
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>", sep_token="</s>",
-        cls_token="<s>", pad_token="<pad>", mask_token=AddedToken(MASK, lstrip=True), model_max_length=max_length)
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        sep_token="</s>",
+        cls_token="<s>",
+        pad_token="<pad>",
+        mask_token=AddedToken(MASK, lstrip=True),
+        model_max_length=max_length,
+    )
 
 
 def token_counts(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> Counter[int]:
@@ -183,7 +213,10 @@ class Backbone(_Strict):
 
 
 def build_encoder(
-    spec: str | Path | Mapping[str, Any] | Backbone, *, texts: Iterable[str] | None = None, seed: int = 0,
+    spec: str | Path | Mapping[str, Any] | Backbone,
+    *,
+    texts: Iterable[str] | None = None,
+    seed: int = 0,
     **options: Any,
 ) -> Encoder:
     """The encoder a recipe's `backbone:` describes: a name or path, `{"scratch": {…}}` or `{"static": {…}}`.
@@ -212,14 +245,28 @@ def build_encoder(
 
 def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
     rows = None if spec.embeddings is None else _static_rows(spec)
-    tokenizer = (train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, max_length=spec.max_length)
-                 if rows is None else with_special_tokens(rows.subwords.tokenizer, spec.max_length))
+    tokenizer = (
+        train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, max_length=spec.max_length)
+        if rows is None
+        else with_special_tokens(rows.subwords.tokenizer, spec.max_length)
+    )
     config = XLMRobertaConfig(
-        vocab_size=len(tokenizer), hidden_size=spec.hidden, num_hidden_layers=spec.layers,
-        num_attention_heads=spec.heads, intermediate_size=spec.intermediate, layer_norm_eps=1e-5, type_vocab_size=1,
-        hidden_dropout_prob=spec.dropout, attention_probs_dropout_prob=spec.dropout,
+        vocab_size=len(tokenizer),
+        hidden_size=spec.hidden,
+        num_hidden_layers=spec.layers,
+        num_attention_heads=spec.heads,
+        intermediate_size=spec.intermediate,
+        layer_norm_eps=1e-5,
+        type_vocab_size=1,
+        hidden_dropout_prob=spec.dropout,
+        attention_probs_dropout_prob=spec.dropout,
         # XLM-R's positions start after the pad id 1.
-        max_position_embeddings=spec.max_length + 2, pad_token_id=1, bos_token_id=0, eos_token_id=2, use_cache=False)
+        max_position_embeddings=spec.max_length + 2,
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+        use_cache=False,
+    )
     model = XLMRobertaModel(config)
     if rows is not None:
         with torch.no_grad():  # brought to the scale of random ones, which the layers above expect
@@ -231,18 +278,26 @@ def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
 def _static_rows(spec: Scratch) -> StaticEmbedding:
     backbone = Encoder.load(str(spec.embeddings), device="cpu").backbone
     if not isinstance(backbone, StaticEmbedding) or backbone.hidden_size != spec.hidden:
-        raise InterlinguaError(f"backbone.scratch.embeddings: {spec.embeddings} must be a static model of "
-                               f"{spec.hidden} dimensions, as backbone.scratch.hidden says.")
+        raise InterlinguaError(
+            f"backbone.scratch.embeddings: {spec.embeddings} must be a static model of "
+            f"{spec.hidden} dimensions, as backbone.scratch.hidden says."
+        )
     return backbone
 
 
 def _static(spec: Static, texts: Sequence[str]) -> Parts:
-    tokenizer = train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, byte_fallback=spec.byte_fallback,
-                                character_coverage=spec.character_coverage)
+    tokenizer = train_tokenizer(
+        texts,
+        spec.vocab_size,
+        lowercase=spec.lowercase,
+        byte_fallback=spec.byte_fallback,
+        character_coverage=spec.character_coverage,
+    )
     counts = token_counts(tokenizer, texts)
     frequency = torch.tensor([counts[token] for token in range(len(tokenizer))], dtype=torch.float64)
     weights = spec.sif / (spec.sif + frequency / frequency.sum())
     rows = torch.randn(len(tokenizer), spec.dim) / spec.dim**0.5 * weights.float().unsqueeze(1)
-    backbone = StaticEmbedding(tokenizer, rows, token_dropout=spec.token_dropout, token_weights=spec.token_weights,
-                               int8=spec.int8)
+    backbone = StaticEmbedding(
+        tokenizer, rows, token_dropout=spec.token_dropout, token_weights=spec.token_weights, int8=spec.int8
+    )
     return Parts(backbone, None, normalize=True, settings=Settings(max_length=spec.max_length))

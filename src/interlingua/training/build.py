@@ -80,8 +80,9 @@ def _claim(recipe: Recipe, out: Path) -> None:
         if same_recipe(file.read_text(encoding="utf-8"), recipe):
             return
         if any((run / "model").exists() or newest(run / "checkpoints") for run in (out, out / "warm_up")):
-            raise InterlinguaError(f"{out}: holds a run of another recipe (see {file}). "
-                                   "Use another --out, or delete it.")
+            raise InterlinguaError(
+                f"{out}: holds a run of another recipe (see {file}). Use another --out, or delete it."
+            )
         for leftover in ("start", "best"):
             shutil.rmtree(out / leftover, ignore_errors=True)
     with atomic_write(file) as stream:
@@ -94,8 +95,11 @@ def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
     if recipe.warm_up is None:
         return None
     tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
-    tree["model"] = (recipe.model.model_dump(mode="json") | {"encoders": "tied", "late_interaction": None}
-                     | dict(recipe.warm_up.get("model", {})))
+    tree["model"] = (
+        recipe.model.model_dump(mode="json")
+        | {"encoders": "tied", "late_interaction": None}
+        | dict(recipe.warm_up.get("model", {}))
+    )
     train(resolve(tree, where="warm_up"), out / "warm_up", device)
     return out / "warm_up" / "model"
 
@@ -108,8 +112,7 @@ def _stores(recipe: Recipe, out: Path, processes: Processes) -> dict[str, Store[
     return {name: open_store(name, spec, out / "data", build=False) for name, spec in recipe.data.items()}
 
 
-def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Store[Any]],
-           processes: Processes) -> Model:
+def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Store[Any]], processes: Processes) -> Model:
     """The untrained model, kept in `out/start` so that a resume (and every process) begins from the same one."""
     folder = out / "start"
     if processes.first and not folder.exists():
@@ -134,23 +137,38 @@ def model_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, s
     options = spec.late_interaction.model_dump()
     source = str(start) if start is not None else spec.backbone
     if not (isinstance(source, str) and is_late(model_folder(source))):
-        encoder = build_encoder(source, texts=texts, seed=seed, layer=None if start is not None else spec.layer,
-                                prompts=spec.prompts, template=spec.template)
+        encoder = build_encoder(
+            source,
+            texts=texts,
+            seed=seed,
+            layer=None if start is not None else spec.layer,
+            prompts=spec.prompts,
+            template=spec.template,
+        )
         return LateInteractionEncoder.start(encoder, **options, seed=seed)
     model = LateInteractionEncoder.load(source)
     if (dim := options.pop("dim")) != model.dim or spec.layer is not None:
-        raise InterlinguaError(f"{source}: is a late-interaction model of dim {model.dim}, which cannot be cut or "
-                               f"given another. Leave out model.layer and set model.late_interaction.dim (now {dim}).")
+        raise InterlinguaError(
+            f"{source}: is a late-interaction model of dim {model.dim}, which cannot be cut or "
+            f"given another. Leave out model.layer and set model.late_interaction.dim (now {dim})."
+        )
     model.change(**options, prompts=spec.prompts, template=spec.template)
     return model
 
 
 def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, seed: int) -> DualEncoder:
     """A dual encoder as the recipe's `model:` describes it, from `start` if given, else from its backbone."""
-    encoder = build_encoder(str(start) if start is not None else spec.backbone, texts=texts, seed=seed,
-                            pooling=spec.pooling, layer=None if start is not None else spec.layer,
-                            normalize=spec.normalize, max_length=spec.max_length, prompts=spec.prompts,
-                            template=spec.template)
+    encoder = build_encoder(
+        str(start) if start is not None else spec.backbone,
+        texts=texts,
+        seed=seed,
+        pooling=spec.pooling,
+        layer=None if start is not None else spec.layer,
+        normalize=spec.normalize,
+        max_length=spec.max_length,
+        prompts=spec.prompts,
+        template=spec.template,
+    )
     kind = DualEncoder.tied if spec.encoders == "tied" else DualEncoder.untied
     return kind(encoder, similarity=spec.similarity)
 
@@ -168,8 +186,7 @@ def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
                 yield text
 
 
-def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]],
-             processes: Processes) -> Trainer:
+def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]], processes: Processes) -> Trainer:
     named = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
     teachers = {}
     for name, spec in named.items():
@@ -177,19 +194,32 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
             options = options_of(name, spec, recipe)
             pairs = stores[options["reads"].get("parallel", "parallel")]
             teachers[name] = learn_from(options["teacher"], pairs, options["lang"], model.dim, out, processes)
-    terms = [term_of(name, spec, model, recipe, first=processes.first, teachers=teachers)
-             for name, spec in named.items()]
+    terms = [
+        term_of(name, spec, model, recipe, first=processes.first, teachers=teachers) for name, spec in named.items()
+    ]
     used = {stream for term in terms for stream in term.streams(recipe.data)}
-    streams = {name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))
-               for name, spec in recipe.data.items() if name in used}
+    streams = {
+        name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))
+        for name, spec in recipe.data.items()
+        if name in used
+    }
     for term in terms:
         term.objective.to(processes.device)
     optimizer = Optimizer([model, *(term.objective for term in terms)], recipe.optimizer, recipe.training.steps)
     if processes.first:
         advise(terms, recipe, streams)
-    return Trainer(model, terms, streams, optimizer, recipe.training, out, processes,
-                   chunking_of(recipe.training, processes.device), recipe.seed,
-                   _validation(recipe, out, terms, processes))
+    return Trainer(
+        model,
+        terms,
+        streams,
+        optimizer,
+        recipe.training,
+        out,
+        processes,
+        chunking_of(recipe.training, processes.device),
+        recipe.seed,
+        _validation(recipe, out, terms, processes),
+    )
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
@@ -211,6 +241,8 @@ def _validation(recipe: Recipe, out: Path, terms: list[Term], processes: Process
     processes.wait()
     store = open_store("questions", spec.questions, out / "validation", build=False)
     late = recipe.model.late_interaction is not None
-    objective = next((t.objective for t in terms if isinstance(t.objective, Retrieval | LateInteraction)),
-                     LateInteraction() if late else Retrieval(similarity=recipe.model.similarity))
+    objective = next(
+        (t.objective for t in terms if isinstance(t.objective, Retrieval | LateInteraction)),
+        LateInteraction() if late else Retrieval(similarity=recipe.model.similarity),
+    )
     return retrieval_nll(objective, store, spec.limit, spec.batch)

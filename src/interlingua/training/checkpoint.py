@@ -19,24 +19,35 @@ from interlingua.objectives.objective import Objective
 from interlingua.training.optimizer import Optimizer
 
 
-def save_checkpoint(folder: Path, step: int, modules: dict[str, nn.Module], optimizer: Optimizer,
-                    streams: dict[str, Stream[Any]], extra: dict[str, Any], keep: int) -> Path:
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    modules: dict[str, nn.Module],
+    optimizer: Optimizer,
+    streams: dict[str, Stream[Any]],
+    extra: dict[str, Any],
+    keep: int,
+) -> Path:
     """Write `folder/step-NNNNNNN` (safetensors and JSON), whole or not at all; keep the newest few.
 
     Raises InterlinguaError for weights that are not finite: the last good checkpoint must not give way to them.
     """
     broken = next((name for name, tensor in weights(modules).items() if not torch.isfinite(tensor).all()), None)
     if broken is not None:
-        raise InterlinguaError(f"{folder}: not saved: after step {step:,} the weights '{broken}' are not finite. What "
-                               "was saved before is untouched. Lower optimizer.lr.")
+        raise InterlinguaError(
+            f"{folder}: not saved: after step {step:,} the weights '{broken}' are not finite. What "
+            "was saved before is untouched. Lower optimizer.lr."
+        )
     for unfinished in folder.glob(".step-*.part"):  # of a killed run; no other writes here
         shutil.rmtree(unfinished)
     final = folder / f"step-{step:07d}"
     moments, numbers = optimizer.state()
     with atomic_folder(final, "state.json") as building:
         for name, tensors in {"model": weights(modules), "optimizer": moments}.items():
-            save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()},
-                      building / f"{name}.safetensors")
+            save_file(
+                {key: value.detach().cpu().contiguous() for key, value in tensors.items()},
+                building / f"{name}.safetensors",
+            )
         positions = {name: stream.state_dict() for name, stream in streams.items()}
         state = {"step": step, "optimizer": numbers, "streams": positions, **extra}
         (building / "state.json").write_text(json.dumps(state), encoding="utf-8")
@@ -51,8 +62,13 @@ def newest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def load_checkpoint(path: Path, modules: dict[str, nn.Module], optimizer: Optimizer,
-                    streams: dict[str, Stream[Any]], device: torch.device) -> dict[str, Any]:
+def load_checkpoint(
+    path: Path,
+    modules: dict[str, nn.Module],
+    optimizer: Optimizer,
+    streams: dict[str, Stream[Any]],
+    device: torch.device,
+) -> dict[str, Any]:
     """Put everything back; the saved state (step and extras).
 
     Raises InterlinguaError for a damaged checkpoint or one of another model.
@@ -61,16 +77,26 @@ def load_checkpoint(path: Path, modules: dict[str, nn.Module], optimizer: Optimi
         state: dict[str, Any] = json.loads((path / "state.json").read_text(encoding="utf-8"))
         saved = {name: load_file(path / f"{name}.safetensors") for name in ("model", "optimizer")}
     except (OSError, ValueError, SafetensorError) as error:
-        raise InterlinguaError(f"{path}: the checkpoint is damaged ({error}). Delete this folder; the run then goes "
-                               "on from the one before it.") from error
+        raise InterlinguaError(
+            f"{path}: the checkpoint is damaged ({error}). Delete this folder; the run then goes "
+            "on from the one before it."
+        ) from error
     for name, module in modules.items():
         if isinstance(module, Objective):
-            module.make_room({key.removeprefix(f"{name}."): tensor.shape for key, tensor in saved["model"].items()
-                              if key.startswith(f"{name}.")}, device)
+            module.make_room(
+                {
+                    key.removeprefix(f"{name}."): tensor.shape
+                    for key, tensor in saved["model"].items()
+                    if key.startswith(f"{name}.")
+                },
+                device,
+            )
     current = weights(modules)
     if {k: v.shape for k, v in current.items()} != {k: v.shape for k, v in saved["model"].items()}:
-        raise InterlinguaError(f"{path}: the checkpoint is of another model than the recipe describes. "
-                               "Use another --out, or delete the run folder.")
+        raise InterlinguaError(
+            f"{path}: the checkpoint is of another model than the recipe describes. "
+            "Use another --out, or delete the run folder."
+        )
     with torch.no_grad():
         for name, tensor in current.items():
             tensor.copy_(saved["model"][name])

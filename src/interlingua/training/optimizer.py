@@ -33,15 +33,21 @@ class Optimizer:
     def __init__(self, modules: Iterable[nn.Module], spec: OptimizerSpec, steps: int) -> None:
         self.spec, self.steps = spec, steps
         modules = list(modules)
-        sparse = {id(m.weight) for module in modules for m in module.modules()
-                  if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse}
+        sparse = {
+            id(m.weight)
+            for module in modules
+            for m in module.modules()
+            if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
+        }
         unique = {id(p): p for module in modules for p in module.parameters() if p.requires_grad}
         self.parameters = list(unique.values())
         rows = [p for p in self.parameters if id(p) in sparse]
         dense = [p for p in self.parameters if id(p) not in sparse]
         # norms and biases are not shrunk
-        decayed = [{"params": [p for p in dense if p.ndim > 1], "weight_decay": spec.weight_decay},
-                   {"params": [p for p in dense if p.ndim <= 1], "weight_decay": 0.0}]
+        decayed = [
+            {"params": [p for p in dense if p.ndim > 1], "weight_decay": spec.weight_decay},
+            {"params": [p for p in dense if p.ndim <= 1], "weight_decay": 0.0},
+        ]
         self.parts: list[torch.optim.Optimizer] = []
         if dense:
             self.parts.append(torch.optim.AdamW(decayed, lr=spec.lr, betas=spec.betas, eps=spec.eps))

@@ -34,8 +34,9 @@ class Processes:
             torch.cuda.set_device(chosen)
         if count > 1 and not dist.is_initialized():
             # the first process may read a large corpus and learn a vocabulary while the others wait for it
-            dist.init_process_group("nccl" if on_gpu else "gloo", timeout=PATIENCE,
-                                    device_id=chosen if on_gpu else None)
+            dist.init_process_group(
+                "nccl" if on_gpu else "gloo", timeout=PATIENCE, device_id=chosen if on_gpu else None
+            )
         return Processes(dist.get_rank() if count > 1 else 0, count, chosen)
 
     @property
@@ -76,7 +77,8 @@ class Processes:
         dist.all_reduce(sparse, dist.ReduceOp.MAX)
         summed: list[Tensor | None] = []
         for parameter, gradient, anyone, rows in zip(
-                parameters, gradients, present.tolist(), sparse.tolist(), strict=True):
+            parameters, gradients, present.tolist(), sparse.tolist(), strict=True
+        ):
             if not anyone:
                 summed.append(None)
                 continue

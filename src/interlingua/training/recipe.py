@@ -54,8 +54,13 @@ class ModelSpec(Strict):
     prompts: dict[str, str] | None = None
     template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
     token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
-    length_power: float = Field(1.0, gt=0, le=1, description="static backbones: the power to which the lengths of the "
-                                "trained subword vectors are raised in the saved model")
+    length_power: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="static backbones: the power to which the lengths of the "
+        "trained subword vectors are raised in the saved model",
+    )
     late_interaction: LateInteractionSpec | None = None
 
     @model_validator(mode="after")
@@ -73,10 +78,12 @@ class TrainingSpec(Strict):
     step_mode: Literal["accumulate", "alternate"] = "accumulate"
     accumulate: int = Field(1, gt=0, description="batches a step; their gradients are averaged")
     mix: dict[str, float] | None = Field(
-        None, description="one objective a step, drawn with these shares, instead of their sum")
+        None, description="one objective a step, drawn with these shares, instead of their sum"
+    )
     share_forward: bool = Field(True, description="objectives on one stream share its encoding")
     balance_gradients: bool = Field(
-        False, description="scale each contrastive objective's gradient on the vectors to the norm of its weight")
+        False, description="scale each contrastive objective's gradient on the vectors to the norm of its weight"
+    )
     precision: Literal["auto", "float32", "bf16"] = "auto"
     gradient_cache: int | None = Field(None, gt=0, description="texts per chunk; None: no cache")
     chunk_tokens: int = Field(16_384, gt=0, description="tokens in one forward pass, padding counted")
@@ -117,8 +124,11 @@ class Recipe(Strict):
     validation: ValidationSpec | None = None
     tokenizer_sentences: int = Field(300_000, gt=0, description="texts that a new tokenizer is trained on")
     tokenizer_data: list[str] | None = Field(
-        None, min_length=1, description="the entries of data it is trained on, each a like share, languages by its "
-                                        "alpha; None: all, languages alike")
+        None,
+        min_length=1,
+        description="the entries of data it is trained on, each a like share, languages by its "
+        "alpha; None: all, languages alike",
+    )
     warm_up: dict[str, Any] | None = Field(None, description="a recipe (its model defaults to this one's) run first")
 
 
@@ -194,14 +204,16 @@ def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def resolve(tree: dict[str, Any], overrides: Sequence[str] = (), data: str | None = None,
-            where: str = "recipe") -> Recipe:
+def resolve(
+    tree: dict[str, Any], overrides: Sequence[str] = (), data: str | None = None, where: str = "recipe"
+) -> Recipe:
     """Apply overrides and `{data}`, then check everything."""
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key.strip():
-            raise InterlinguaError(f"'{override}' is not an override. "
-                                   "Write key.path=value, such as training.steps=100.")
+            raise InterlinguaError(
+                f"'{override}' is not an override. Write key.path=value, such as training.steps=100."
+            )
         branch: dict[str, Any] = {}
         leaf = branch
         *parents, name = key.strip().split(".")
@@ -227,8 +239,9 @@ def _fill(tree: Any, data: str | None, where: str) -> Any:
         return [_fill(value, data, where) for value in tree]
     if isinstance(tree, str) and "{data}" in tree:
         if data is None:
-            raise InterlinguaError(f"{where}: this recipe reads files under {{data}}. "
-                                   "Say where they are with --data FOLDER.")
+            raise InterlinguaError(
+                f"{where}: this recipe reads files under {{data}}. Say where they are with --data FOLDER."
+            )
         return tree.replace("{data}", data)
     return tree
 

@@ -29,8 +29,15 @@ States = tuple[Tensor, Tensor, Tensor | None]
 """Last states `[tokens, hidden]`, lengths `[spans]`, early states `[tokens, hidden]`, as `Encoder.token_states`."""
 
 
-def span_gradients(objective: SpanObjective, weight: float, encoder: Any, batch: Batch, step: int, chunking: Chunking,
-                   processes: Processes) -> dict[str, Loss]:
+def span_gradients(
+    objective: SpanObjective,
+    weight: float,
+    encoder: Any,
+    batch: Batch,
+    step: int,
+    chunking: Chunking,
+    processes: Processes,
+) -> dict[str, Loss]:
     """Add the gradient of weight · (contrastive loss + Σ_name weights[name] · token loss) to the parameters of the
     encoder and the objective, for this process's share of the spans.
 
@@ -42,24 +49,32 @@ def span_gradients(objective: SpanObjective, weight: float, encoder: Any, batch:
     contrast.report["predictions"] = float(read.predictions)
     (gradient,) = torch.autograd.grad(weight * contrast.value, read.leaf)
     totals = read.backward(gradient, weight)
-    return {"": Loss(contrast.value.detach(), contrast.report, contrast.warning),
-            **{name: Loss(torch.tensor(processes.total(total))) for name, total in totals.items()}}
+    return {
+        "": Loss(contrast.value.detach(), contrast.report, contrast.warning),
+        **{name: Loss(torch.tensor(processes.total(total))) for name, total in totals.items()},
+    }
 
 
 class ReadSpans:
     """The vectors of all spans of a step. `leaf` is `[vectors, dim]` float32, `counts[i]` of them for row i, in order,
     cut off from the encoder; `backward` pushes a gradient on it, and the token losses, into the parameters."""
 
-    def __init__(self, objective: SpanObjective, encoder: Any, rows: list[MaskedRow], chunking: Chunking,
-                 processes: Processes) -> None:
+    def __init__(
+        self, objective: SpanObjective, encoder: Any, rows: list[MaskedRow], chunking: Chunking, processes: Processes
+    ) -> None:
         self.objective, self.encoder, self.rows = objective, encoder, rows
         self.chunking, self.processes = chunking, processes
         self.predictions = max(1, sum(len(row.targets) for row in rows))
         sizes = [len(row.ids) for row in rows]
         self.counts = sizes if objective.per_token else [1] * len(rows)
         shares = processes.share(sorted(range(len(rows)), key=lambda number: (sizes[number], number)))
-        chunks = [[[share[place] for place in chunk] for chunk in token_batches(
-            [sizes[number] for number in share], chunking.tokens, chunking.cache)] for share in shares]
+        chunks = [
+            [
+                [share[place] for place in chunk]
+                for chunk in token_batches([sizes[number] for number in share], chunking.tokens, chunking.cache)
+            ]
+            for share in shares
+        ]
         self.chunks = chunks[processes.rank]
         self.random: list[RandomState] = []
         self.graphs: list[States] = []
@@ -147,8 +162,10 @@ class Term:
             if name in available:
                 found.append(name)
             elif not stream.endswith("?"):
-                raise InterlinguaError(f"objective '{self.name}' needs data named '{name}'; the recipe has "
-                                       f"{', '.join(sorted(available)) or 'none'}.")
+                raise InterlinguaError(
+                    f"objective '{self.name}' needs data named '{name}'; the recipe has "
+                    f"{', '.join(sorted(available)) or 'none'}."
+                )
         return found
 
     def batch(self, drawn: Batch) -> Batch:
@@ -172,12 +189,18 @@ def merged(reports: list[dict[str, Report]]) -> dict[str, Report]:
     found: dict[str, Report] = {}
     for name in reports[-1]:
         parts = [report[name] for report in reports]
-        details = {key: [part.details[key] for part in parts if key in part.details]
-                   for key in dict.fromkeys(key for part in parts for key in part.details)}
+        details = {
+            key: [part.details[key] for part in parts if key in part.details]
+            for key in dict.fromkeys(key for part in parts for key in part.details)
+        }
         warning = next((part.warning for part in parts if part.warning), None)
-        found[name] = Report(sum(part.loss for part in parts) / len(parts),
-                             {key: sum(values) / len(values) for key, values in details.items()},
-                             parts[-1].gradient_norm, parts[-1].vectors, warning)
+        found[name] = Report(
+            sum(part.loss for part in parts) / len(parts),
+            {key: sum(values) / len(values) for key, values in details.items()},
+            parts[-1].gradient_norm,
+            parts[-1].vectors,
+            warning,
+        )
     return found
 
 
@@ -186,16 +209,30 @@ def groups(terms: list[Term], available: Iterable[str], share: bool = True) -> l
     available, found = list(available), list[tuple[set[str], list[Term]]]()
     for term in terms:
         streams = set(term.streams(available))
-        joined = [group for group in found if share and isinstance(term.objective, Objective) and streams & group[0]
-                  and isinstance(group[1][0].objective, Objective)]
+        joined = [
+            group
+            for group in found
+            if share
+            and isinstance(term.objective, Objective)
+            and streams & group[0]
+            and isinstance(group[1][0].objective, Objective)
+        ]
         for group in joined:
             found.remove(group)
         found.append((streams.union(*[g[0] for g in joined]), [t for g in joined for t in g[1]] + [term]))
     return [members for _, members in found]
 
 
-def backward(group: list[Term], model: Model, batch: Batch, step: int, chunking: Chunking, processes: Processes,
-             measure: bool = False, balance: bool = False) -> dict[str, Report]:
+def backward(
+    group: list[Term],
+    model: Model,
+    batch: Batch,
+    step: int,
+    chunking: Chunking,
+    processes: Processes,
+    measure: bool = False,
+    balance: bool = False,
+) -> dict[str, Report]:
     """Add the gradient of one group to the parameters; the reports, by objective.
 
     With `measure`, also each contrastive objective's own (weighted) gradient norm on the encoders, and its vectors.
@@ -210,8 +247,15 @@ def backward(group: list[Term], model: Model, batch: Batch, step: int, chunking:
     return _contrastive(group, model, batch, chunking, processes, measure, balance)
 
 
-def _contrastive(group: list[Term], model: Model, batch: Batch, chunking: Chunking, processes: Processes,
-                 measure: bool, balance: bool) -> dict[str, Report]:
+def _contrastive(
+    group: list[Term],
+    model: Model,
+    batch: Batch,
+    chunking: Chunking,
+    processes: Processes,
+    measure: bool,
+    balance: bool,
+) -> dict[str, Report]:
     # `groups` puts a token objective in a group of its own, so all of these are contrastive
     objectives = {term.name: cast(Objective, term.objective) for term in group}
     drawn = {term.name: term.batch(batch) for term in group}
@@ -226,8 +270,10 @@ def _contrastive(group: list[Term], model: Model, batch: Batch, chunking: Chunki
     reports: dict[str, Report] = {}
     pulls: list[tuple[str, dict[str, Tensor]]] = []
     for term in group:
-        vectors = {name: encoded[texts.role].take([unique[texts.role][text] for text in texts.texts])
-                   for name, texts in requests[term.name].items()}
+        vectors = {
+            name: encoded[texts.role].take([unique[texts.role][text] for text in texts.texts])
+            for name, texts in requests[term.name].items()
+        }
         loss = objectives[term.name].loss(drawn[term.name], vectors)
         _check(loss.value, term.name)
         reports[term.name] = Report(loss.value.item(), loss.report, warning=loss.warning)
@@ -254,11 +300,12 @@ def _pull(term: Term, loss: Tensor, encoded: dict[str, Encoded]) -> dict[str, Te
     own = [p for p in term.objective.parameters() if p.requires_grad]
     leaves = {role: part.leaf for role, part in encoded.items()}
     found = torch.autograd.grad(term.weight * loss, [*leaves.values(), *own], allow_unused=True)
-    for parameter, gradient in zip(own, found[len(leaves):], strict=True):
+    for parameter, gradient in zip(own, found[len(leaves) :], strict=True):
         if gradient is not None:
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-    return {role: torch.zeros_like(leaf) if g is None else g
-            for (role, leaf), g in zip(leaves.items(), found, strict=False)}
+    return {
+        role: torch.zeros_like(leaf) if g is None else g for (role, leaf), g in zip(leaves.items(), found, strict=False)
+    }
 
 
 def balanced(pull: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
@@ -273,8 +320,15 @@ def balanced(pull: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
     return {role: gradient * (abs(weight) / norm) for role, gradient in pull.items()} if norm > 0 else pull
 
 
-def _tokens(term: Term, objective: TokenObjective, model: Model, batch: Batch, step: int, chunking: Chunking,
-            processes: Processes) -> Report:
+def _tokens(
+    term: Term,
+    objective: TokenObjective,
+    model: Model,
+    batch: Batch,
+    step: int,
+    chunking: Chunking,
+    processes: Processes,
+) -> Report:
     encoder = model.query if objective.role == "query" else model.passage
     rows = objective.rows(batch, encoder, step)
     count = sum(len(row.targets) for row in rows)
@@ -298,8 +352,15 @@ def _tokens(term: Term, objective: TokenObjective, model: Model, batch: Batch, s
     return Report(processes.total(total), {"predictions": float(count)})
 
 
-def _spans(term: Term, objective: SpanObjective, model: Model, batch: Batch, step: int, chunking: Chunking,
-           processes: Processes) -> dict[str, Report]:
+def _spans(
+    term: Term,
+    objective: SpanObjective,
+    model: Model,
+    batch: Batch,
+    step: int,
+    chunking: Chunking,
+    processes: Processes,
+) -> dict[str, Report]:
     """Reports of the contrastive loss under the objective's name and of each token loss under a name of its own."""
     encoder = model.query if objective.role == "query" else model.passage
     reports = {}
@@ -312,8 +373,10 @@ def _spans(term: Term, objective: SpanObjective, model: Model, batch: Batch, ste
 
 def _check(loss: Tensor, name: str) -> None:
     if not torch.isfinite(loss):
-        raise InterlinguaError(f"the loss of '{name}' is {loss.item()}. The last checkpoint is untouched. Lower "
-                               "optimizer.lr or raise the temperature, and look at the data for empty texts.")
+        raise InterlinguaError(
+            f"the loss of '{name}' is {loss.item()}. The last checkpoint is untouched. Lower "
+            "optimizer.lr or raise the temperature, and look at the data for empty texts."
+        )
 
 
 class _Apart:

@@ -45,14 +45,17 @@ class TeacherVectors:
             # the last, as it is the first to go when another run puts others in their place
             self.about: dict[str, Any] = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise InterlinguaError(f"{folder}: holds no teacher's vectors, or another run is just making others there. "
-                                   "Give each run a folder of its own (objectives.distillation.teacher.vectors)."
-                                   ) from error
+            raise InterlinguaError(
+                f"{folder}: holds no teacher's vectors, or another run is just making others there. "
+                "Give each run a folder of its own (objectives.distillation.teacher.vectors)."
+            ) from error
         del self.about["done"]
         given = self.vectors.shape[1]
         if dim > given:
-            raise InterlinguaError(f"objectives.distillation.teacher: its vectors have {given} numbers, those of the "
-                                   f"model {dim}. They must have at least as many.")
+            raise InterlinguaError(
+                f"objectives.distillation.teacher: its vectors have {given} numbers, those of the "
+                f"model {dim}. They must have at least as many."
+            )
         self.space = principal_axes(self.vectors, dim) if dim < given else None
 
     @staticmethod
@@ -66,8 +69,11 @@ class TeacherVectors:
         by_key = {key_of_text(text): text for text in texts}
         in_order = sorted(by_key)
         keys, ordered = np.array(in_order, dtype=np.uint64).reshape(-1, 2), [by_key[key] for key in in_order]
-        about = {"fingerprint": fingerprint(teacher), "texts": len(ordered),
-                 "keys": hashlib.sha256(keys.tobytes()).hexdigest()}
+        about = {
+            "fingerprint": fingerprint(teacher),
+            "texts": len(ordered),
+            "keys": hashlib.sha256(keys.tobytes()).hexdigest(),
+        }
         if _done(folder, about) == len(ordered):
             return about
         make_folder(folder)
@@ -82,8 +88,9 @@ class TeacherVectors:
                 (folder / "vectors.npy").unlink(missing_ok=True)  # who reads it keeps it
             with atomic_write(folder / "keys.npy", "wb") as stream:
                 np.save(stream, keys)
-            vectors = np.lib.format.open_memmap(folder / "vectors.npy", "r+" if done else "w+", np.float16,
-                                                (len(ordered), teacher.dim))
+            vectors = np.lib.format.open_memmap(
+                folder / "vectors.npy", "r+" if done else "w+", np.float16, (len(ordered), teacher.dim)
+            )
             for start in track(range(done, len(ordered), BLOCK), "encode with the teacher"):
                 part = teacher.encode_document(ordered[start : start + BLOCK], show_progress_bar=False)
                 vectors[start : start + len(part)] = part
@@ -107,8 +114,10 @@ class TeacherVectors:
         found = np.minimum(rows, len(self.keys) - 1)
         missing = (self.keys[found] != wanted).any(1)
         if missing.any():
-            raise InterlinguaError(f"distillation: the teacher was not asked for the text "
-                                   f"{texts[int(missing.argmax())][:60]!r} when its vectors were computed.")
+            raise InterlinguaError(
+                f"distillation: the teacher was not asked for the text "
+                f"{texts[int(missing.argmax())][:60]!r} when its vectors were computed."
+            )
         return found
 
 
@@ -118,8 +127,9 @@ def key_of_text(text: str) -> tuple[int, int]:
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 
 
-def principal_axes(vectors: NDArray[Any], dim: int, sample: int = 100_000
-                   ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def principal_axes(
+    vectors: NDArray[Any], dim: int, sample: int = 100_000
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The mean `[teacher's dim]` and the first `dim` principal axes `[teacher's dim, dim]` of `vectors`, from up to
     `sample` of them, evenly spaced. Each axis points to where its largest component is positive."""
     part = np.asarray(vectors[:: max(1, len(vectors) // sample)], dtype=np.float64)
@@ -162,8 +172,9 @@ class TeacherSpec(BaseModel):
     vectors: str | None = Field(None, description="a folder for its vectors, for several runs; else the run's own")
 
 
-def learn_from(spec: str | TeacherSpec, pairs: Store[Any], lang: str, dim: int, out: Path,
-               processes: Processes) -> TeacherVectors:
+def learn_from(
+    spec: str | TeacherSpec, pairs: Store[Any], lang: str, dim: int, out: Path, processes: Processes
+) -> TeacherVectors:
     """The vectors of `spec`'s model, with the prompt and the calibration of passages, for the side in `lang` of all
     `pairs`, in `dim` dimensions; kept in the folder that the spec names, or under `out`."""
     if isinstance(spec, str):
@@ -176,6 +187,8 @@ def learn_from(spec: str | TeacherSpec, pairs: Store[Any], lang: str, dim: int, 
     processes.wait()
     vectors = TeacherVectors(folder, dim, processes.device)
     if made is not None and vectors.about != made:
-        raise InterlinguaError(f"{folder}: another run has put other vectors there just now. Give each run a folder of "
-                               "its own (objectives.distillation.teacher.vectors).")
+        raise InterlinguaError(
+            f"{folder}: another run has put other vectors there just now. Give each run a folder of "
+            "its own (objectives.distillation.teacher.vectors)."
+        )
     return vectors

@@ -65,8 +65,9 @@ def check(recipe: Recipe) -> None:
         except ValidationError as error:
             raise InterlinguaError(f"model.backbone: {explain(error, Backbone)}") from error
     if recipe.training.keep == "best" and recipe.validation is None:
-        raise InterlinguaError("training.keep is 'best', but there is no validation to choose by. "
-                               "Add validation.questions, or keep: last.")
+        raise InterlinguaError(
+            "training.keep is 'best', but there is no validation to choose by. Add validation.questions, or keep: last."
+        )
     for name in recipe.tokenizer_data or ():
         if name not in recipe.data:
             raise InterlinguaError(f"tokenizer_data: '{name}' is no entry of data.{suggestion(name, recipe.data)}")
@@ -75,8 +76,9 @@ def check(recipe: Recipe) -> None:
         raise InterlinguaError("the recipe has no objectives.")
     kinds = {kind_of(name, recipe.objectives[name] or {}) for name in named}
     if "language" in kinds and not REPELLING & kinds:
-        raise InterlinguaError("the language loss repels nothing and collapses alone. "
-                               "Add objectives.semantic or retrieval.")
+        raise InterlinguaError(
+            "the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval."
+        )
     _check_mix(recipe, named)
     _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
@@ -107,11 +109,15 @@ def _check_mix(recipe: Recipe, named: list[str]) -> None:
     if mix is None:
         return
     if recipe.training.step_mode == "alternate":
-        raise InterlinguaError("training.mix draws one objective a step, training.step_mode: alternate takes a step "
-                               "for each. Leave one of them out.")
+        raise InterlinguaError(
+            "training.mix draws one objective a step, training.step_mode: alternate takes a step "
+            "for each. Leave one of them out."
+        )
     if set(mix) != set(named):
-        raise InterlinguaError(f"training.mix has shares for {', '.join(sorted(mix))}; the recipe's objectives are "
-                               f"{', '.join(sorted(named))}. Give each one a share.")
+        raise InterlinguaError(
+            f"training.mix has shares for {', '.join(sorted(mix))}; the recipe's objectives are "
+            f"{', '.join(sorted(named))}. Give each one a share."
+        )
     if not all(0 < share < float("inf") for share in mix.values()):
         raise InterlinguaError("training.mix: every share must be a number above 0.")
 
@@ -120,16 +126,20 @@ def _check_late_interaction(recipe: Recipe) -> None:
     if recipe.model.late_interaction is None:
         return
     if recipe.model.encoders != "tied":
-        raise InterlinguaError("model.late_interaction has one encoder for queries and passages. "
-                               "Set model.encoders: tied, or leave it out.")
+        raise InterlinguaError(
+            "model.late_interaction has one encoder for queries and passages. "
+            "Set model.encoders: tied, or leave it out."
+        )
     if isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None:
         raise InterlinguaError("model.late_interaction needs a transformer; model.backbone is static.")
     given = [name for name in ("pooling", "normalize", "max_length") if getattr(recipe.model, name) is not None]
     given += ["similarity"] * (recipe.model.similarity != "cosine")
     if given:
-        raise InterlinguaError(f"model.{given[0]} has no meaning beside model.late_interaction: every token has a "
-                               "vector of unit length, and query_length and document_length are the lengths. "
-                               "Leave it out.")
+        raise InterlinguaError(
+            f"model.{given[0]} has no meaning beside model.late_interaction: every token has a "
+            "vector of unit length, and query_length and document_length are the lengths. "
+            "Leave it out."
+        )
 
 
 def _check_vectors(name: str, kind: type[nn.Module], recipe: Recipe) -> None:
@@ -138,11 +148,14 @@ def _check_vectors(name: str, kind: type[nn.Module], recipe: Recipe) -> None:
     if issubclass(kind, TokenObjective) or (issubclass(kind, Objective) and kind.multi_vector == late):
         return
     if late:
-        raise InterlinguaError(f"objectives.{name} is not for a model with model.late_interaction, which gives one "
-                               "vector a token. Use objectives.late_interaction, or leave model.late_interaction out.")
+        raise InterlinguaError(
+            f"objectives.{name} is not for a model with model.late_interaction, which gives one "
+            "vector a token. Use objectives.late_interaction, or leave model.late_interaction out."
+        )
     if issubclass(kind, Objective):
-        raise InterlinguaError(f"objectives.{name} compares tokens, but the model gives one vector a text. "
-                               "Add model.late_interaction.")
+        raise InterlinguaError(
+            f"objectives.{name} compares tokens, but the model gives one vector a text. Add model.late_interaction."
+        )
 
 
 def kind_of(name: str, spec: dict[str, Any]) -> str:
@@ -159,27 +172,44 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any
     objective = OBJECTIVES[kind_of(name, spec)]
     parameters = inspect.signature(objective, eval_str=True).parameters
     # a recipe says which teacher; the objective gets what reads with it
-    fields = {key: (str | TeacherSpec if key == "teacher" else p.annotation, ... if p.default is p.empty else p.default)
-              for key, p in parameters.items() if key not in FROM_MODEL}
+    fields = {
+        key: (str | TeacherSpec if key == "teacher" else p.annotation, ... if p.default is p.empty else p.default)
+        for key, p in parameters.items()
+        if key not in FROM_MODEL
+    }
     stream: Any = Literal[tuple(stream.removesuffix("?") for stream in objective.streams)]
-    options = create_model(name, __base__=Strict, weight=(float, Field(1.0, allow_inf_nan=False)),
-                           kind=(str | None, None), reads=(dict[stream, str], {}),
-                           **fields)  # type: ignore[call-overload]
+    options = create_model(
+        name,
+        __base__=Strict,
+        weight=(float, Field(1.0, allow_inf_nan=False)),
+        kind=(str | None, None),
+        reads=(dict[stream, str], {}),
+        **fields,
+    )  # type: ignore[call-overload]
     # the similarity of tokens is the objective's own matter: search ranks alike with each
     shared = "similarity" in parameters and not getattr(objective, "multi_vector", True)
     given = {"similarity": recipe.model.similarity} if shared else {}
     if shared and spec.get("similarity", recipe.model.similarity) != recipe.model.similarity:
-        raise InterlinguaError(f"objectives.{name}.similarity is '{spec['similarity']}' but model.similarity is "
-                               f"'{recipe.model.similarity}': search would compare otherwise than training did. "
-                               "Set model.similarity alone.")
+        raise InterlinguaError(
+            f"objectives.{name}.similarity is '{spec['similarity']}' but model.similarity is "
+            f"'{recipe.model.similarity}': search would compare otherwise than training did. "
+            "Set model.similarity alone."
+        )
     try:
         return dict(options.model_validate({**given, **spec}))
     except ValidationError as error:
         raise InterlinguaError(f"objectives.{name}: {explain(error, options)}") from error
 
 
-def term_of(name: str, spec: dict[str, Any], model: Model, recipe: Recipe, *, first: bool = True,
-            teachers: Mapping[str, Teacher] | None = None) -> Term:
+def term_of(
+    name: str,
+    spec: dict[str, Any],
+    model: Model,
+    recipe: Recipe,
+    *,
+    first: bool = True,
+    teachers: Mapping[str, Teacher] | None = None,
+) -> Term:
     """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
     what is done. `teachers`: those of the entries that learn from one."""
     options, kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
@@ -231,19 +261,23 @@ def advise(terms: list[Term], recipe: Recipe, streams: Mapping[str, Stream[Any]]
     if isinstance(context, ContextPrediction):
         for lang, documents in streams["contexts"].sizes.items():
             if context.bank.size > documents and not context.bank.shared:
-                say(f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
+                say(
+                    f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
                     f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "
-                    "Consider a smaller objectives.context_prediction.bank.")
+                    "Consider a smaller objectives.context_prediction.bank."
+                )
     retrieval = names.get("retrieval")
     if isinstance(retrieval, Retrieval) and retrieval.similarity == "cosine" and retrieval.temperature >= 0.5:
-        say("note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
-            "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones.")
+        say(
+            "note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
+            "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones."
+        )
     comparable = names.get("comparable")
     if isinstance(comparable, Comparable) and comparable.condenser is not None and not recipe.optimizer.warmup:
-        say("note: the Condenser head starts at random, and what it first asks of a pretrained model may harm it. "
-            "Set optimizer.warmup, to a tenth of the steps for example.")
+        say(
+            "note: the Condenser head starts at random, and what it first asks of a pretrained model may harm it. "
+            "Set optimizer.warmup, to a tenth of the steps for example."
+        )
     for name in ("semantic", "language", "translation_ranking", "distillation"):
         if name in names and recipe.model.encoders == "tied" and getattr(names[name], "on", "") != "both":
             say(f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says.")
-
-

@@ -118,8 +118,9 @@ def space(reports: dict[str, Report]) -> dict[str, float]:
     if source is not None and len(vectors[source]):
         target = vectors[source.replace(".source", ".target")]
         found["space/alignment"] = float(alignment(vectors[source], target))
-    sample = next((rows for name, rows in vectors.items()
-                   if name in ("passages", "targets") or name.endswith(".target")), None)
+    sample = next(
+        (rows for name, rows in vectors.items() if name in ("passages", "targets") or name.endswith(".target")), None
+    )
     if sample is not None and len(sample) > 2:
         found["space/uniformity"] = float(uniformity(sample))
         found["space/mean_cosine"] = float(mean_pairwise_cosine(sample))
@@ -132,13 +133,16 @@ def alarm(numbers: dict[str, float]) -> str | None:
     cosine, rank = numbers.get("space/mean_cosine", 0.0), numbers.get("space/effective_rank", torch.inf)
     if cosine < COLLAPSED_COSINE and rank > COLLAPSED_RANK:
         return None
-    return (f"The vectors have collapsed (mean cosine {cosine:.3f}, effective rank {rank:.1f}): texts can no longer be "
-            "told apart. Lower optimizer.lr, objectives.language.weight if there is one, and the temperature of the "
-            "contrastive losses (0.05). At the first step of a bare pretrained model this is no alarm yet.")
+    return (
+        f"The vectors have collapsed (mean cosine {cosine:.3f}, effective rank {rank:.1f}): texts can no longer be "
+        "told apart. Lower optimizer.lr, objectives.language.weight if there is one, and the temperature of the "
+        "contrastive losses (0.05). At the first step of a bare pretrained model this is no alarm yet."
+    )
 
 
-def retrieval_nll(objective: Retrieval | LateInteraction, store: Store[Any], limit: int,
-                  batch: int) -> Callable[[Model], dict[str, float]]:
+def retrieval_nll(
+    objective: Retrieval | LateInteraction, store: Store[Any], limit: int, batch: int
+) -> Callable[[Model], dict[str, float]]:
     """A function from a model to `{"nll": mean loss}` over a seeded sample of up to `limit` questions.
 
     Batches are of one size: a last one that is not full is left out, its fewer candidates would make the loss smaller.
@@ -149,17 +153,24 @@ def retrieval_nll(objective: Retrieval | LateInteraction, store: Store[Any], lim
     count = min(limit, len(store))
     order = Permutation(len(store), key_of("validation"))
     questions = [store[order[i]] for i in range(count - count % batch if count >= batch else count)]
-    options: dict[str, Any] = {"temperature": objective.temperature, "hard_negatives": objective.hard_negatives,
-                               "mask_false_negatives": objective.mask_false_negatives}
-    followed: Objective = (LateInteraction(contrast="in_batch", **options) if isinstance(objective, LateInteraction)
-                           else Retrieval(similarity=objective.similarity, **options))
+    options: dict[str, Any] = {
+        "temperature": objective.temperature,
+        "hard_negatives": objective.hard_negatives,
+        "mask_false_negatives": objective.mask_false_negatives,
+    }
+    followed: Objective = (
+        LateInteraction(contrast="in_batch", **options)
+        if isinstance(objective, LateInteraction)
+        else Retrieval(similarity=objective.similarity, **options)
+    )
 
     def validate(model: Model) -> dict[str, float]:
         losses = []
         for start in range(0, len(questions), batch):
             records = {"questions": questions[start : start + batch]}
-            vectors = {name: embed(model, texts.role, texts.texts)
-                       for name, texts in followed.requests(records).items()}
+            vectors = {
+                name: embed(model, texts.role, texts.texts) for name, texts in followed.requests(records).items()
+            }
             losses.append(followed.loss(records, vectors).value.item())
         return {"nll": sum(losses) / len(losses)}
 
@@ -234,8 +245,10 @@ class Trainer:
                 reports, norm = self._step(self._chosen(parts, step), step, measure)
                 if measure and journal is not None:
                     numbers = space(reports)
-                    journal.write(step + 1, {**flatten(reports), **numbers, "gradient_norm": norm,
-                                             "lr": self.optimizer.rate(step)})
+                    journal.write(
+                        step + 1,
+                        {**flatten(reports), **numbers, "gradient_norm": norm, "lr": self.optimizer.rate(step)},
+                    )
                     now = time.monotonic()
                     announce(step + 1, self.spec.steps, reports, (step + 1 - before) / max(now - since, 1e-9))
                     since, before = now, step + 1
@@ -261,16 +274,25 @@ class Trainer:
     def _step(self, parts: list[list[Term]], step: int, measure: bool) -> tuple[dict[str, Report], float]:
         """One step of the optimizer (`alternate`: one for each group) on the mean gradient of its batches."""
         read = {name for group in parts for term in group for name in term.streams(self.streams)}
-        batches: list[Batch] = [{name: next(self.streams[name]) for name in self.streams if name in read}
-                                for _ in range(self.spec.accumulate)]
+        batches: list[Batch] = [
+            {name: next(self.streams[name]) for name in self.streams if name in read}
+            for _ in range(self.spec.accumulate)
+        ]
         found: list[dict[str, Report]] = [{} for _ in batches]
         norm = 0.0
         for turn in [[group] for group in parts] if self.spec.step_mode == "alternate" else [parts]:
             for number, batch in enumerate(batches):
                 for group in turn:
-                    found[number] |= backward(group, self.model, batch, step * len(batches) + number, self.chunking,
-                                              self.processes, measure and number == len(batches) - 1,
-                                              self.spec.balance_gradients)
+                    found[number] |= backward(
+                        group,
+                        self.model,
+                        batch,
+                        step * len(batches) + number,
+                        self.chunking,
+                        self.processes,
+                        measure and number == len(batches) - 1,
+                        self.spec.balance_gradients,
+                    )
             self._add_up([term for group in turn for term in group])
             for parameter in self.optimizer.parameters if len(batches) > 1 else ():
                 if parameter.grad is not None:
@@ -284,8 +306,10 @@ class Trainer:
 
     def _add_up(self, terms: list[Term]) -> None:
         """Sum over processes. A contrastive objective's own gradient is computed whole on every process already."""
-        shared = [*self.model.parameters(), *(p for term in terms if not hasattr(term.objective, "requests")
-                                              for p in term.objective.parameters())]
+        shared = [
+            *self.model.parameters(),
+            *(p for term in terms if not hasattr(term.objective, "requests") for p in term.objective.parameters()),
+        ]
         unique = list({id(p): p for p in shared}.values())
         for parameter, gradient in zip(unique, self.processes.sum(unique, [p.grad for p in unique]), strict=True):
             parameter.grad = gradient
@@ -308,8 +332,15 @@ class Trainer:
             journal.sync()
         if self.processes.first:
             extra = {"best": None if self.best == float("inf") else self.best}
-            save_checkpoint(self.folder / "checkpoints", step, self._modules(), self.optimizer, self.streams, extra,
-                            self.spec.keep_checkpoints)
+            save_checkpoint(
+                self.folder / "checkpoints",
+                step,
+                self._modules(),
+                self.optimizer,
+                self.streams,
+                extra,
+                self.spec.keep_checkpoints,
+            )
         self.processes.wait()
 
     def _validate(self, step: int, last: bool, journal: Journal | None) -> None:

@@ -191,7 +191,7 @@ def chunk(blocks: Iterable[Block], size: int = CHUNK_CHARS, overlap: int = OVERL
         for piece in _pieces(block.text, code or lang, limit):
             if fresh and _length([*held, piece]) > limit:
                 yield Block(_join(held), title, code)
-                held, fresh = [one for one in held[max(0, len(held) - overlap):] if one.whole], False
+                held, fresh = [one for one in held[max(0, len(held) - overlap) :] if one.whole], False
             while held and not fresh and _length([*held, piece]) > limit:
                 held.pop(0)
             held.append(piece)

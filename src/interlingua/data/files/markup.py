@@ -116,7 +116,7 @@ class _Reader:
             self.fence = fence[1]
         elif heading := HEADING.match(line):
             self.blocks.end()
-            self.blocks.add(_plain(_without_closing(line[heading.end():].strip())))
+            self.blocks.add(_plain(_without_closing(line[heading.end() :].strip())))
             self.blocks.end_heading(len(heading[1]))
         elif not DEFINITION.match(line):
             self.comment = line.rfind("<!--") > line.rfind("-->")
@@ -129,7 +129,7 @@ class _Reader:
 
     def _code(self, line: str, first: bool) -> None:
         close = FENCE.match(line) if first else None
-        if close and close[1].startswith(self.fence) and not line[close.end():].strip():
+        if close and close[1].startswith(self.fence) and not line[close.end() :].strip():
             self.fence = ""
             self.blocks.end()
         else:
@@ -151,10 +151,12 @@ def _plain(line: str) -> str:
 
 
 UNSEEN = frozenset("script style template noscript svg math object iframe canvas select textarea".split())
-BREAKS = frozenset((
-    "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure "
-    "footer form head header hr html legend li main menu nav ol p pre section summary table tbody tfoot thead tr ul"
-).split())
+BREAKS = frozenset(
+    (
+        "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure "
+        "footer form head header hr html legend li main menu nav ol p pre section summary table tbody tfoot thead tr ul"
+    ).split()
+)
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 SPACE = re.compile(r"[ \t\r\n\f]+")
 PART = 1 << 18

@@ -18,19 +18,36 @@ from interlingua.text.sentences import PARAGRAPH, WORD
 RowReader = Callable[[Path, Mapping[str, str], Report, set[str]], Iterator[tuple[int, Row]]]
 
 DOCUMENTS: dict[str, Callable[[Path], Iterator[Block]]] = {
-    ".txt": read_text, ".text": read_text, ".md": read_markdown, ".markdown": read_markdown,
-    ".html": read_html, ".htm": read_html, ".xhtml": read_html}
+    ".txt": read_text,
+    ".text": read_text,
+    ".md": read_markdown,
+    ".markdown": read_markdown,
+    ".html": read_html,
+    ".htm": read_html,
+    ".xhtml": read_html,
+}
 TABLES: dict[str, RowReader] = {
-    ".jsonl": read_jsonl, ".ndjson": read_jsonl, ".json": read_jsonl, ".csv": read_separated, ".tsv": read_separated,
-    ".parquet": read_parquet}
+    ".jsonl": read_jsonl,
+    ".ndjson": read_jsonl,
+    ".json": read_jsonl,
+    ".csv": read_separated,
+    ".tsv": read_separated,
+    ".parquet": read_parquet,
+}
 BY_NAME_ONLY = frozenset({".json"})
 """Read when the file itself is named: in a folder it is rather a setting than a table."""
 
 
 def read_files(
-    paths: str | Path | Iterable[str | Path], *, lang: str = "", chunk_chars: int = CHUNK_CHARS,
-    overlap: int = OVERLAP, columns: Mapping[str, str] | None = None, on_bad_row: str = "error",
-    report: Report | None = None, names: SourceNames | None = None,
+    paths: str | Path | Iterable[str | Path],
+    *,
+    lang: str = "",
+    chunk_chars: int = CHUNK_CHARS,
+    overlap: int = OVERLAP,
+    columns: Mapping[str, str] | None = None,
+    on_bad_row: str = "error",
+    report: Report | None = None,
+    names: SourceNames | None = None,
 ) -> Iterator[Passage]:
     """The passages of files and folders: jsonl, csv, tsv, Parquet, plain text, Markdown, HTML; gzipped or not.
 
@@ -46,8 +63,10 @@ def read_files(
     empty or of no known kind, nothing to read at all, and for a bad row or file unless `on_bad_row` is "skip".
     """
     if chunk_chars < 1 or overlap < 0:
-        raise InterlinguaError(f"chunk_chars={chunk_chars}, overlap={overlap}: a passage has one character or more, "
-                               "and 0 or more sentences in common with the next.")
+        raise InterlinguaError(
+            f"chunk_chars={chunk_chars}, overlap={overlap}: a passage has one character or more, "
+            "and 0 or more sentences in common with the next."
+        )
     if on_bad_row not in ("error", "skip"):
         raise InterlinguaError(f"on_bad_row='{on_bad_row}' is unknown.{suggestion(on_bad_row, ('error', 'skip'))}")
     check_columns(columns or {})
@@ -62,8 +81,10 @@ def read_files(
             yield passage
     if not found:
         why = "; ".join(line.strip() for line in reader.report.reasons()) or "there is no file"
-        raise InterlinguaError(f"{', '.join(map(str, roots))}: no passage to read ({why}). What can be read: "
-                               f"{', '.join((*TABLES, *DOCUMENTS))}.")
+        raise InterlinguaError(
+            f"{', '.join(map(str, roots))}: no passage to read ({why}). What can be read: "
+            f"{', '.join((*TABLES, *DOCUMENTS))}."
+        )
     if report is None:
         reader.report.say()
 
@@ -80,9 +101,12 @@ class _Reader:
         suffix = kind_of(file.path)
         if suffix not in (*DOCUMENTS, *TABLES) or (suffix in BY_NAME_ONLY and not file.given):
             pipe = "" if file.path.is_file() else ". A pipe must give jsonl, or have a name with such a suffix (mkfifo)"
-            self._pass_over(file, f"{suffix} file" if suffix else "file without a suffix",
-                            'passages are read from jsonl, one object a line: {"text": …, "id": …, "title": …, '
-                            f'"lang": …}}; from {", ".join((*TABLES, *DOCUMENTS))}; and from folders of these{pipe}')
+            self._pass_over(
+                file,
+                f"{suffix} file" if suffix else "file without a suffix",
+                'passages are read from jsonl, one object a line: {"text": …, "id": …, "title": …, '
+                f'"lang": …}}; from {", ".join((*TABLES, *DOCUMENTS))}; and from folders of these{pipe}',
+            )
             return
         found, bad = False, self.report.bad
         try:
@@ -115,8 +139,9 @@ class _Reader:
         for block in chunk_in_language(blocks, self.size, self.overlap, lang):
             if WORD.search(block.text):  # a rule of stars is no passage
                 number += 1
-                yield Passage(f"{name}#{number}", block.text, block.title, block.lang,
-                              {"chunk": str(number), **metadata})
+                yield Passage(
+                    f"{name}#{number}", block.text, block.title, block.lang, {"chunk": str(number), **metadata}
+                )
 
     def _rows(self, file: File, suffix: str) -> Iterator[Passage]:
         left_out: set[str] = set()

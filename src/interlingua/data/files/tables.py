@@ -59,8 +59,10 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str]) -> dict[str
     usual = {role: folded[word] for role, words in USUAL.items() for word in reversed(words) if word in folded}
     chosen = {role: name for role, name in usual.items() if name not in columns.values()} | dict(columns)
     if "text" not in chosen:
-        raise BadFile(f"no column of text; the columns are {listed}. Call one of them 'text', or say which it is with "
-                      "--columns text=COLUMN (in Python: columns={'text': …})")
+        raise BadFile(
+            f"no column of text; the columns are {listed}. Call one of them 'text', or say which it is with "
+            "--columns text=COLUMN (in Python: columns={'text': …})"
+        )
     return chosen
 
 
@@ -99,8 +101,9 @@ def _strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
 SEPARATORS = ",;\t|"
 
 
-def read_separated(path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
-                   ) -> Iterator[tuple[int, Row]]:
+def read_separated(
+    path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
+) -> Iterator[tuple[int, Row]]:
     """(line, row) of every row below the header; a cell in double quotes may hold separators and line breaks.
 
     A tsv has tabs between the cells; a csv commas, or what its header has: semicolons, tabs or bars. Raises BadFile for
@@ -132,8 +135,9 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield line, row
             line = table.line_num + 1
     except csv.Error as error:
-        raise BadFile(f"{error}. A cell that begins with a double quote must end with one, and have those inside it "
-                      "doubled", line) from error
+        raise BadFile(
+            f"{error}. A cell that begins with a double quote must end with one, and have those inside it doubled", line
+        ) from error
 
 
 def _separator(path: Path) -> str:
@@ -165,8 +169,9 @@ def read_jsonl(path: Path, columns: Mapping[str, str], report: Report, left_out:
 BATCH = 1_000
 
 
-def read_parquet(path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
-                 ) -> Iterator[tuple[int, Row]]:
+def read_parquet(
+    path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
+) -> Iterator[tuple[int, Row]]:
     """(number, row) of every row. Columns of lists, objects and bytes (vectors, images) are not even read, and of the
     others a batch at a time, also where the whole file is one row group.
 
@@ -183,8 +188,9 @@ def read_parquet(path: Path, columns: Mapping[str, str], report: Report, left_ou
             chosen = choose_columns(schema.names, columns)
             text = schema.field(chosen["text"]).type
             kind = text.value_type if arrow.types.is_dictionary(text) else text
-            if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)
-                    or arrow.types.is_string_view(kind)):
+            if not (
+                arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)
+            ):
                 raise BadFile(f"column '{chosen['text']}' holds {text}, not text")
             flat = [field.name for field in schema if _is_flat(arrow, field.type)]
             left_out.update(set(schema.names) - set(flat))
@@ -194,8 +200,13 @@ def read_parquet(path: Path, columns: Mapping[str, str], report: Report, left_ou
 
 
 def _is_flat(arrow: Any, kind: Any) -> bool:
-    return not (arrow.types.is_nested(kind) or arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind)
-                or arrow.types.is_fixed_size_binary(kind) or arrow.types.is_binary_view(kind))
+    return not (
+        arrow.types.is_nested(kind)
+        or arrow.types.is_binary(kind)
+        or arrow.types.is_large_binary(kind)
+        or arrow.types.is_fixed_size_binary(kind)
+        or arrow.types.is_binary_view(kind)
+    )
 
 
 def _table_rows(table: Any, names: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -56,15 +56,18 @@ class Report:
         """Raise InterlinguaError for a row (`place` is its line or number) or a file, or count it."""
         where = f"{path}, line {place}" if place else str(path)
         if self.on_bad_row == "error":
-            raise InterlinguaError(f"{where}: {reason}{'' if reason.endswith('?') else '.'} Mend it, or leave out what "
-                                   "cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is "
-                                   "counted and listed.")
+            raise InterlinguaError(
+                f"{where}: {reason}{'' if reason.endswith('?') else '.'} Mend it, or leave out what "
+                "cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is "
+                "counted and listed."
+            )
         self.bad += 1
         if len(self.listed) < LISTED:
             self.listed.append(f"{where}: {reason}")
 
-    def parsed(self, path: Path, rows: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Parsed]
-               ) -> Iterator[tuple[int, Parsed]]:
+    def parsed(
+        self, path: Path, rows: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Parsed]
+    ) -> Iterator[tuple[int, Parsed]]:
         """(place, `parse(row)`) of every row; a BadRow that it raises is rejected."""
         for place, row in rows:
             try:
@@ -81,16 +84,20 @@ class Report:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in self.languages.most_common())
-        lines = [f"{self.files:,} file{'s'[:self.files != 1]}, {self.passages:,} passages: {counts}"]
+        lines = [f"{self.files:,} file{'s'[: self.files != 1]}, {self.passages:,} passages: {counts}"]
         lines += self.reasons()
-        lines += [f"{name}: column '{column}' is left out: it holds lists, objects or bytes, which are no metadata"
-                  for name, column in self.left_out]
+        lines += [
+            f"{name}: column '{column}' is left out: it holds lists, objects or bytes, which are no metadata"
+            for name, column in self.left_out
+        ]
         return "\n".join(lines)
 
     def reasons(self) -> list[str]:
         """What was not read, a line each."""
-        lines = [f"not read: {reason} ({count:,}{':' if count == 1 else ', such as'} {self.examples[reason]})"
-                 for reason, count in self.skipped.most_common()]
+        lines = [
+            f"not read: {reason} ({count:,}{':' if count == 1 else ', such as'} {self.examples[reason]})"
+            for reason, count in self.skipped.most_common()
+        ]
         if self.bad:
             some = "s"[: self.bad != 1]
             lines.append(f"{self.bad:,} bad row{some} or file{some} left out:")
@@ -199,8 +206,9 @@ def place_of(path: str | Path) -> str:
     return os.path.join(os.path.realpath(folder), name)
 
 
-def find_files(paths: Sequence[str | Path], skip: Callable[[str, str], None], names: SourceNames | None = None
-               ) -> Iterator[File]:
+def find_files(
+    paths: Sequence[str | Path], skip: Callable[[str, str], None], names: SourceNames | None = None
+) -> Iterator[File]:
     """The files meant by `paths`, in the order given; of a folder its files by name, then those of its sub-folders.
 
     A file that is given is called by its name (`faq.csv`), one in a folder by its path from there, the name of the
@@ -269,8 +277,9 @@ def _alone(folder: Path, roots: Iterable[Path]) -> None:
     for other in roots:
         there = Path(os.path.realpath(other))
         if there != place and there.is_relative_to(place):
-            raise InterlinguaError(f"{other}: lies in {folder}, which is given too, and would be read twice. "
-                                   "Give one of them.")
+            raise InterlinguaError(
+                f"{other}: lies in {folder}, which is given too, and would be read twice. Give one of them."
+            )
 
 
 def _text(name: str) -> str:
@@ -306,8 +315,11 @@ def check_text(path: Path, rows: bool = False) -> bool:
                     filled = bool(decoder.decode(raw, final=not raw).lstrip("\ufeff").strip()) or filled
                 except UnicodeDecodeError as error:
                     at = error.start - len(pending)
-                    raise BadFile(f"not UTF-8 ({error.reason} at byte {place + at:,} of the file). Convert it with "
-                                  "`iconv -t UTF-8`", line + raw.count(b"\n", 0, max(0, at))) from error
+                    raise BadFile(
+                        f"not UTF-8 ({error.reason} at byte {place + at:,} of the file). Convert it with "
+                        "`iconv -t UTF-8`",
+                        line + raw.count(b"\n", 0, max(0, at)),
+                    ) from error
                 if not raw:
                     return filled
                 longest, width = _widest(raw, width)

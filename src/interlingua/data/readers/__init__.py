@@ -48,8 +48,17 @@ from interlingua.data.records import Document, ParallelPair, QuestionPassage, Se
 from interlingua.errors import InterlinguaError, suggestion
 from interlingua.text.languages import normalise_code
 
-__all__ = ["DOCUMENTS", "PARALLEL", "QUESTIONS", "SENTENCES", "read_documents", "read_parallel", "read_questions",
-           "read_sentences", "source_fingerprint"]
+__all__ = [
+    "DOCUMENTS",
+    "PARALLEL",
+    "QUESTIONS",
+    "SENTENCES",
+    "read_documents",
+    "read_parallel",
+    "read_questions",
+    "read_sentences",
+    "source_fingerprint",
+]
 
 QUESTIONS: tuple[Format[QuestionPassage], ...] = (
     Format("dpr", "DPR's training JSON", read_dpr, is_dpr),
@@ -78,8 +87,9 @@ SENTENCES: tuple[Format[Sentence], ...] = (
 SIDES = ("source", "target", "foreign", "both")
 
 
-def read_questions(path: PathLike, *, format: str | None = None, lang: str = "en", on_bad_row: str = "error",
-                   **options: Any) -> Iterator[QuestionPassage]:
+def read_questions(
+    path: PathLike, *, format: str | None = None, lang: str = "en", on_bad_row: str = "error", **options: Any
+) -> Iterator[QuestionPassage]:
     """Questions with their passages. `lang` is the language of rows that do not name theirs. Formats: `QUESTIONS`."""
     if encyclopedia.is_encyclopedia(path):
         _no_options(options)
@@ -87,9 +97,15 @@ def read_questions(path: PathLike, *, format: str | None = None, lang: str = "en
     return read_all(expand(path), QUESTIONS, format, on_bad_row, {"lang": normalise_code(lang), **options})
 
 
-def read_parallel(path: PathLike | Iterable[PathLike], *, source_lang: str | None = None,
-                  target_lang: str | None = None, format: str | None = None, on_bad_row: str = "error",
-                  **options: Any) -> Iterator[ParallelPair]:
+def read_parallel(
+    path: PathLike | Iterable[PathLike],
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    format: str | None = None,
+    on_bad_row: str = "error",
+    **options: Any,
+) -> Iterator[ParallelPair]:
     """Sentence pairs. Files x.ar and x.en are read together; `x` alone means both. `source_lang` and `target_lang`
     name the languages of the columns where neither file nor name tells them. Formats and their options: `PARALLEL`
     (WikiMatrix: threshold=1.04, select="random"|"top", limit=50_000, seed=0)."""
@@ -100,8 +116,9 @@ def read_parallel(path: PathLike | Iterable[PathLike], *, source_lang: str | Non
     return read_all(group(path), PARALLEL, format, on_bad_row, given)
 
 
-def read_documents(path: PathLike, *, format: str | None = None, lang: str | None = None, on_bad_row: str = "error",
-                   **options: Any) -> Iterator[Document]:
+def read_documents(
+    path: PathLike, *, format: str | None = None, lang: str | None = None, on_bad_row: str = "error", **options: Any
+) -> Iterator[Document]:
     """Documents. `lang` is the language of rows that do not name theirs. Formats: `DOCUMENTS`."""
     if encyclopedia.is_encyclopedia(path):
         _no_options(options)
@@ -109,8 +126,15 @@ def read_documents(path: PathLike, *, format: str | None = None, lang: str | Non
     return read_all(expand(path), DOCUMENTS, format, on_bad_row, {"lang": lang, **options})
 
 
-def read_sentences(path: PathLike | Iterable[PathLike], *, lang: str | None = None, side: str | None = None,
-                   format: str | None = None, on_bad_row: str = "error", **options: Any) -> Iterator[Sentence]:
+def read_sentences(
+    path: PathLike | Iterable[PathLike],
+    *,
+    lang: str | None = None,
+    side: str | None = None,
+    format: str | None = None,
+    on_bad_row: str = "error",
+    **options: Any,
+) -> Iterator[Sentence]:
     """Raw sentences: plain text, jsonl, the sentences of documents, or one `side` of parallel files with the other
     thrown away: "source", "target", or "foreign" (the one that is not English); "both" keeps both. Formats:
     `SENTENCES`; with a side those of `read_parallel`, whose options are taken then."""

@@ -37,8 +37,11 @@ class Comparable:
 
 def bucc_pairs(folder: PathLike, split: str = "training") -> list[str]:
     """The language pairs whose files of `split` lie in `folder` or its sub-folders: ["de-en", "fr-en", …]."""
-    found = {match[1] for file in existing(folder, "folder").rglob(f"*.{split}.*")
-             if (match := re.fullmatch(rf"(\w+-\w+)\.{split}\.gold", plain_name(file)))}
+    found = {
+        match[1]
+        for file in existing(folder, "folder").rglob(f"*.{split}.*")
+        if (match := re.fullmatch(rf"(\w+-\w+)\.{split}\.gold", plain_name(file)))
+    }
     return sorted(found)
 
 
@@ -66,8 +69,11 @@ def read_sentences(path: PathLike) -> Iterator[tuple[str, str]]:
     for number, line in read_lines(path):
         identifier, tab, sentence = line.partition("\t")
         if not tab or not identifier or " " in identifier:
-            what = "the id holds a space: this looks like a table of translations" if tab and identifier else \
-                "id <tab> sentence is needed"
+            what = (
+                "the id holds a space: this looks like a table of translations"
+                if tab and identifier
+                else "id <tab> sentence is needed"
+            )
             raise InterlinguaError(f"{path}, line {number}: {what}. {WHOLE}")
         if identifier in seen:
             raise InterlinguaError(f"{path}, line {number}: the id '{identifier}' comes twice. {WHOLE}")
@@ -92,6 +98,8 @@ def _file(folder: Path, name: str) -> Path:
     found = sorted(file for file in existing(folder, "folder").rglob(f"{name}*") if plain_name(file) == name)
     if len(found) != 1:
         what = f"no {name} (or .gz)" if not found else f"{name} {len(found)} times"
-        raise InterlinguaError(f"{folder}: {what} in the folder and its sub-folders. BUCC 2018 has, for each pair and "
-                               "split, two files of sentences and one .gold.")
+        raise InterlinguaError(
+            f"{folder}: {what} in the folder and its sub-folders. BUCC 2018 has, for each pair and "
+            "split, two files of sentences and one .gold."
+        )
     return found[0]

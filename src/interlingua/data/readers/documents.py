@@ -38,8 +38,13 @@ def parse_document(line: str, default: str | None) -> Document:
     for number, sentence in enumerate(sentences):
         if not isinstance(sentence, str) or not sentence.strip():
             raise BadRow(f"sentences[{number}] is empty or no text")
-    return Document(tuple(sentences), lang_of(row, default), string(row, "id", ""), string(row, "title", ""),
-                    string(row, "group", ""))
+    return Document(
+        tuple(sentences),
+        lang_of(row, default),
+        string(row, "id", ""),
+        string(row, "title", ""),
+        string(row, "group", ""),
+    )
 
 
 def is_sentence_lines(path: Path, start: str) -> bool:
@@ -85,9 +90,16 @@ def is_clirmatrix(path: Path, start: str) -> bool:
     return {"src_id", "tgt_results"} <= first_keys(start)
 
 
-def read_clirmatrix(path: Path, bad: BadRows, *, source_documents: str | list[str] | None = None,
-         target_documents: str | list[str] | None = None, source_lang: str = "en", target_lang: str | None = None,
-         grade: int = BEST) -> Iterator[LinkedDocuments]:
+def read_clirmatrix(
+    path: Path,
+    bad: BadRows,
+    *,
+    source_documents: str | list[str] | None = None,
+    target_documents: str | list[str] | None = None,
+    source_lang: str = "en",
+    target_lang: str | None = None,
+    grade: int = BEST,
+) -> Iterator[LinkedDocuments]:
     """Rows `{"src_id", "src_query", "tgt_results": [[document id, grade], …]}`: the document of each result of at least
     this `grade`, linked with the document whose id is the query's (Yang et al. 2022). The documents are TSV, `id <tab>
     text`.
@@ -95,8 +107,9 @@ def read_clirmatrix(path: Path, bad: BadRows, *, source_documents: str | list[st
     Those that are linked wait in a temporary folder, not in memory. Pairs with a document that has no text are counted.
     """
     if not source_documents or not target_documents or not target_lang:
-        raise InterlinguaError(f"{path}: CLIRMatrix needs source_documents=…, target_documents=… (TSV of id and text) "
-                               "and target_lang=….")
+        raise InterlinguaError(
+            f"{path}: CLIRMatrix needs source_documents=…, target_documents=… (TSV of id and text) and target_lang=…."
+        )
     langs = normalise_code(source_lang), normalise_code(target_lang)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
         wanted: tuple[set[str], set[str]] = set(), set()
@@ -104,8 +117,12 @@ def read_clirmatrix(path: Path, bad: BadRows, *, source_documents: str | list[st
             spool.write("\t".join(pair) + "\n")
             for side, name in zip(wanted, pair, strict=True):
                 side.add(name)
-        stores = [_store(Path(folder, str(place)), documents, bad, ids, lang) for place, (documents, ids, lang) in
-                  enumerate(zip((source_documents, target_documents), wanted, langs, strict=True))]
+        stores = [
+            _store(Path(folder, str(place)), documents, bad, ids, lang)
+            for place, (documents, ids, lang) in enumerate(
+                zip((source_documents, target_documents), wanted, langs, strict=True)
+            )
+        ]
         spool.seek(0)
         pairs = (line.rstrip("\n").split("\t") for line in spool)
         while chunk := list(islice(pairs, CHUNK)):
@@ -141,8 +158,16 @@ def _pairs(line: str, grade: int) -> list[tuple[str, str]]:
 
 def linked(source: Passage, target: Passage) -> LinkedDocuments:
     """Two texts as linked documents; all that is linked to one source is of one group."""
-    sides = [Document(tuple(split_sentences(side.text, side.lang)), side.lang, side.id, side.title,
-                      f"clirmatrix:{source.lang}:{source.id}") for side in (source, target)]
+    sides = [
+        Document(
+            tuple(split_sentences(side.text, side.lang)),
+            side.lang,
+            side.id,
+            side.title,
+            f"clirmatrix:{source.lang}:{source.id}",
+        )
+        for side in (source, target)
+    ]
     return LinkedDocuments(*sides)
 
 
@@ -162,7 +187,9 @@ def _store(folder: Path, documents: str | list[str], bad: BadRows, wanted: set[s
                     found = True
                     yield Passage(name, text, "", lang)
         if not found:
-            raise InterlinguaError(f"{', '.join(map(str, files))}: none of the {len(wanted):,} documents wanted is in "
-                                   f"it, such as '{min(wanted)}'. Are these the documents in '{lang}'?")
+            raise InterlinguaError(
+                f"{', '.join(map(str, files))}: none of the {len(wanted):,} documents wanted is in "
+                f"it, such as '{min(wanted)}'. Are these the documents in '{lang}'?"
+            )
 
     return KeyedStore.build(folder, texts(), Passage, ", ".join(map(str, files)))

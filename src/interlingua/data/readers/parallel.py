@@ -29,8 +29,9 @@ from interlingua.files import read_lines
 from interlingua.text.languages import normalise_code
 
 
-def read_moses(path: TwoFiles, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
-         ) -> Iterator[ParallelPair]:
+def read_moses(
+    path: TwoFiles, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
+) -> Iterator[ParallelPair]:
     """One record a line; the languages are the names' endings unless given.
 
     Raises InterlinguaError when the files have different numbers of lines, before the first record: from the line
@@ -41,8 +42,10 @@ def read_moses(path: TwoFiles, bad: BadRows, *, source_lang: str | None = None, 
     target = normalise_code(target_lang or language_suffix(second) or _unknown(path))
     counts = [sum(1 for _ in read_lines(file)) for file in path]
     if counts[0] != counts[1]:
-        raise InterlinguaError(f"{first} has {counts[0]:,} lines, {second} has {counts[1]:,}. "
-                               "They must translate each other line by line: fetch both again.")
+        raise InterlinguaError(
+            f"{first} has {counts[0]:,} lines, {second} has {counts[1]:,}. "
+            "They must translate each other line by line: fetch both again."
+        )
 
     def parse(texts: tuple[str, str]) -> ParallelPair:
         if not texts[0].strip() or not texts[1].strip():
@@ -61,8 +64,9 @@ def is_plain_pairs(path: Path, start: str) -> bool:
     return {"source", "target"} <= first_keys(start)
 
 
-def read_plain_pairs(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
-         ) -> Iterator[ParallelPair]:
+def read_plain_pairs(
+    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
+) -> Iterator[ParallelPair]:
     """One record a line: `source, target` and, optional, `source_lang, target_lang, score, group, origin`. The row's
     languages win over those given, which win over those in the file name."""
     named = languages_in_name(path) or (None, None)
@@ -72,11 +76,15 @@ def read_plain_pairs(path: Path, bad: BadRows, *, source_lang: str | None = None
         score = row.get("score")
         if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float))):
             raise BadRow("'score' must be a number")
-        return ParallelPair(string(row, "source"), string(row, "target"),
-                            lang_of(row, source_lang or named[0], "source_lang"),
-                            lang_of(row, target_lang or named[1], "target_lang"),
-                            None if score is None else float(score),
-                            string(row, "group", ""), string(row, "origin", ""))
+        return ParallelPair(
+            string(row, "source"),
+            string(row, "target"),
+            lang_of(row, source_lang or named[0], "source_lang"),
+            lang_of(row, target_lang or named[1], "target_lang"),
+            None if score is None else float(score),
+            string(row, "group", ""),
+            string(row, "origin", ""),
+        )
 
     return bad.parsed(path, filled_lines(path), parse)
 
@@ -85,8 +93,9 @@ def is_tsv(path: Path, start: str) -> bool:
     return not start.lstrip().startswith(("{", "[", "<")) and 2 <= min(columns(start)) <= 3
 
 
-def read_tsv(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
-         ) -> Iterator[ParallelPair]:
+def read_tsv(
+    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
+) -> Iterator[ParallelPair]:
     """One record a line; the languages of the columns are those in the file name unless given."""
     source, target = languages_of(path, source_lang, target_lang)
 
@@ -109,9 +118,17 @@ def is_wikimatrix(path: Path, start: str) -> bool:
     return all(line.count("\t") == 2 and _margin(line) is not None for line in (lines[:-1] or lines)[:20])
 
 
-def read_wikimatrix(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
-         threshold: float = 1.04, select: str = "random", limit: int | None = 50_000, seed: int = 0,
-         ) -> Iterator[ParallelPair]:
+def read_wikimatrix(
+    path: Path,
+    bad: BadRows,
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    threshold: float = 1.04,
+    select: str = "random",
+    limit: int | None = 50_000,
+    seed: int = 0,
+) -> Iterator[ParallelPair]:
     """At most `limit` pairs with a margin of `threshold` or more, in the order of the file.
 
     select="top" takes those with the highest margin (short and boilerplate-heavy), "random" a seeded sample in which
@@ -189,8 +206,11 @@ def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = (
             if target is None:
                 continue
             if len(source.sentences) != len(target.sentences):
-                bad.reject(path, f"group {group}", f"{len(source.sentences)} sentences in {first} but "
-                           f"{len(target.sentences)} in {second}")
+                bad.reject(
+                    path,
+                    f"group {group}",
+                    f"{len(source.sentences)} sentences in {first} but {len(target.sentences)} in {second}",
+                )
                 continue
             for number, (one, other) in enumerate(zip(source.sentences, target.sentences, strict=True)):
                 yield ParallelPair(one, other, first, second, group=f"{group}#{number}", origin=path.name)

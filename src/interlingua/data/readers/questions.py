@@ -85,7 +85,7 @@ class _Window:
             return line, value
 
     def _more(self) -> bool:
-        held = self.text[self.start:]
+        held = self.text[self.start :]
         # Reading as much as is held keeps the work linear when an element spans many chunks.
         chunk = self.stream.read(max(CHUNK, len(held)))
         self.text, self.start = held + chunk, 0
@@ -134,8 +134,12 @@ def _dpr_record(row: dict[str, Any], lang: str) -> QuestionPassage:
         raise BadRow(f"the question '{question}' has no positive passage")
     positives = sorted(positives, key=lambda context: context.get("score") != GOLD_SCORE)  # stable
     negatives = objects(row, "hard_negative_ctxs", optional=True)
-    return QuestionPassage(question, tuple(_passage(context, lang) for context in positives),
-                           tuple(_passage(context, lang) for context in negatives), lang)
+    return QuestionPassage(
+        question,
+        tuple(_passage(context, lang) for context in positives),
+        tuple(_passage(context, lang) for context in negatives),
+        lang,
+    )
 
 
 def _passage(context: dict[str, Any], lang: str) -> Passage:
@@ -159,19 +163,25 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
             where = f"{path}, line {rows.line_num}"
             if rows.line_num == 1 and row[:1] == ["id"]:
                 if row != COLUMNS:
-                    raise InterlinguaError(f"{where}: the columns are {', '.join(row)}; they must be id, text, title "
-                                           "(DPR's). Write the file so, or as jsonl.")
+                    raise InterlinguaError(
+                        f"{where}: the columns are {', '.join(row)}; they must be id, text, title "
+                        "(DPR's). Write the file so, or as jsonl."
+                    )
                 continue
             if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
-                raise InterlinguaError(f"{where}: {len(row)} column(s); three are needed, id, text, title, and only "
-                                       "the title may be empty. Mend the row.")
+                raise InterlinguaError(
+                    f"{where}: {len(row)} column(s); three are needed, id, text, title, and only "
+                    "the title may be empty. Mend the row."
+                )
             if row[0] in seen:
                 raise InterlinguaError(f"{where}: the passage id '{row[0]}' occurs twice. Ids must be unique.")
             seen.add(row[0])
             yield Passage(row[0], row[1], row[2], lang)
     except csv.Error as error:
-        raise InterlinguaError(f"{path}, line {rows.line_num}: {error}. A field that begins with a double quote must "
-                               "end with one, and have those inside it doubled.") from error
+        raise InterlinguaError(
+            f"{path}, line {rows.line_num}: {error}. A field that begins with a double quote must "
+            "end with one, and have those inside it doubled."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +249,13 @@ def read_tevatron(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPa
 
 def as_row(record: QuestionPassage) -> dict[str, Any]:
     """The row that `read` reads as this record."""
-    row = {"query_id": record.id, "query": record.question, "lang": record.lang,
-           "positive_passages": [_passage_row(one) for one in record.positives],
-           "negative_passages": [_passage_row(one) for one in record.negatives]}
+    row = {
+        "query_id": record.id,
+        "query": record.question,
+        "lang": record.lang,
+        "positive_passages": [_passage_row(one) for one in record.positives],
+        "negative_passages": [_passage_row(one) for one in record.negatives],
+    }
     return {**row, "scores": list(record.scores)} if record.scores else row
 
 
@@ -258,9 +272,14 @@ def _tevatron_record(line: str, default: str) -> QuestionPassage:
     if not positives:
         raise BadRow(f"the question '{question}' has no positive passage")
     negatives = objects(row, "negative_passages", optional=True)
-    return QuestionPassage(question, tuple(passage(item, lang, id_keys=("docid",)) for item in positives),
-                           tuple(passage(item, lang, id_keys=("docid",)) for item in negatives),
-                           lang, string(row, "query_id", ""), scores(row, 1 + len(negatives)))
+    return QuestionPassage(
+        question,
+        tuple(passage(item, lang, id_keys=("docid",)) for item in positives),
+        tuple(passage(item, lang, id_keys=("docid",)) for item in negatives),
+        lang,
+        string(row, "query_id", ""),
+        scores(row, 1 + len(negatives)),
+    )
 
 
 def is_triples(path: Path, start: str) -> bool:

@@ -41,9 +41,11 @@ class BadRows:
         where = f"{path}, line {place}" if isinstance(place, int) else f"{path}, {place}"
         if self.policy == "error":
             end = "" if reason.endswith("?") else "."
-            raise InterlinguaError(f"{where}: {reason}{end} Mend the row, or have such rows counted, listed and left "
-                                   "out: `on_bad_row: skip` in the recipe's data entry, --on-bad-row skip on the "
-                                   "command line of `inspect`.")
+            raise InterlinguaError(
+                f"{where}: {reason}{end} Mend the row, or have such rows counted, listed and left "
+                "out: `on_bad_row: skip` in the recipe's data entry, --on-bad-row skip on the "
+                "command line of `inspect`."
+            )
         self.total += 1
         if len(self.listed) < LISTED:
             self.listed.append(f"{where}: {reason}")
@@ -51,8 +53,9 @@ class BadRows:
     def passed_over(self, path: Path, reason: str, count: int = 1) -> None:
         self.notes[path, reason] += count
 
-    def parsed(self, path: Path, rows: Iterable[tuple[int | str, Row]], parse: Callable[[Row], Record]
-               ) -> Iterator[Record]:
+    def parsed(
+        self, path: Path, rows: Iterable[tuple[int | str, Row]], parse: Callable[[Row], Record]
+    ) -> Iterator[Record]:
         """`parse(row)` of every row; a BadRow raised by it goes to `reject`."""
         for place, row in rows:
             try:

@@ -120,8 +120,10 @@ def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -
             continue
         for file in files_of(one):
             if not file.is_file():
-                raise InterlinguaError(f"{file}: is a pipe. Training must find the same data when it goes on after a "
-                                       "stop. Save what the pipe gives to a file.")
+                raise InterlinguaError(
+                    f"{file}: is a pipe. Training must find the same data when it goes on after a "
+                    "stop. Save what the pipe gives to a file."
+                )
             facts = file.stat()
             parts.append((str(file.resolve()), facts.st_size, facts.st_mtime_ns))
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
@@ -145,8 +147,9 @@ def languages_of(path: Path, source_lang: str | None, target_lang: str | None) -
     named = languages_in_name(path) or (None, None)
     source, target = source_lang or named[0], target_lang or named[1]
     if not source or not target:
-        raise InterlinguaError(f"{path}: the file name tells no pair of languages (like ar-en.tsv). "
-                               "Give source_lang and target_lang.")
+        raise InterlinguaError(
+            f"{path}: the file name tells no pair of languages (like ar-en.tsv). Give source_lang and target_lang."
+        )
     return normalise_code(source), normalise_code(target)
 
 
@@ -191,12 +194,17 @@ def _stem(file: Path) -> Path:
 
 def _couples(sides: list[Path]) -> list[Path | TwoFiles]:
     if len(sides) == 1:
-        others = sorted(file for file in sides[0].parent.iterdir()
-                        if _stem(file) == _stem(sides[0]) and language_suffix(file) and file != sides[0])
+        others = sorted(
+            file
+            for file in sides[0].parent.iterdir()
+            if _stem(file) == _stem(sides[0]) and language_suffix(file) and file != sides[0]
+        )
         if len(others) != 1:
             found = ", ".join(file.name for file in others) or "none"
-            raise InterlinguaError(f"{sides[0]}: one side of a parallel corpus; the other side cannot be told "
-                                   f"(found: {found}). Give both files.")
+            raise InterlinguaError(
+                f"{sides[0]}: one side of a parallel corpus; the other side cannot be told "
+                f"(found: {found}). Give both files."
+            )
         sides = [*sides, others[0]]
     by_lang = {language_suffix(file): file for file in sides}
     if len(by_lang) < len(sides):
@@ -225,9 +233,11 @@ class Format(Generic[Record]):
 
     def options(self) -> dict[str, Any]:
         """Each option's name and type."""
-        return {name: parameter.annotation
-                for name, parameter in inspect.signature(self.read, eval_str=True).parameters.items()
-                if parameter.kind is parameter.KEYWORD_ONLY}
+        return {
+            name: parameter.annotation
+            for name, parameter in inspect.signature(self.read, eval_str=True).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
 
     def checked(self, given: dict[str, Any]) -> dict[str, Any]:
         """Those of the options `given` that this format has. Raises InterlinguaError for a value of another type, and
@@ -263,12 +273,19 @@ def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: st
         if one.matches and one.matches(unit, start):
             return one
     known = "; ".join(f"{one.name} ({one.what})" for one in formats)
-    raise InterlinguaError(f"{unit}: none of the formats that are read here. Known: {known}. "
-                           "If it is one of them, say which with format=….")
+    raise InterlinguaError(
+        f"{unit}: none of the formats that are read here. Known: {known}. "
+        "If it is one of them, say which with format=…."
+    )
 
 
-def read_all(units: Iterable[Path | TwoFiles], formats: Sequence[Format[Record]], name: str | None, policy: str,
-             options: dict[str, Any]) -> Iterator[Record]:
+def read_all(
+    units: Iterable[Path | TwoFiles],
+    formats: Sequence[Format[Record]],
+    name: str | None,
+    policy: str,
+    options: dict[str, Any],
+) -> Iterator[Record]:
     """The records of every unit in order. Formats, options and empty files are checked at once, rows when they are
     read. What was left out is said at the end, also when the reader is closed early."""
     bad = BadRows(policy)

@@ -45,8 +45,9 @@ def _object(default: str) -> Callable[[str], Passage]:
     def parse(line: str) -> Passage:
         row = json_object(line)
         key = next((key for key in ID_KEYS if key in row), ID_KEYS[0])
-        return _filled(Passage(string(row, key), string(row, "text", ""), string(row, "title", ""),
-                               lang_of(row, default)))
+        return _filled(
+            Passage(string(row, key), string(row, "text", ""), string(row, "title", ""), lang_of(row, default))
+        )
 
     return parse
 
@@ -79,8 +80,9 @@ class IdTriple:
     line: int
 
 
-def read_id_triples(path: PathLike | Iterable[PathLike], bad: BadRows, *, format: str | None = None,
-                    scores: bool = False) -> Iterator[IdTriple]:
+def read_id_triples(
+    path: PathLike | Iterable[PathLike], bad: BadRows, *, format: str | None = None, scores: bool = False
+) -> Iterator[IdTriple]:
     """The triples of files, gzipped or not; their rows are read as they are needed. Formats: `TRIPLES`. `scores` says
     that a TSV has them."""
     chosen = []
@@ -121,8 +123,9 @@ def _matches_qrels(path: Path, start: str) -> bool:
     lines = start.split("\n")
     rows = [line.split() for line in (lines[:-1] or lines)[:20]]
     header = len(rows[0]) == 3 and rows[0][-1] == "score"
-    return header or all(len(cells) == 4 and cells[1] in ("0", "Q0") and cells[3].lstrip("-").isdecimal()
-                         for cells in rows if cells)
+    return header or all(
+        len(cells) == 4 and cells[1] in ("0", "Q0") and cells[3].lstrip("-").isdecimal() for cells in rows if cells
+    )
 
 
 def _read_qrels(path: Path, bad: BadRows) -> Iterator[IdTriple]:

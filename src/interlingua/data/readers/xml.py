@@ -42,8 +42,10 @@ def xml_events(path: Path) -> Iterator[Event]:
         events.append(Event(kind, name, attributes or {}, parser.CurrentLineNumber))
 
     def refuse(name: str, *_: object) -> None:
-        raise InterlinguaError(f"{path}, line {parser.CurrentLineNumber}: the entity '{name}' is not read, as files "
-                               "with entities can harm. Write the characters themselves.")
+        raise InterlinguaError(
+            f"{path}, line {parser.CurrentLineNumber}: the entity '{name}' is not read, as files "
+            "with entities can harm. Write the characters themselves."
+        )
 
     parser.StartElementHandler = lambda tag, attributes: add("start", _local(tag), attributes)
     parser.EndElementHandler = lambda tag: add("end", _local(tag))
@@ -59,8 +61,10 @@ def xml_events(path: Path) -> Iterator[Event]:
             parser.Parse(b"", True)
             yield from events
     except expat.ExpatError as error:
-        raise InterlinguaError(f"{path}, line {error.lineno}: not well-formed XML "
-                               f"({expat.errors.messages[error.code]}). Export the file again.") from error
+        raise InterlinguaError(
+            f"{path}, line {error.lineno}: not well-formed XML "
+            f"({expat.errors.messages[error.code]}). Export the file again."
+        ) from error
     except UNREADABLE as error:
         raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
 
@@ -103,8 +107,9 @@ def is_tmx(path: Path, start: str) -> bool:
     return "<tmx" in start
 
 
-def read_tmx(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
-         ) -> Iterator[ParallelPair]:
+def read_tmx(
+    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
+) -> Iterator[ParallelPair]:
     """The pairs of every unit, streamed. `source_lang` and `target_lang` choose among more than two languages;
     without both, every other language is paired with English (with the unit's first language where there is no
     English), source first. Pairs of one unit with several languages share a `group`. Units without the language
@@ -174,15 +179,20 @@ def is_xliff(path: Path, start: str) -> bool:
     return "<xliff" in start
 
 
-def read_xliff(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
-         ) -> Iterator[ParallelPair]:
+def read_xliff(
+    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
+) -> Iterator[ParallelPair]:
     """One record a trans-unit (1.2) or segment (2.0), streamed; languages from the file unless given. Units without
     a translation are counted, suggestions (alt-trans) are not read."""
     langs = {"source": source_lang, "target": target_lang}
     for line, texts, named in _xliff_units(path):
         try:
-            codes = {side: lang_of({"language": named.get(side)}, langs[side], "language") if not langs[side]
-                     else lang_of({}, langs[side]) for side in langs}
+            codes = {
+                side: lang_of({"language": named.get(side)}, langs[side], "language")
+                if not langs[side]
+                else lang_of({}, langs[side])
+                for side in langs
+            }
             if not texts.get("source"):
                 raise BadRow("a unit without a source text")
         except BadRow as reason:
@@ -225,8 +235,9 @@ def is_po(path: Path, start: str) -> bool:
     return plain_name(path).endswith((".po", ".pot")) or ("\nmsgid " in f"\n{start}" and "\nmsgstr" in start)
 
 
-def read_po(path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None,
-         ) -> Iterator[ParallelPair]:
+def read_po(
+    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
+) -> Iterator[ParallelPair]:
     """One record a translated entry, `msgid` as the source (English unless given). The target language is the
     header's `Language`, else the file name (`fr.po`), unless given. Fuzzy, obsolete and untranslated entries are
     counted. Of an entry with plurals the plural is paired with the last form, which is the general one."""
@@ -238,8 +249,9 @@ def read_po(path: Path, bad: BadRows, *, source_lang: str | None = None, target_
     source = normalise_code(source_lang or "en")
     target = target_lang or catalogue.metadata.get("Language") or find_code(plain_name(path).split(".")[0])
     if not target:
-        raise InterlinguaError(f"{path}: neither the header (Language:) nor the file name tells the language. "
-                               "Give target_lang.")
+        raise InterlinguaError(
+            f"{path}: neither the header (Language:) nor the file name tells the language. Give target_lang."
+        )
     return bad.parsed(path, _entries(path, catalogue, bad), _parser(source, normalise_code(target)))
 
 

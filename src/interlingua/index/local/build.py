@@ -52,14 +52,16 @@ def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
         yield chunk
 
 
-def encoded(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
-            ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
+def encoded(
+    encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
     """What `PassageStore.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
     return to_rows(passages), *vectors_and_subwords(encoder, passages, **options)
 
 
-def vectors_and_subwords(encoder: TextEncoder, passages: Sequence[Passage], **options: Any
-                         ) -> tuple[Vectors, list[NDArray[np.int64]] | None]:
+def vectors_and_subwords(
+    encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+) -> tuple[Vectors, list[NDArray[np.int64]] | None]:
     """The vectors of `embed_passages`, and the passages' subwords (None where the encoder has no `StaticMaxSim`)."""
     words = StaticMaxSim.of(encoder)
     if words is None:
@@ -90,8 +92,16 @@ def spooled(batches: Iterable[Any], schema: Any, folder: Path) -> Iterator[tuple
 STARTED = "building.json"
 
 
-def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, model: str, k1: float, b: float,
-                 names: SourceNames | None, options: dict[str, Any]) -> None:
+def build_folder(
+    encoder: TextEncoder,
+    passages: Iterable[Passage],
+    path: Path,
+    model: str,
+    k1: float,
+    b: float,
+    names: SourceNames | None,
+    options: dict[str, Any],
+) -> None:
     """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
 
     Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced. Where that is left from
@@ -144,8 +154,13 @@ def _left(partial: Path, made_with: dict[str, Any]) -> PassageStore | None:
     return None
 
 
-def _write(encoder: TextEncoder, passages: Iterable[Passage], partial: Path, store: PassageStore | None,
-           options: dict[str, Any]) -> PassageStore:
+def _write(
+    encoder: TextEncoder,
+    passages: Iterable[Passage],
+    partial: Path,
+    store: PassageStore | None,
+    options: dict[str, Any],
+) -> PassageStore:
     """Make the store in `partial` hold exactly `passages`."""
     written = {} if store is None else dict(_digests(store))
     given: set[tuple[str, str]] = set()
@@ -196,7 +211,9 @@ def _leave(partial: Path, path: Path) -> None:
     except InterlinguaError:
         kept = 0
     if kept:
-        say(f"{path}: is not made. The {kept:,} passages that were encoded are kept in {partial.name}: the same "
-            "command goes on with them.")
+        say(
+            f"{path}: is not made. The {kept:,} passages that were encoded are kept in {partial.name}: the same "
+            "command goes on with them."
+        )
     else:
         shutil.rmtree(partial, ignore_errors=True)

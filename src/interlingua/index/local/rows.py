@@ -56,14 +56,20 @@ def to_rows(passages: Sequence[Passage]) -> Any:
         return pa.record_batch({**columns, "metadata": pairs}, schema=schema)
     except (UnicodeEncodeError, pa.ArrowException, TypeError) as error:
         bad = next((passage.id for passage in passages if not _is_unicode(passage)), passages[0].id)
-        raise InterlinguaError(f"passage {bad!a}: its id, language, title, text and metadata must be strings of "
-                               f"valid Unicode ({error}).") from error
+        raise InterlinguaError(
+            f"passage {bad!a}: its id, language, title, text and metadata must be strings of valid Unicode ({error})."
+        ) from error
 
 
 def passage_of(row: Mapping[str, Any]) -> Passage:
     """The passage that `to_rows` wrote."""
-    return Passage(row["id"], row["text"], row["title"], row["lang"],
-                   {pair["key"]: pair["value"] for pair in row["metadata"] or ()})
+    return Passage(
+        row["id"],
+        row["text"],
+        row["title"],
+        row["lang"],
+        {pair["key"]: pair["value"] for pair in row["metadata"] or ()},
+    )
 
 
 class PassageRows:
@@ -135,8 +141,12 @@ class PassageRows:
         """[rows]: the place of each among all when ordered by id descending, the project's tie order; equal ids by
         source descending."""
         pa, pc = arrow(), compute()
-        table = pa.table({name: pa.chunked_array([batch.column(name) for batch in self.batches], pa.string())
-                          for name in ("id", "source")})
+        table = pa.table(
+            {
+                name: pa.chunked_array([batch.column(name) for batch in self.batches], pa.string())
+                for name in ("id", "source")
+            }
+        )
         by = [("id", "descending"), ("source", "descending")]
         order = pc.sort_indices(table, sort_keys=by[:1])
         ids = table.column("id").take(order)

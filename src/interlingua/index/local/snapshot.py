@@ -71,8 +71,14 @@ class Segment:
     _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, numbers: Rows, passages: Sequence[Passage], vectors: Vectors, terms: Sequence[list[str]],
-           subwords: Sequence[NDArray[np.int64]]) -> Segment:
+    def of(
+        cls,
+        numbers: Rows,
+        passages: Sequence[Passage],
+        vectors: Vectors,
+        terms: Sequence[list[str]],
+        subwords: Sequence[NDArray[np.int64]],
+    ) -> Segment:
         """In memory. `terms` are those of each passage, as `terms_of` gives them."""
         known: defaultdict[str, int] = defaultdict()
         known.default_factory = known.__len__
@@ -80,8 +86,18 @@ class Segment:
         languages = tuple(sorted({passage.lang for passage in passages}))
         langs = np.array([languages.index(passage.lang) for passage in passages], dtype=np.int32)
         rows = PassageRows.of(passages)
-        return cls(numbers, rows, SubwordRows.of(subwords), languages, langs, vectors, dict(known), postings,
-                   rows.ties(), longest(vectors))
+        return cls(
+            numbers,
+            rows,
+            SubwordRows.of(subwords),
+            languages,
+            langs,
+            vectors,
+            dict(known),
+            postings,
+            rows.ties(),
+            longest(vectors),
+        )
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -134,8 +150,17 @@ def longest(vectors: Vectors) -> float:
 FOLDER = "caches"
 CACHE_MARKER = "complete.json"
 CACHE_FORMAT = 4
-ARRAYS = {"numbers": np.int64, "langs": np.int32, "vectors": np.float32, "ties": np.int64, "terms": np.uint64,
-          "passages": np.int32, "counts": np.int32, "starts": np.int64, "lengths": np.int32}
+ARRAYS = {
+    "numbers": np.int64,
+    "langs": np.int32,
+    "vectors": np.float32,
+    "ties": np.int64,
+    "terms": np.uint64,
+    "passages": np.int32,
+    "counts": np.int32,
+    "starts": np.int64,
+    "lengths": np.int32,
+}
 
 
 def write_cache(store: PassageStore, index: Path) -> Path:
@@ -153,11 +178,19 @@ def write_cache(store: PassageStore, index: Path) -> Path:
         languages = _write_rows(store, folder)
         vectors = np.load(folder / "vectors.npy", mmap_mode="r") if languages else np.zeros((0, store.dim), np.float32)
         Int8Matrix.build(vectors, folder / "int8")
-        sizes = {str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*"))
-                 if file.is_file()}
-        about = {"format": CACHE_FORMAT, "version": store.version, "dim": store.dim, "languages": languages,
-                 "analyzers": analyzers_of(languages), "reach": _reach(vectors), "approximate": store.approximate,
-                 "sizes": sizes}
+        sizes = {
+            str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file()
+        }
+        about = {
+            "format": CACHE_FORMAT,
+            "version": store.version,
+            "dim": store.dim,
+            "languages": languages,
+            "analyzers": analyzers_of(languages),
+            "reach": _reach(vectors),
+            "approximate": store.approximate,
+            "sizes": sizes,
+        }
         (folder / CACHE_MARKER).write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
     return target
 
@@ -186,8 +219,9 @@ def remove_other_caches(index: Path, version: int) -> None:
 
 def cache_versions(index: Path) -> list[int]:
     """The versions of the caches that look complete."""
-    return sorted(int(path.parent.name) for path in (index / FOLDER).glob(f"*/{CACHE_MARKER}")
-                  if path.parent.name.isdecimal())
+    return sorted(
+        int(path.parent.name) for path in (index / FOLDER).glob(f"*/{CACHE_MARKER}") if path.parent.name.isdecimal()
+    )
 
 
 def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
@@ -204,16 +238,23 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
     langs: list[NDArray[np.int32]] = []
     shape, words = (len(store.numbers()), store.dim), pa.schema([store.schema.field(SUBWORDS)])
 
-    with (open(folder / "vectors.npy", "wb") as stream,
-          pa.OSFile(str(folder / "passages.arrow"), "wb") as sink, pa.ipc.new_file(sink, text_schema()) as file,
-          pa.OSFile(str(folder / "subwords.arrow"), "wb") as other, pa.ipc.new_file(other, words) as second):
+    with (
+        open(folder / "vectors.npy", "wb") as stream,
+        pa.OSFile(str(folder / "passages.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, text_schema()) as file,
+        pa.OSFile(str(folder / "subwords.arrow"), "wb") as other,
+        pa.ipc.new_file(other, words) as second,
+    ):
         np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
         def terms() -> Iterator[list[str]]:
             for batch in _whole_batches(store):
                 numbers.append(batch.column("number").to_numpy().copy())  # a view would keep the whole batch
-                langs.append(np.array([met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()],
-                                      dtype=np.int32))
+                langs.append(
+                    np.array(
+                        [met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()], dtype=np.int32
+                    )
+                )
                 stream.write(vectors_of(batch, store.dim).tobytes())
                 file.write_batch(batch.select(TEXTS))
                 second.write_batch(batch.select([SUBWORDS]))
@@ -260,9 +301,21 @@ def _open(path: Path) -> Segment:
     held = {name: _load(path / f"{name}.npy", dtype) for name, dtype in ARRAYS.items()}
     postings = Postings(held["passages"], held["counts"], held["starts"], held["lengths"])
     rows, subwords = PassageRows.open(path / "passages.arrow"), SubwordRows.open(path / "subwords.arrow")
-    return Segment(held["numbers"], rows, subwords, tuple(languages), held["langs"], held["vectors"],
-                   TermTable(held["terms"]), postings, held["ties"], float(about["reach"]), int(path.name),
-                   Int8Matrix.load(path / "int8"), about.get("approximate"))
+    return Segment(
+        held["numbers"],
+        rows,
+        subwords,
+        tuple(languages),
+        held["langs"],
+        held["vectors"],
+        TermTable(held["terms"]),
+        postings,
+        held["ties"],
+        float(about["reach"]),
+        int(path.name),
+        Int8Matrix.load(path / "int8"),
+        about.get("approximate"),
+    )
 
 
 def _reach(vectors: NDArray[np.float32]) -> float:
@@ -276,8 +329,11 @@ def _save(folder: Path, name: str, array: NDArray[Any]) -> None:
 
 
 def _load(file: Path, dtype: Any) -> NDArray[Any]:
-    array = np.load(file, allow_pickle=False) if file.stat().st_size <= 256 else np.load(file, mmap_mode="r",
-                                                                                         allow_pickle=False)
+    array = (
+        np.load(file, allow_pickle=False)
+        if file.stat().st_size <= 256
+        else np.load(file, mmap_mode="r", allow_pickle=False)
+    )
     if array.dtype != dtype:
         raise ValueError(f"{file.name}: {np.dtype(dtype).name} was expected")
     return np.asarray(array)
@@ -305,20 +361,30 @@ class Arrivals:
     def kept(self, live: Rows) -> Arrivals:
         """Those whose number is among `live`."""
         rows = np.flatnonzero(np.isin(self.numbers, live))
-        return self if len(rows) == len(self.numbers) else Arrivals(
-            self.numbers[rows], [self.passages[row] for row in rows], self.vectors[rows], [self.terms[r] for r in rows],
-            [self.subwords[row] for row in rows])
+        return (
+            self
+            if len(rows) == len(self.numbers)
+            else Arrivals(
+                self.numbers[rows],
+                [self.passages[row] for row in rows],
+                self.vectors[rows],
+                [self.terms[r] for r in rows],
+                [self.subwords[row] for row in rows],
+            )
+        )
 
     def with_new(self, store: PassageStore, after: int) -> Arrivals:
         """These and the rows of the store with numbers above `after`."""
         columns = ("number", *PASSAGE, "vector", SUBWORDS)
         batches = list(store.batches(columns, BATCH, after))
         passages = [passage_of(row) for batch in batches for row in batch.select(PASSAGE).to_pylist()]
-        return Arrivals(np.concatenate([self.numbers, *(batch.column("number").to_numpy() for batch in batches)]),
-                        self.passages + passages,
-                        np.concatenate([self.vectors, *(vectors_of(batch, store.dim) for batch in batches)]),
-                        self.terms + [terms_of(passage) for passage in passages],
-                        self.subwords + [ids for batch in batches for ids in subwords_of(batch)])
+        return Arrivals(
+            np.concatenate([self.numbers, *(batch.column("number").to_numpy() for batch in batches)]),
+            self.passages + passages,
+            np.concatenate([self.vectors, *(vectors_of(batch, store.dim) for batch in batches)]),
+            self.terms + [terms_of(passage) for passage in passages],
+            self.subwords + [ids for batch in batches for ids in subwords_of(batch)],
+        )
 
 
 class Snapshot:
@@ -330,8 +396,9 @@ class Snapshot:
         there = np.isin(base.numbers, live)
         self.segments: tuple[Segment, ...] = (base,)
         if len(arrivals.numbers):
-            self.segments += (Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms,
-                                         arrivals.subwords),)
+            self.segments += (
+                Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms, arrivals.subwords),
+            )
         self.live: tuple[Mask | None, ...] = (None if there.all() else there, None)[: len(self.segments)]
         self.deleted = int(len(base) - there.sum())
 
@@ -366,16 +433,19 @@ class Snapshot:
         """Passages of each language."""
         counts: Counter[str] = Counter()
         for segment, live in zip(self.segments, self.live, strict=True):
-            found = np.bincount(segment.langs if live is None else segment.langs[live],
-                                minlength=len(segment.languages))
+            found = np.bincount(
+                segment.langs if live is None else segment.langs[live], minlength=len(segment.languages)
+            )
             counts.update(dict(zip(segment.languages, found.tolist(), strict=True)))
         return {lang: counts[lang] for lang in sorted(counts) if counts[lang]}
 
     @cached_property
     def mean_length(self) -> float:
         """Terms of a passage, on average."""
-        lengths = [segment.postings.lengths if live is None else segment.postings.lengths[live]
-                   for segment, live in zip(self.segments, self.live, strict=True)]
+        lengths = [
+            segment.postings.lengths if live is None else segment.postings.lengths[live]
+            for segment, live in zip(self.segments, self.live, strict=True)
+        ]
         return sum(int(part.sum(dtype=np.int64)) for part in lengths) / max(1, len(self))
 
     def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:

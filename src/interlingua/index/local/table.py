@@ -53,8 +53,12 @@ class PassageStore:
     def create(cls, folder: Path, dim: int, vocabulary: int = 0) -> PassageStore:
         """A new table without rows in `folder`, for vectors of size `dim` and subwords of a `vocabulary`."""
         pa = arrow()
-        columns = [pa.field("number", pa.int64()), *text_schema(), pa.field("vector", pa.list_(pa.float32(), dim)),
-                   pa.field(COLUMN, subword_type(vocabulary))]
+        columns = [
+            pa.field("number", pa.int64()),
+            *text_schema(),
+            pa.field("vector", pa.list_(pa.float32(), dim)),
+            pa.field(COLUMN, subword_type(vocabulary)),
+        ]
         with _plain_errors(folder):
             return cls(folder, _connect(folder).create_table(TABLE, schema=pa.schema(columns)))
 
@@ -129,18 +133,24 @@ class PassageStore:
         """The first number of the rows that are written next."""
         return (self.version + 1) * NUMBERS_OF_A_VERSION
 
-    def batch(self, first: int, rows: Any, vectors: NDArray[np.float32],
-              subwords: Sequence[NDArray[np.int64]] | None = None) -> Any:
+    def batch(
+        self, first: int, rows: Any, vectors: NDArray[np.float32], subwords: Sequence[NDArray[np.int64]] | None = None
+    ) -> Any:
         """A record batch to add: the texts `rows`, their `vectors` and their `subwords` (None: without any), numbered
         from `first`. Raises InterlinguaError for vectors of another size."""
         if vectors.shape[1] != self.dim:
-            raise InterlinguaError(f"{self.folder}: the encoder gave vectors of size {vectors.shape[1]}, the index "
-                                   f"holds {self.dim}. Use the model that it was made with.")
+            raise InterlinguaError(
+                f"{self.folder}: the encoder gave vectors of size {vectors.shape[1]}, the index "
+                f"holds {self.dim}. Use the model that it was made with."
+            )
         pa = arrow()
         flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
-        columns = [pa.array(np.arange(first, first + len(vectors))), *(rows.column(name) for name in TEXTS),
-                   pa.FixedSizeListArray.from_arrays(flat, self.dim),
-                   subword_column(subwords or [np.empty(0, np.int64)] * len(vectors), self.schema.field(COLUMN).type)]
+        columns = [
+            pa.array(np.arange(first, first + len(vectors))),
+            *(rows.column(name) for name in TEXTS),
+            pa.FixedSizeListArray.from_arrays(flat, self.dim),
+            subword_column(subwords or [np.empty(0, np.int64)] * len(vectors), self.schema.field(COLUMN).type),
+        ]
         return pa.record_batch(columns, schema=self.schema)
 
     def add(self, rows: Any) -> None:
@@ -285,13 +295,17 @@ def go_back(folder: Path) -> PassageStore:
                 while store.version < newest:
                     store._table.checkout(version)
                     store._table.restore()
-            say(f"{folder}: files of version {newest} of its table are missing or cut short, as a power cut leaves "
-                f"them. It goes on from version {version}, the last one that is whole.")
+            say(
+                f"{folder}: files of version {newest} of its table are missing or cut short, as a power cut leaves "
+                f"them. It goes on from version {version}, the last one that is whole."
+            )
             store.sync()
         return PassageStore.open(folder)
-    raise reason or InterlinguaError(f"{folder}: the table of passages cannot be read (version {synced or 1} is not "
-                                     f"there). In a copy that was made during a write, delete {SYNCED}; else build the "
-                                     "index again.")
+    raise reason or InterlinguaError(
+        f"{folder}: the table of passages cannot be read (version {synced or 1} is not "
+        f"there). In a copy that was made during a write, delete {SYNCED}; else build the "
+        "index again."
+    )
 
 
 def _version_of(manifest: Path) -> int:
@@ -330,8 +344,10 @@ def lock(folder: Path) -> Iterator[None]:
     try:
         held.acquire()
     except Timeout:
-        raise InterlinguaError(f"{folder}: is being written by another process. Wait until it is done, then try "
-                               "again. Searching goes on meanwhile.") from None
+        raise InterlinguaError(
+            f"{folder}: is being written by another process. Wait until it is done, then try "
+            "again. Searching goes on meanwhile."
+        ) from None
     try:
         yield
     finally:
@@ -361,5 +377,7 @@ def _plain_errors(folder: Path) -> Iterator[None]:
         raise
     except (RuntimeError, OSError, ValueError, arrow().ArrowException) as error:
         reason = " ".join(str(error).split())[:300]
-        raise InterlinguaError(f"{folder}: the table of passages cannot be read or written ({reason}). Look whether "
-                               "the disk is full; if files were changed, build the index again.") from error
+        raise InterlinguaError(
+            f"{folder}: the table of passages cannot be read or written ({reason}). Look whether "
+            "the disk is full; if files were changed, build the index again."
+        ) from error

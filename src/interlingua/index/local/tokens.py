@@ -98,8 +98,9 @@ def keep_tokens(index: Path, encoder: Any) -> int:
     InterlinguaError for an encoder without token vectors, and where another process does the same.
     """
     if getattr(encoder, "similarity", "") != "maxsim":
-        raise InterlinguaError("this model gives one vector a text, and reranks without token vectors. Give a model of "
-                               "late interaction.")
+        raise InterlinguaError(
+            "this model gives one vector a text, and reranks without token vectors. Give a model of late interaction."
+        )
     folder, made = folder_of(index, encoder), signature(index)
     make_folder(folder)
     with lock(folder):
@@ -193,8 +194,11 @@ def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:
     say(f"{int((kept.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
     for batch in store.batches(("number", *PASSAGE), BATCH):
         places = kept.rows(batch.column("number").to_numpy()).tolist()
-        held += [replace(passage_of(row), id=str(row["number"]))
-                 for row, place in zip(batch.to_pylist(), places, strict=True) if place < 0]
+        held += [
+            replace(passage_of(row), id=str(row["number"]))
+            for row, place in zip(batch.to_pylist(), places, strict=True)
+            if place < 0
+        ]
         while len(held) >= PART:
             yield held[:PART]
             held = held[PART:]

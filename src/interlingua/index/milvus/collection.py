@@ -22,10 +22,14 @@ from interlingua.retrieval.late_interaction.static import MOST
 
 FUSIONS = ("local", "rrf")
 TOKEN = "MILVUS_TOKEN"
-_FORMS = ("milvus://host:port/collection, milvus:https://host:port/collection, or milvus:folder/file.db/collection for "
-          "Milvus Lite")
-_SERVER = re.compile(r"milvus:(?P<tls>https:)?//(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d{1,5}))?"
-                     r"/(?P<name>[^/]*)")
+_FORMS = (
+    "milvus://host:port/collection, milvus:https://host:port/collection, or milvus:folder/file.db/collection for "
+    "Milvus Lite"
+)
+_SERVER = re.compile(
+    r"milvus:(?P<tls>https:)?//(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d{1,5}))?"
+    r"/(?P<name>[^/]*)"
+)
 _connections: Counter[str] = Counter()
 """Connections of this process to each file of Milvus Lite, whose server ends with the last of them."""
 _connecting = Lock()
@@ -49,11 +53,14 @@ class Address:
         place, _, option = text.partition("?")
         key, _, fusion = option.partition("=") if option else ("fusion", "", FUSIONS[0])
         if key != "fusion" or fusion not in FUSIONS:
-            raise InterlinguaError(f"'{option}': the one option of an address is fusion={' or fusion='.join(FUSIONS)}."
-                                   f"{suggestion(fusion, FUSIONS)}")
+            raise InterlinguaError(
+                f"'{option}': the one option of an address is fusion={' or fusion='.join(FUSIONS)}."
+                f"{suggestion(fusion, FUSIONS)}"
+            )
         if "@" in place:
-            raise InterlinguaError(f"an address of Milvus holds no user or token: put the token into {TOKEN} in the "
-                                   "environment.")
+            raise InterlinguaError(
+                f"an address of Milvus holds no user or token: put the token into {TOKEN} in the environment."
+            )
         if found := _SERVER.fullmatch(place):
             scheme, port = ("https" if found["tls"] else "http"), found["port"] or ("443" if found["tls"] else "19530")
             return cls(f"{scheme}://{found['host']}:{port}", _checked(found["name"]), False, fusion)
@@ -116,8 +123,10 @@ def plain_errors(address: Address) -> Iterator[None]:
     except MilvusException as error:
         told = " ".join(str(error.message).split())[:300].rstrip(".")
         if address.local and "Open local" in told:
-            raise InterlinguaError(f"{address.uri}: Milvus Lite cannot open it. It serves one process at a time: end "
-                                   "the other one, or keep the index on a Milvus server.") from error
+            raise InterlinguaError(
+                f"{address.uri}: Milvus Lite cannot open it. It serves one process at a time: end "
+                "the other one, or keep the index on a Milvus server."
+            ) from error
         raise InterlinguaError(f"{address}: Milvus says: {told}.") from error
 
 
@@ -141,8 +150,9 @@ def schema(client: Any, dim: int) -> Any:
     made.add_field("number", DataType.INT64, is_primary=True)
     for name in PASSAGE[:-1]:
         made.add_field(name, DataType.VARCHAR, max_length=LONGEST)
-    made.add_field("tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=MOST_TAGS,
-                   max_length=LONGEST_TAG)
+    made.add_field(
+        "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=MOST_TAGS, max_length=LONGEST_TAG
+    )
     made.add_field("length", DataType.INT64)
     made.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
     made.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
@@ -161,8 +171,14 @@ def indexes(client: Any, local: bool) -> Any:
     return made
 
 
-def row_of(number: int, passage: Passage, length: int, vector: NDArray[np.float32], sparse: Mapping[int, float],
-           subwords: Sequence[int]) -> dict[str, Any]:
+def row_of(
+    number: int,
+    passage: Passage,
+    length: int,
+    vector: NDArray[np.float32],
+    sparse: Mapping[int, float],
+    subwords: Sequence[int],
+) -> dict[str, Any]:
     """The row of a passage. Raises InterlinguaError, naming it, for what Milvus has no room for."""
     tags = [tag(key, value) for key, value in sorted(passage.metadata.items())]
     for name in PASSAGE[:-1]:
@@ -170,10 +186,21 @@ def row_of(number: int, passage: Passage, length: int, vector: NDArray[np.float3
     for one in tags:
         _fits(passage, "metadata", one, LONGEST_TAG)
     if len(tags) > MOST_TAGS:
-        raise InterlinguaError(f"passage {passage.id!a}: has {len(tags)} entries of metadata, of which Milvus keeps "
-                               f"{MOST_TAGS}.")
-    return {"number": number, "id": passage.id, "lang": passage.lang, "title": passage.title, "text": passage.text,
-            "tags": tags, "length": length, "vector": vector, "sparse": dict(sparse), "subwords": list(subwords)}
+        raise InterlinguaError(
+            f"passage {passage.id!a}: has {len(tags)} entries of metadata, of which Milvus keeps {MOST_TAGS}."
+        )
+    return {
+        "number": number,
+        "id": passage.id,
+        "lang": passage.lang,
+        "title": passage.title,
+        "text": passage.text,
+        "tags": tags,
+        "length": length,
+        "vector": vector,
+        "sparse": dict(sparse),
+        "subwords": list(subwords),
+    }
 
 
 def passage_of(row: Mapping[str, Any]) -> Passage:
@@ -228,5 +255,7 @@ def _fits(passage: Passage, name: str, text: str, most: int) -> None:
     except UnicodeEncodeError:
         raise InterlinguaError(f"passage {passage.id!a}: its {name} is not valid Unicode.") from None
     if size > most:
-        raise InterlinguaError(f"passage {passage.id!a}: its {name} has {size:,} bytes, Milvus keeps {most:,}. Cut the "
-                               "passage into shorter ones.")
+        raise InterlinguaError(
+            f"passage {passage.id!a}: its {name} has {size:,} bytes, Milvus keeps {most:,}. Cut the "
+            "passage into shorter ones."
+        )

@@ -95,9 +95,15 @@ class MilvusSearch:
             with self.budget.stage("analysis", question):
                 terms.append(list(question.terms(languages).elements()))
         about, found_in = self.store.look_up(sorted({term_number(term) for found in terms for term in found}))
-        return [Asked(question.text, query_vector(found, found_in, about["passages"]),
-                      most(found, found_in, about["passages"]), share_of_own(question.lang, self.languages))
-                for question, found in zip(questions, terms, strict=True)]
+        return [
+            Asked(
+                question.text,
+                query_vector(found, found_in, about["passages"]),
+                most(found, found_in, about["passages"]),
+                share_of_own(question.lang, self.languages),
+            )
+            for question, found in zip(questions, terms, strict=True)
+        ]
 
     def _found(self, vectors: Floats | None, questions: Sequence[Asked], depth: int) -> list[list[Hit]]:
         sparse = [question.sparse for question in questions]
@@ -106,55 +112,101 @@ class MilvusSearch:
             return self._fused_there(vectors, sparse, asked, depth)
         limit, columns = depth + SPARE, COLUMNS if self.mode == "hybrid" else COLUMNS[:-1]
         dense = [] if vectors is None else self.store.search("vector", list(vectors), limit, self.where, columns)
-        lexical = self.store.search("sparse", [sparse[number] for number in asked], limit, self.where, columns
-                                    ) if asked else []
+        lexical = (
+            self.store.search("sparse", [sparse[number] for number in asked], limit, self.where, columns)
+            if asked
+            else []
+        )
         held = dict(zip(asked, lexical, strict=True))
-        return [self._ranked(dense[number] if dense else [], held.get(number, []),
-                             None if vectors is None else vectors[number], question, depth)
-                for number, question in enumerate(questions)]
+        return [
+            self._ranked(
+                dense[number] if dense else [],
+                held.get(number, []),
+                None if vectors is None else vectors[number],
+                question,
+                depth,
+            )
+            for number, question in enumerate(questions)
+        ]
 
-    def _ranked(self, dense: Sequence[Any], lexical: Sequence[Any], vector: Floats | None, question: Asked, depth: int
-                ) -> list[Hit]:
+    def _ranked(
+        self, dense: Sequence[Any], lexical: Sequence[Any], vector: Floats | None, question: Asked, depth: int
+    ) -> list[Hit]:
         """The best of what two searches found, scored and fused as a local index does it."""
         sparse = question.sparse
         names = _names([*dense, *lexical])
         rows = {names[row["entity"]["number"]]: row["entity"] for row in [*dense, *lexical]}
         parts: dict[str, dict[str, float]] = {}
         if self.mode != "dense":
-            parts["lexical"] = {name: score for name in (names[row["entity"]["number"]] for row in lexical)
-                                if (score := _lexical(rows[name], sparse)) > 0}
+            parts["lexical"] = {
+                name: score
+                for name in (names[row["entity"]["number"]] for row in lexical)
+                if (score := _lexical(rows[name], sparse)) > 0
+            }
         if vector is not None:
             parts["dense"] = {names[row["entity"]["number"]]: _dense(row["entity"], vector) for row in dense}
         if self.mode == "hybrid" and vector is not None:
             every = {name for scores in parts.values() for name, _ in _run(scores).truncate(depth)["q"]}
-            parts = {"lexical": {name: _lexical(rows[name], sparse) for name in every},
-                     "dense": {name: _dense(rows[name], vector) for name in every}}
+            parts = {
+                "lexical": {name: _lexical(rows[name], sparse) for name in every},
+                "dense": {name: _dense(rows[name], vector) for name in every},
+            }
             langs = {name: rows[name]["lang"] for name in every}
-            run = hybrid(question.text, parts, question.most, question.share, langs, self.words,
-                         lambda name: np.array(rows[name]["subwords"], dtype=np.int64))
+            run = hybrid(
+                question.text,
+                parts,
+                question.most,
+                question.share,
+                langs,
+                self.words,
+                lambda name: np.array(rows[name]["subwords"], dtype=np.int64),
+            )
         else:
             run = _run(parts[self.mode])
-        return [Hit(passage_of(rows[name]), score,
-                    {part: scores[name] for part, scores in parts.items() if name in scores})
-                for name, score in run.truncate(depth)["q"]]
+        return [
+            Hit(passage_of(rows[name]), score, {part: scores[name] for part, scores in parts.items() if name in scores})
+            for name, score in run.truncate(depth)["q"]
+        ]
 
-    def _fused_there(self, vectors: Floats, sparse: Sequence[dict[int, float]], asked: Sequence[int], depth: int
-                     ) -> list[list[Hit]]:
+    def _fused_there(
+        self, vectors: Floats, sparse: Sequence[dict[int, float]], asked: Sequence[int], depth: int
+    ) -> list[list[Hit]]:
         """Hybrid rankings as Milvus makes them, reciprocal rank fusion of both searches."""
-        both = self.store.search_hybrid(vectors[list(asked)], [sparse[number] for number in asked], depth,
-                                        depth + SPARE, self.where, COLUMNS[:-1]) if asked else []
+        both = (
+            self.store.search_hybrid(
+                vectors[list(asked)],
+                [sparse[number] for number in asked],
+                depth,
+                depth + SPARE,
+                self.where,
+                COLUMNS[:-1],
+            )
+            if asked
+            else []
+        )
         rest = [number for number in range(len(sparse)) if number not in set(asked)]
         alone = self.store.search("vector", list(vectors[rest]), depth, self.where, COLUMNS[:-1]) if rest else []
         found: dict[int, list[Hit]] = {}
         for number, rows in [*zip(asked, both, strict=True), *zip(rest, alone, strict=True)]:
             names = _names(rows)
             entities = {names[row["entity"]["number"]]: row["entity"] for row in rows}
-            run = _run({names[row["entity"]["number"]]: row["distance"] if number in asked else 1 / (60 + rank)
-                        for rank, row in enumerate(rows, 1)})
+            run = _run(
+                {
+                    names[row["entity"]["number"]]: row["distance"] if number in asked else 1 / (60 + rank)
+                    for rank, row in enumerate(rows, 1)
+                }
+            )
             found[number] = [
-                Hit(passage_of(entities[name]), score, {"lexical": _lexical(entities[name], sparse[number]),
-                                                        "dense": _dense(entities[name], vectors[number])})
-                for name, score in run.truncate(depth)["q"]]
+                Hit(
+                    passage_of(entities[name]),
+                    score,
+                    {
+                        "lexical": _lexical(entities[name], sparse[number]),
+                        "dense": _dense(entities[name], vectors[number]),
+                    },
+                )
+                for name, score in run.truncate(depth)["q"]
+            ]
         return [found[number] for number in range(len(sparse))]
 
     def _reranked(self, found: Sequence[Sequence[Hit]], queries: Sequence[Query], reranker: Any) -> list[list[Hit]]:
@@ -168,15 +220,18 @@ class MilvusSearch:
             run.add(query.id, list(part), [hit.score for hit in part.values()])
         renamed = [replace(passage, id=name) for name, passage in passages.items()]
         run = rerank(run, queries, model_retriever(reranker, renamed), max(self.k, DEPTH))
-        return [[Hit(passages[name], score, {**held[name].parts, "reranker": score}) for name, score in run[query.id]]
-                for query, held in zip(queries, hits, strict=True)]
+        return [
+            [Hit(passages[name], score, {**held[name].parts, "reranker": score}) for name, score in run[query.id]]
+            for query, held in zip(queries, hits, strict=True)
+        ]
 
 
 def _names(rows: Sequence[Any]) -> dict[int, str]:
     """The names with which the passages of rows are ranked, by their numbers: see `ranking_names`."""
     entities = {row["entity"]["number"]: row["entity"] for row in rows}
-    names = ranking_names([one["id"] for one in entities.values()],
-                          lambda: [source_of(one) for one in entities.values()])
+    names = ranking_names(
+        [one["id"] for one in entities.values()], lambda: [source_of(one) for one in entities.values()]
+    )
     return dict(zip(entities, names, strict=True))
 
 
@@ -219,9 +274,19 @@ class MilvusIndex:
         self.refresh()
 
     @classmethod
-    def build(cls, encoder: TextEncoder, passages: Iterable[Passage], address: str, *, model_path: str | Path = "",
-              overwrite: bool = False, k1: float = K1, b: float = B, names: SourceNames | None = None,
-              **encode_options: Any) -> MilvusIndex:
+    def build(
+        cls,
+        encoder: TextEncoder,
+        passages: Iterable[Passage],
+        address: str,
+        *,
+        model_path: str | Path = "",
+        overwrite: bool = False,
+        k1: float = K1,
+        b: float = B,
+        names: SourceNames | None = None,
+        **encode_options: Any,
+    ) -> MilvusIndex:
         """Encode `passages` (any iterable, read once) into an index at `address`, such as
         `milvus://localhost:19530/docs` or `milvus:folder/file.db/docs`; it is there when it is whole, not before.
 
@@ -236,8 +301,10 @@ class MilvusIndex:
             Path(place.uri).parent.mkdir(parents=True, exist_ok=True)
         with connected(place) as client:
             if alias_of(place, client) is not None and not overwrite:
-                raise InterlinguaError(f"{place}: already exists. Choose another name, or replace it with --overwrite "
-                                       "(in Python: overwrite=True).")
+                raise InterlinguaError(
+                    f"{place}: already exists. Choose another name, or replace it with --overwrite "
+                    "(in Python: overwrite=True)."
+                )
             model = lasting_name(model_path)
             write_index(encoder, passages, place, client, model, float(k1), float(b), names, encode_options)
             return cls(place, client, encoder)
@@ -256,11 +323,15 @@ class MilvusIndex:
             if encoder is not None:
                 check_encoder(encoder, index.about["fingerprint"], index.about["similarity"], place)
         if index.about["writing"]:
-            say(f"{place}: a writer is at work, or was stopped. If it was stopped, no passage that it had written is "
-                "lost, but counts of terms may be off: `compact` makes them again.")
+            say(
+                f"{place}: a writer is at work, or was stopped. If it was stopped, no passage that it had written is "
+                "lost, but counts of terms may be off: `compact` makes them again."
+            )
         elif index.about["analyzers"] != analyzers_of(list(index.languages)):
-            say(f"{place}: its passages were cut into terms by other versions of the analyzers than those here. "
-                "Lexical search finds less until `compact` cuts them again.")
+            say(
+                f"{place}: its passages were cut into terms by other versions of the analyzers than those here. "
+                "Lexical search finds less until `compact` cuts them again."
+            )
         return index
 
     @property
@@ -278,15 +349,32 @@ class MilvusIndex:
         found = named([id], lambda ids: self._store.find(ids, PASSAGE), source_of)
         return passage_of(only(id, found.get(id, []), source_of, self.path))
 
-    def search(self, text: str | Question, k: int = 10, langs: Names[str] | None = None, *, mode: str = "hybrid",
-               where: Mapping[str, str] | None = None, lang: str | None = None, reranker: Any = None) -> list[Hit]:
+    def search(
+        self,
+        text: str | Question,
+        k: int = 10,
+        langs: Names[str] | None = None,
+        *,
+        mode: str = "hybrid",
+        where: Mapping[str, str] | None = None,
+        lang: str | None = None,
+        reranker: Any = None,
+    ) -> list[Hit]:
         """The `k` best passages for a question in any language, best first; options as those of `Index.search`."""
         return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
 
-    def search_many(self, texts: Sequence[str | Question], k: int = 10, langs: Names[str] | None = None, *,
-                    mode: str = "hybrid", where: Mapping[str, str] | None = None,
-                    lang: str | Sequence[str | None] | None = None, reranker: Any = None,
-                    budget: Budget | None = None) -> list[list[Hit]]:
+    def search_many(
+        self,
+        texts: Sequence[str | Question],
+        k: int = 10,
+        langs: Names[str] | None = None,
+        *,
+        mode: str = "hybrid",
+        where: Mapping[str, str] | None = None,
+        lang: str | Sequence[str | None] | None = None,
+        reranker: Any = None,
+        budget: Budget | None = None,
+    ) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if not 1 <= k <= MOST:
@@ -349,9 +437,20 @@ class MilvusIndex:
         self.refresh()
         about, version = self.about, int(self._store.place.rpartition("_v")[2])
         analyzers = analyzers_of(list(self.languages))
-        return IndexInfo(len(self), self.languages, about["model"], about["similarity"], about["dim"], version,
-                         about["round"], 0, 0, about["k1"], about["b"],
-                         {lang: f"{name} ({made})" for lang, (name, made) in analyzers.items()})
+        return IndexInfo(
+            len(self),
+            self.languages,
+            about["model"],
+            about["similarity"],
+            about["dim"],
+            version,
+            about["round"],
+            0,
+            0,
+            about["k1"],
+            about["b"],
+            {lang: f"{name} ({made})" for lang, (name, made) in analyzers.items()},
+        )
 
     @property
     def encoder(self) -> TextEncoder:
@@ -367,8 +466,9 @@ class MilvusIndex:
         store = MilvusStore.current(self.path, self._client, self._store)
         about = store.about()
         if about.get("format") != FORMAT:
-            raise InterlinguaError(f"{self.path}: is an index of another version of interlingua. Build it again with "
-                                   "--overwrite.")
+            raise InterlinguaError(
+                f"{self.path}: is an index of another version of interlingua. Build it again with --overwrite."
+            )
         self._store, self.about = store, about
 
     def close(self) -> None:

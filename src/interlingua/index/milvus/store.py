@@ -48,14 +48,20 @@ class MilvusStore:
             counts = client.create_schema(auto_id=False, enable_dynamic_field=False)
             from pymilvus import DataType  # type: ignore[import-untyped]
 
-            for name, kind in (("number", DataType.INT64), ("found_in", DataType.INT64), ("round", DataType.INT64),
-                               ("about", DataType.JSON)):
+            for name, kind in (
+                ("number", DataType.INT64),
+                ("found_in", DataType.INT64),
+                ("round", DataType.INT64),
+                ("about", DataType.JSON),
+            ):
                 counts.add_field(name, kind, is_primary=name == "number")
             counts.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # Milvus makes no collection without a vector
             unused = client.prepare_index_params()
             unused.add_index("unused", index_type="FLAT", metric_type="IP")
-            for name, columns, built in ((store.terms, counts, unused),
-                                         (store.place, schema(client, dim), indexes(client, address.local))):
+            for name, columns, built in (
+                (store.terms, counts, unused),
+                (store.place, schema(client, dim), indexes(client, address.local)),
+            ):
                 client.create_collection(name, schema=columns, index_params=built, consistency_level="Strong")
         return store
 
@@ -170,22 +176,39 @@ class MilvusStore:
         """For each of `data` the `limit` rows with the highest inner product with it in `field`."""
         with plain_errors(self.address):
             found: list[Any] = self.client.search(
-                self.place, data=list(data), anns_field=field, limit=limit, filter=where, output_fields=columns,
-                search_params={"metric_type": "IP"})
+                self.place,
+                data=list(data),
+                anns_field=field,
+                limit=limit,
+                filter=where,
+                output_fields=columns,
+                search_params={"metric_type": "IP"},
+            )
         return found
 
-    def search_hybrid(self, vectors: NDArray[np.float32], sparse: Sequence[dict[int, float]], depth: int, limit: int,
-                      where: str, columns: list[str]) -> list[Any]:
+    def search_hybrid(
+        self,
+        vectors: NDArray[np.float32],
+        sparse: Sequence[dict[int, float]],
+        depth: int,
+        limit: int,
+        where: str,
+        columns: list[str],
+    ) -> list[Any]:
         """For each question the `limit` best rows by reciprocal rank fusion of two searches of `depth`, ranked by
         Milvus."""
         from pymilvus import AnnSearchRequest, RRFRanker
 
         with plain_errors(self.address):
-            asked = [AnnSearchRequest(data=list(data), anns_field=field, limit=depth, expr=where,
-                                      param={"metric_type": "IP"})
-                     for field, data in (("vector", vectors), ("sparse", sparse))]
-            found: list[Any] = self.client.hybrid_search(self.place, asked, RRFRanker(60), limit=limit,
-                                                         output_fields=columns)
+            asked = [
+                AnnSearchRequest(
+                    data=list(data), anns_field=field, limit=depth, expr=where, param={"metric_type": "IP"}
+                )
+                for field, data in (("vector", vectors), ("sparse", sparse))
+            ]
+            found: list[Any] = self.client.hybrid_search(
+                self.place, asked, RRFRanker(60), limit=limit, output_fields=columns
+            )
         return found
 
     def compact(self) -> None:

@@ -61,8 +61,17 @@ class Counts:
         self.add(row["lang"], row["length"], map(int, row["sparse"]), by)
 
 
-def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Address, client: Any, model: str,
-                k1: float, b: float, names: SourceNames | None, options: Mapping[str, Any]) -> MilvusStore:
+def write_index(
+    encoder: TextEncoder,
+    passages: Iterable[Passage],
+    address: Address,
+    client: Any,
+    model: str,
+    k1: float,
+    b: float,
+    names: SourceNames | None,
+    options: Mapping[str, Any],
+) -> MilvusStore:
     """Make a new version of the index of `passages` (read once) and let the alias name it when it is whole.
 
     The passages are counted first, and lie in a temporary file meanwhile: the weights need the mean length. A build
@@ -74,10 +83,21 @@ def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Addr
         counts, source = _spooled(passages, spool)
         spool.seek(0)
         dim = embed_passages(encoder, [Passage(**json.loads(spool.readline()))], **options).shape[1]
-        about = {"format": FORMAT, "model": model, "fingerprint": fingerprint(encoder), "dim": dim,
-                 "similarity": encoder.similarity, "k1": k1, "b": b, "mean_length": counts.length / counts.passages,
-                 "source": source, **_counted(counts), "next": counts.passages + 1, "writing": True,
-                 "sources": _kept(names, {})}
+        about = {
+            "format": FORMAT,
+            "model": model,
+            "fingerprint": fingerprint(encoder),
+            "dim": dim,
+            "similarity": encoder.similarity,
+            "k1": k1,
+            "b": b,
+            "mean_length": counts.length / counts.passages,
+            "source": source,
+            **_counted(counts),
+            "next": counts.passages + 1,
+            "writing": True,
+            "sources": _kept(names, {}),
+        }
         store, done = _target(address, client, about)
         spool.seek(0)
         rows = (Passage(**json.loads(line)) for line in islice(spool, done, None))
@@ -89,8 +109,9 @@ def write_index(encoder: TextEncoder, passages: Iterable[Passage], address: Addr
     return store
 
 
-def write_passages(store: MilvusStore, encoder: TextEncoder, passages: Iterable[Passage], verb: str,
-                   names: SourceNames | None) -> int:
+def write_passages(
+    store: MilvusStore, encoder: TextEncoder, passages: Iterable[Passage], verb: str, names: SourceNames | None
+) -> int:
     """Add or replace passages, as `verb` says; how many. What is there already, exactly so, is neither encoded nor
     counted. Each write of 256 is safe, and found, before the next is begun. `names` as in `Index.add`.
 
@@ -126,8 +147,10 @@ def _kept(names: SourceNames | None, known: dict[str, str]) -> dict[str, str]:
     for name, place in sorted(found.items(), key=lambda pair: (os.path.isfile(pair[1]), len(pair[1]), pair)):
         room -= len(json.dumps([name, place])) + 2
         if room < 0:
-            say(f"there is no room in Milvus to remember where all {len(found):,} sources are: give them by the same "
-                "paths next time")
+            say(
+                f"there is no room in Milvus to remember where all {len(found):,} sources are: give them by the same "
+                "paths next time"
+            )
             break
         kept[name] = place
     return dict(sorted(kept.items()))
@@ -182,8 +205,13 @@ def _change(store: MilvusStore, about: About, old: Iterable[Mapping[str, Any]], 
 
 def _counted(counts: Counts, round_: int = 0) -> About:
     languages = {lang: count for lang, count in sorted(counts.languages.items()) if count > 0}
-    return {"passages": counts.passages, "length": counts.length, "languages": languages, "round": round_,
-            "analyzers": analyzers_of(list(languages))}
+    return {
+        "passages": counts.passages,
+        "length": counts.length,
+        "languages": languages,
+        "round": round_,
+        "analyzers": analyzers_of(list(languages)),
+    }
 
 
 def _target(address: Address, client: Any, about: About) -> tuple[MilvusStore, int]:
@@ -219,22 +247,29 @@ def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str
 
 def _chunks(passages: Iterator[Passage], number: int, total: int | None) -> Iterator[tuple[int, list[Passage]]]:
     """`CHUNK` passages at a time, with the number of the first."""
+
     def chunks() -> Iterator[tuple[int, list[Passage]]]:
         start = number
         while part := list(islice(passages, CHUNK)):
             yield start, part
             start += len(part)
 
-    return track(chunks(), f"encode and write ({CHUNK:,} passages each)",
-                 None if total is None else -(-(total - number + 1) // CHUNK))
+    return track(
+        chunks(),
+        f"encode and write ({CHUNK:,} passages each)",
+        None if total is None else -(-(total - number + 1) // CHUNK),
+    )
 
 
-def _rows(encoder: TextEncoder, passages: Sequence[Passage], numbers: Iterable[int], about: About,
-          options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(
+    encoder: TextEncoder, passages: Sequence[Passage], numbers: Iterable[int], about: About, options: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     vectors, subwords = vectors_and_subwords(encoder, passages, **options)
     held: Sequence[Any] = [[]] * len(passages) if subwords is None else [ids.tolist() for ids in subwords]
-    return [_row(number, passage, vector, about, ids)
-            for number, passage, vector, ids in zip(numbers, passages, vectors, held, strict=True)]
+    return [
+        _row(number, passage, vector, about, ids)
+        for number, passage, vector, ids in zip(numbers, passages, vectors, held, strict=True)
+    ]
 
 
 def _row(number: int, passage: Passage, vector: Any, about: About, subwords: Sequence[int]) -> dict[str, Any]:

@@ -84,8 +84,12 @@ class Engine:
             raise InterlinguaError("BM25 needs bm25s: pip install 'interlingua[index]'") from None
         retriever = BM25(method="lucene", backend=backend)
         terms = len(self._postings.starts) - 1
-        retriever.scores = {"data": self._weights, "indices": self._postings.passages, "indptr": self._postings.starts,
-                            "num_docs": len(self._postings.lengths)}
+        retriever.scores = {
+            "data": self._weights,
+            "indices": self._postings.passages,
+            "indptr": self._postings.starts,
+            "num_docs": len(self._postings.lengths),
+        }
         retriever.vocab_dict, retriever.unique_token_ids_set = {}, range(terms)
         retriever.nonoccurrence_array = None
         return retriever
@@ -208,8 +212,10 @@ class BM25:
             ids = list(candidates[query.id])
             unknown = [name for name in ids if name not in self._indexed.rows]
             if unknown:
-                raise InterlinguaError(f"query '{query.id}': {len(unknown):,} of its {len(ids):,} candidates are not "
-                                       f"indexed, the first is '{unknown[0]}'. Index the same collection.")
+                raise InterlinguaError(
+                    f"query '{query.id}': {len(unknown):,} of its {len(ids):,} candidates are not "
+                    f"indexed, the first is '{unknown[0]}'. Index the same collection."
+                )
             rows = np.array([self._indexed.rows[name] for name in ids], dtype=np.int64)
             run.add(query.id, ids, self._engine.scores(self._known_terms(query))[rows])
         return run
@@ -230,8 +236,9 @@ class BM25:
 def check_parameters(k1: float, b: float) -> None:
     """Raise InterlinguaError for parameters that BM25 cannot have."""
     if not (isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
-        raise InterlinguaError(f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are "
-                               f"k1={K1}, b={B}.")
+        raise InterlinguaError(
+            f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are k1={K1}, b={B}."
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -312,9 +319,11 @@ def _same(folder: Path, lang: str, named: object) -> Analyzer:
     name, version = named
     here = analyzer(lang, name.rpartition("/")[2])
     if (here.name, here.version) != (name, version):
-        raise InterlinguaError(f"{folder}: was cut by the analyzer {name} ({version}), here it is {here.name} "
-                               f"({here.version}), which may cut queries otherwise. Build the index again, or install "
-                               "those versions.")
+        raise InterlinguaError(
+            f"{folder}: was cut by the analyzer {name} ({version}), here it is {here.name} "
+            f"({here.version}), which may cut queries otherwise. Build the index again, or install "
+            "those versions."
+        )
     return here
 
 
@@ -366,8 +375,14 @@ class Tuned:
 
 
 def tune_bm25(
-    passages: Iterable[Passage], queries: Sequence[Query], metric: Callable[[Run], float], *,
-    k1: Sequence[float] = K1_GRID, b: Sequence[float] = B_GRID, depth: int = 100, analyzer: str | None = None,
+    passages: Iterable[Passage],
+    queries: Sequence[Query],
+    metric: Callable[[Run], float],
+    *,
+    k1: Sequence[float] = K1_GRID,
+    b: Sequence[float] = B_GRID,
+    depth: int = 100,
+    analyzer: str | None = None,
 ) -> Tuned:
     """Search `queries` with every k1 and b, and keep the pair for whose run `metric` is highest.
 
@@ -377,8 +392,9 @@ def tune_bm25(
     Raises InterlinguaError for no queries, an empty grid, and what `BM25.build` raises it for.
     """
     if not queries or not k1 or not b:
-        raise InterlinguaError(f"{len(queries)} queries, {len(k1)} values of k1, {len(b)} of b: to tune needs some of "
-                               "each.")
+        raise InterlinguaError(
+            f"{len(queries)} queries, {len(k1)} values of k1, {len(b)} of b: to tune needs some of each."
+        )
     first = BM25.build(passages, k1=k1[0], b=b[0], analyzer=analyzer)
     pairs = [(float(one), float(other)) for one in k1 for other in b]
     grid = {pair: metric(first.weighted(*pair).search(queries, depth)) for pair in track(pairs, "tune k1 and b")}

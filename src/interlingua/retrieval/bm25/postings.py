@@ -128,10 +128,17 @@ class Postings:
 def _fits(postings: Postings, passages: int, terms: int) -> bool:
     starts, size = postings.starts, len(postings.passages)
     return bool(
-        len(starts) == terms + 1 and starts[0] == 0 and starts[-1] == size and (np.diff(starts) >= 0).all()
-        and len(postings.counts) == size and len(postings.lengths) == passages
-        and (size == 0 or (postings.passages.min() >= 0 and postings.passages.max() < passages
-                           and postings.counts.min() > 0)))
+        len(starts) == terms + 1
+        and starts[0] == 0
+        and starts[-1] == size
+        and (np.diff(starts) >= 0).all()
+        and len(postings.counts) == size
+        and len(postings.lengths) == passages
+        and (
+            size == 0
+            or (postings.passages.min() >= 0 and postings.passages.max() < passages and postings.counts.min() > 0)
+        )
+    )
 
 
 BLOCK = 1 << 20
@@ -150,8 +157,10 @@ def write_postings(passages: Iterable[Sequence[str]], folder: Path) -> None:
     hold the postings twice meanwhile.
     """
     with TemporaryDirectory(dir=folder, prefix="blocks") as name:
-        blocks = [_Block.write(Path(name) / str(number), first, terms)
-                  for number, (first, terms) in enumerate(_blocks(passages, folder))]
+        blocks = [
+            _Block.write(Path(name) / str(number), first, terms)
+            for number, (first, terms) in enumerate(_blocks(passages, folder))
+        ]
         terms = np.empty(0, dtype=np.uint64)
         for block in blocks:
             terms = np.union1d(terms, block.keys)
@@ -161,10 +170,11 @@ def write_postings(passages: Iterable[Sequence[str]], folder: Path) -> None:
         starts = np.concatenate([[0], np.cumsum(found)])
         np.save(folder / "terms.npy", terms)
         np.save(folder / "starts.npy", starts)
-        with (open(folder / "passages.npy", "wb") as rows, open(folder / "counts.npy", "wb") as counts):
+        with open(folder / "passages.npy", "wb") as rows, open(folder / "counts.npy", "wb") as counts:
             for stream in (rows, counts):
                 np.lib.format.write_array_header_1_0(
-                    stream, {"descr": "<i4", "fortran_order": False, "shape": (int(starts[-1]),)})
+                    stream, {"descr": "<i4", "fortran_order": False, "shape": (int(starts[-1]),)}
+                )
             for first, last in _ranges(starts):
                 joined = _joined(blocks, terms[first:last], found[first:last])
                 for stream, array in zip((rows, counts), joined, strict=True):
@@ -289,8 +299,11 @@ def query_vector(terms: Iterable[str], found_in: Mapping[int, int], passages: in
     """The question's side: `found_in` says how many of the `passages` hold each term's dimension. Terms that none holds
     are left out, so it may be empty."""
     counts = Counter(map(term_number, terms))
-    return {number: count * inverse_frequency(found_in[number], passages) for number, count in counts.items()
-            if found_in.get(number, 0) > 0}
+    return {
+        number: count * inverse_frequency(found_in[number], passages)
+        for number, count in counts.items()
+        if found_in.get(number, 0) > 0
+    }
 
 
 def most(terms: Iterable[str], found_in: Mapping[int, int], passages: int) -> float:

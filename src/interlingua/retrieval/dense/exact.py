@@ -33,8 +33,14 @@ LAST = torch.iinfo(torch.int64).max
 
 
 def search_exact(
-    queries: Matrix, passages: Matrix, k: int, *, rows: NDArray[np.int64] | None = None,
-    tie_order: NDArray[np.int64] | None = None, block: int = 16_384, device: str | torch.device | None = None,
+    queries: Matrix,
+    passages: Matrix,
+    k: int,
+    *,
+    rows: NDArray[np.int64] | None = None,
+    tie_order: NDArray[np.int64] | None = None,
+    block: int = 16_384,
+    device: str | torch.device | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The `k` passages with the largest dot product, for each query.
 
@@ -49,8 +55,10 @@ def search_exact(
     not fit and for NaN.
     """
     if queries.ndim != 2 or passages.ndim != 2 or queries.shape[1] != passages.shape[1]:
-        raise InterlinguaError(f"queries of shape {tuple(queries.shape)} cannot be searched in passages of shape "
-                               f"{tuple(passages.shape)}: both must be [texts, dim] with the same dim.")
+        raise InterlinguaError(
+            f"queries of shape {tuple(queries.shape)} cannot be searched in passages of shape "
+            f"{tuple(passages.shape)}: both must be [texts, dim] with the same dim."
+        )
     if k < 1 or block < 1:
         raise InterlinguaError(f"k={k}, block={block}: both must be at least 1.")
     place = torch.device(device) if device is not None else _device_of(passages, queries)
@@ -69,14 +77,22 @@ def search_exact(
 
 
 def search(
-    queries: Matrix, query_ids: Sequence[str], passages: Matrix, passage_ids: Sequence[str], k: int, *,
-    block: int = 16_384, device: str | torch.device | None = None,
+    queries: Matrix,
+    query_ids: Sequence[str],
+    passages: Matrix,
+    passage_ids: Sequence[str],
+    k: int,
+    *,
+    block: int = 16_384,
+    device: str | torch.device | None = None,
 ) -> Run:
     """The run of encoded `queries` over encoded `passages`: exactly what sorting all scores by
     (score descending, docid descending) and cutting at `k` gives. Ids must be unique on each side."""
     if len(query_ids) != queries.shape[0] or len(passage_ids) != passages.shape[0]:
-        raise InterlinguaError(f"{queries.shape[0]} query vectors with {len(query_ids)} ids, {passages.shape[0]} "
-                               f"passage vectors with {len(passage_ids)} ids: the numbers must agree.")
+        raise InterlinguaError(
+            f"{queries.shape[0]} query vectors with {len(query_ids)} ids, {passages.shape[0]} "
+            f"passage vectors with {len(passage_ids)} ids: the numbers must agree."
+        )
     indices, scores = search_exact(queries, passages, k, tie_order=tie_ranks(passage_ids), block=block, device=device)
     run = Run()
     for query_id, found, values in zip(query_ids, indices.tolist(), scores, strict=True):
@@ -103,8 +119,12 @@ def tie_ranks(ids: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _search_group(
-    queries: Tensor, passages: Matrix, k: int, rows: NDArray[np.int64] | None,
-    tie_order: NDArray[np.int64] | None, block: int,
+    queries: Tensor,
+    passages: Matrix,
+    k: int,
+    rows: NDArray[np.int64] | None,
+    tie_order: NDArray[np.int64] | None,
+    block: int,
 ) -> tuple[Tensor, Tensor]:
     """Best indices and scores of one group of queries: what each block can add is merged into the best so far."""
     place, total = queries.device, len(queries)
@@ -124,9 +144,11 @@ def _search_group(
         counts = row.bincount(minlength=total)
         slot = torch.arange(len(row), device=place) - (counts.cumsum(0) - counts)[row]
         shape = (total, int(counts.max()))
-        more = (torch.full(shape, -torch.inf, device=place).index_put((row, slot), products[row, column]),
-                torch.full(shape, count, device=place).index_put((row, slot), where[column]),
-                torch.full(shape, LAST, device=place).index_put((row, slot), order[column]))
+        more = (
+            torch.full(shape, -torch.inf, device=place).index_put((row, slot), products[row, column]),
+            torch.full(shape, count, device=place).index_put((row, slot), where[column]),
+            torch.full(shape, LAST, device=place).index_put((row, slot), order[column]),
+        )
         scores, indices, ties = (torch.cat(pair, dim=1) for pair in zip((scores, indices, ties), more, strict=True))
         # two stable sorts: by tie order, then by score, leave equal scores in tie order
         ties, by_tie = ties.sort(dim=1)

@@ -70,8 +70,10 @@ def rounded_rows(vectors: Matrix, centre: Floats, bounds: Floats) -> Iterator[ND
         given = as_float32(vectors[start : start + BLOCK]).astype(np.float64)
         finite = np.isfinite(given).all(axis=1)
         if not finite.all():
-            raise InterlinguaError(f"vector {start + int(finite.argmin())} holds NaN or infinity. The model or its "
-                                   "number format is at fault: try float32.")
+            raise InterlinguaError(
+                f"vector {start + int(finite.argmin())} holds NaN or infinity. The model or its "
+                "number format is at fault: try float32."
+            )
         given -= centre
         whole, scales = whole_numbers(given, 127)
         error = np.linalg.norm(given - whole * scales[:, None].astype(np.float64), axis=1)
@@ -150,8 +152,9 @@ class Int8Matrix:
         something else.
         """
         if vectors.ndim != 2 or not vectors.shape[1]:
-            raise InterlinguaError(f"vectors of shape {tuple(vectors.shape)} cannot be held as int8: [rows, dim] is "
-                                   "needed.")
+            raise InterlinguaError(
+                f"vectors of shape {tuple(vectors.shape)} cannot be held as int8: [rows, dim] is needed."
+            )
         rows, dim = vectors.shape
         centre = centre_of(vectors)
         shape = (-(-rows // ROWS), -(-dim // 2), 2 * ROWS)
@@ -164,8 +167,7 @@ class Int8Matrix:
             return cls(packed, bounds, centre, rows)
         with atomic_folder(path, ABOUT) as folder:
             with open(folder / "packed.npy", "wb") as stream:  # a full disk is an error here, not in a memory map
-                np.lib.format.write_array_header_1_0(
-                    stream, {"descr": "|i1", "fortran_order": False, "shape": shape})
+                np.lib.format.write_array_header_1_0(stream, {"descr": "|i1", "fortran_order": False, "shape": shape})
                 for part in parts:
                     stream.write(part.data)
             _write_rest(folder, bounds, centre, rows)
@@ -187,9 +189,12 @@ class Int8Matrix:
                 raise InterlinguaError(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
             rows, dim = (int(about[key]) for key in ("rows", "dim"))
             blocks = -(-rows // ROWS)
-            return cls(_array(path / "packed.npy", "int8", (blocks, -(-dim // 2), 2 * ROWS)),
-                       _array(path / "bounds.npy", "float32", (4, blocks * ROWS)),
-                       _array(path / "centre.npy", "float32", (dim,)), rows)
+            return cls(
+                _array(path / "packed.npy", "int8", (blocks, -(-dim // 2), 2 * ROWS)),
+                _array(path / "bounds.npy", "float32", (4, blocks * ROWS)),
+                _array(path / "centre.npy", "float32", (dim,)),
+                rows,
+            )
         except InterlinguaError:
             raise
         except FileNotFoundError as error:
@@ -200,8 +205,9 @@ class Int8Matrix:
     def __len__(self) -> int:
         return self.rows
 
-    def search(self, queries: Matrix, vectors: Matrix, k: int, *, rows: Indices | None = None,
-               tie_order: Indices | None = None) -> tuple[Indices, Floats]:
+    def search(
+        self, queries: Matrix, vectors: Matrix, k: int, *, rows: Indices | None = None, tie_order: Indices | None = None
+    ) -> tuple[Indices, Floats]:
         """What `search_exact(queries, vectors, k, rows=rows, tie_order=tie_order)` gives, sooner; `vectors` must be
         those that this was built from.
 
@@ -215,8 +221,10 @@ class Int8Matrix:
         from interlingua.retrieval.dense.exact import search_exact
 
         if tuple(vectors.shape) != (self.rows, len(self.centre)):
-            raise InterlinguaError(f"vectors of shape {tuple(vectors.shape)} are not those of an int8 matrix of shape "
-                                   f"{(self.rows, len(self.centre))}. Build it again from these.")
+            raise InterlinguaError(
+                f"vectors of shape {tuple(vectors.shape)} are not those of an int8 matrix of shape "
+                f"{(self.rows, len(self.centre))}. Build it again from these."
+            )
         asked = as_float32(queries)
         if asked.ndim != 2 or asked.shape[1] != len(self.centre) or not len(asked) or k < 1:
             return search_exact(asked, vectors, k, rows=rows, tie_order=tie_order)  # which says what is wrong
@@ -225,8 +233,13 @@ class Int8Matrix:
         for part in np.array_split(asked, max(1, len(asked) // GROUP)):
             near = self._candidates(part, k, blocks, errors)
             with self._lock:
-                self.counts.update({"queries": len(part), "rescored": 0 if near is None else len(near),
-                                    "float32": len(part) if near is None else 0})
+                self.counts.update(
+                    {
+                        "queries": len(part),
+                        "rescored": 0 if near is None else len(near),
+                        "float32": len(part) if near is None else 0,
+                    }
+                )
             found.append(search_exact(part, vectors, k, rows=rows if near is None else near, tie_order=tie_order))
         indices, scores = zip(*found, strict=True)
         return np.concatenate(indices), np.concatenate(scores)
@@ -296,9 +309,13 @@ class Int8Matrix:
         nearly = whole * steps[:, None].astype(np.float64)
         rounding = ROUNDING * (dim + 64) * lengths  # of float32 sums, relative to the norm of a row
         terms: Floats = np.zeros((-(-len(queries) // QUERIES) * QUERIES, 5), dtype=np.float32)
-        terms[: len(queries)].T[:] = (steps, along, UP * np.linalg.norm(nearly, axis=1),
-                                      UP * (np.linalg.norm(rest - nearly, axis=1) + rounding),
-                                      UP * (rounding * self._length + TINY * (1 + lengths)))
+        terms[: len(queries)].T[:] = (
+            steps,
+            along,
+            UP * np.linalg.norm(nearly, axis=1),
+            UP * (np.linalg.norm(rest - nearly, axis=1) + rounding),
+            UP * (rounding * self._length + TINY * (1 + lengths)),
+        )
         return laid_out(whole.astype(np.int16), QUERIES), terms
 
 

@@ -35,11 +35,14 @@ def _products(_: Any, sums: Any, packed: Any, block: Any, queries: Any, tile: An
     one tile of `queries` [tiles, steps, 2 · QUERIES] int16; a step is two components side by side."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        total, bytes_, shorts, wide = (ir.VectorType(*kind) for kind in (
-            (_INT, ROWS), (_BYTE, 2 * ROWS), (_SHORT, 2 * ROWS), (_INT, 2 * ROWS)))
+        total, bytes_, shorts, wide = (
+            ir.VectorType(*kind) for kind in ((_INT, ROWS), (_BYTE, 2 * ROWS), (_SHORT, 2 * ROWS), (_INT, 2 * ROWS))
+        )
         arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 3)]
-        out, rows, pairs = (builder.bitcast(array.data, kind.as_pointer())
-                            for array, kind in zip(arrays, (total, bytes_, _INT), strict=True))
+        out, rows, pairs = (
+            builder.bitcast(array.data, kind.as_pointer())
+            for array, kind in zip(arrays, (total, bytes_, _INT), strict=True)
+        )
         steps = cgutils.unpack_tuple(builder, arrays[1].shape, 3)[1]
         first, begin = builder.mul(given[2], steps), builder.mul(given[4], steps)
         held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(QUERIES)]
@@ -51,8 +54,12 @@ def _products(_: Any, sums: Any, packed: Any, block: Any, queries: Any, tile: An
                 one = builder.insert_element(ir.Constant(total, ir.Undefined), pair, _INT(0))
                 everywhere = builder.shuffle_vector(one, one, ir.Constant(total, None))
                 products = builder.mul(row, builder.sext(builder.bitcast(everywhere, shorts), wide))
-                even, odd = (builder.shuffle_vector(products, products, ir.Constant(
-                    total, [_INT(2 * lane + start) for lane in range(ROWS)])) for start in range(2))
+                even, odd = (
+                    builder.shuffle_vector(
+                        products, products, ir.Constant(total, [_INT(2 * lane + start) for lane in range(ROWS)])
+                    )
+                    for start in range(2)
+                )
                 builder.store(builder.add(builder.load(sum_), builder.add(even, odd)), sum_)
         for number, sum_ in enumerate(held):
             builder.store(builder.load(sum_), builder.gep(out, [_INDEX(number)]), align=4)
@@ -83,8 +90,21 @@ def _thin(rows: Any, highest: Any, lowest: Any, count: int, k: int, least: Any) 
 
 
 @_compiled
-def scan(blocks: Any, packed: Any, scales: Any, offsets: Any, errors: Any, norms: Any, queries: Any, terms: Any,
-         k: int, rows: Any, highest: Any, lowest: Any, counts: Any) -> bool:
+def scan(
+    blocks: Any,
+    packed: Any,
+    scales: Any,
+    offsets: Any,
+    errors: Any,
+    norms: Any,
+    queries: Any,
+    terms: Any,
+    k: int,
+    rows: Any,
+    highest: Any,
+    lowest: Any,
+    counts: Any,
+) -> bool:
     """Collect, for each query, the rows of `blocks` that may be among its k best; False as soon as one has too many.
 
     `packed` and `queries` are as `_products` takes them, `scales`, `offsets`, `errors` and `norms` [blocks, ROWS] and
@@ -119,7 +139,8 @@ def scan(blocks: Any, packed: Any, scales: Any, offsets: Any, errors: Any, norms
                             counts[query] += 1
                             if counts[query] == full[query]:
                                 counts[query], least[query] = _thin(
-                                    rows[query], highest[query], lowest[query], counts[query], k, least[query])
+                                    rows[query], highest[query], lowest[query], counts[query], k, least[query]
+                                )
                                 full[query] = min(room, max(2 * counts[query], full[query]))
                                 if 4 * counts[query] > 3 * room:
                                     return False

@@ -54,8 +54,13 @@ def _raise(_: Any, best: Any, queries: Any, block: Any, held: Any, scales: Any, 
     """
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        arrays = {name: context.make_array(kind)(context, builder, value) for name, kind, value in zip(
-            ("best", "queries", "block", "held", "scales"), signature.args, given, strict=False) if name != "block"}
+        arrays = {
+            name: context.make_array(kind)(context, builder, value)
+            for name, kind, value in zip(
+                ("best", "queries", "block", "held", "scales"), signature.args, given, strict=False
+            )
+            if name != "block"
+        }
         whole = queries.dtype == types.int16
         lane, query_type = (_INT, ir.VectorType(_SHORT, 2 * WIDTH)) if whole else (_FLOAT, ir.VectorType(_FLOAT, WIDTH))
         sum_type, best_type = ir.VectorType(lane, WIDTH), ir.VectorType(_FLOAT, WIDTH)
@@ -80,8 +85,10 @@ def _raise(_: Any, best: Any, queries: Any, block: Any, held: Any, scales: Any, 
         tokens = [builder.gep(words, [builder.mul(number, steps)]) for number in numbers]
         sums = [[cgutils.alloca_once_value(builder, ir.Constant(sum_type, None)) for _ in range(2)] for _ in tokens]
         with cgutils.for_range(builder, steps) as loop:
-            halves = [builder.load(vector("queries", query_type, builder.add(first, loop.index), half), align=2)
-                      for half in range(2)]
+            halves = [
+                builder.load(vector("queries", query_type, builder.add(first, loop.index), half), align=2)
+                for half in range(2)
+            ]
             for token, pair in zip(tokens, sums, strict=True):
                 value = spread(builder.load(builder.gep(token, [loop.index]), align=2), sum_type)
                 for half, place in zip(halves, pair, strict=True):
@@ -109,13 +116,18 @@ def _pairs(builder: Any, total: Any, token: Any, query: Any) -> Any:
     """total + the sums of two neighbouring products: `pmaddwd` on x86."""
     wide = ir.VectorType(_INT, 2 * WIDTH)
     products = builder.mul(builder.sext(builder.bitcast(token, query.type), wide), builder.sext(query, wide))
-    even, odd = (builder.shuffle_vector(products, products, ir.Constant(
-        ir.VectorType(_INT, WIDTH), [_INT(2 * i + start) for i in range(WIDTH)])) for start in range(2))
+    even, odd = (
+        builder.shuffle_vector(
+            products, products, ir.Constant(ir.VectorType(_INT, WIDTH), [_INT(2 * i + start) for i in range(WIDTH)])
+        )
+        for start in range(2)
+    )
     return builder.add(total, builder.add(even, odd))
 
 
-def _scores(queries: Any, weights: Any, ends: Any, tokens: Any, scales: Any, starts: Any, stops: Any,
-            scores: Any) -> None:
+def _scores(
+    queries: Any, weights: Any, ends: Any, tokens: Any, scales: Any, starts: Any, stops: Any, scores: Any
+) -> None:
     """`scores` [passages, queries] float32 of the passages at `tokens[starts[i] : stops[i]]`; −inf for one without
     tokens. The loops are the same whatever else is scored: so are a passage's scores, to the last bit.
 

@@ -65,11 +65,14 @@ def maxsim_matrix(queries: TokenVectors, store: TokenStore, rows: Rows | None = 
     """
     tokens = queries.vectors.detach().float().cpu().numpy()
     if tokens.shape[1] != store.dim:
-        raise InterlinguaError(f"queries of size {tokens.shape[1]} cannot be compared with passages of size "
-                               f"{store.dim}. Both must be of one model.")
+        raise InterlinguaError(
+            f"queries of size {tokens.shape[1]} cannot be compared with passages of size "
+            f"{store.dim}. Both must be of one model."
+        )
     if not np.isfinite(tokens).all():
-        raise InterlinguaError("a query's token vectors hold NaN or infinity. The model or its number format is at "
-                               "fault: try float32.")
+        raise InterlinguaError(
+            "a query's token vectors hold NaN or infinity. The model or its number format is at fault: try float32."
+        )
     chosen = np.arange(len(store)) if rows is None else np.asarray(rows, dtype=np.int64)
     if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(store):
         raise InterlinguaError(f"rows {chosen.min()} to {chosen.max()} of {len(store)} passages: there are no such.")
@@ -95,8 +98,14 @@ def kernels() -> ModuleType | None:
     return compiled_module("retrieval.late_interaction.kernels", "MaxSim is computed by torch")
 
 
-def _by_kernel(compiled: Any, queries: _Queries, store: TokenStore, starts: NDArray[np.int64],
-               stops: NDArray[np.int64], scores: Floats) -> None:
+def _by_kernel(
+    compiled: Any,
+    queries: _Queries,
+    store: TokenStore,
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    scores: Floats,
+) -> None:
     """Fill `scores`, each thread an equal share of the tokens."""
     lanes, whole = compiled.LANES, store.dtype == "int8"
     blocks = max(1, -(-len(queries.tokens) // lanes))
@@ -130,8 +139,9 @@ def _by_kernel(compiled: Any, queries: _Queries, store: TokenStore, starts: NDAr
             list(pool.map(share, parts))
 
 
-def _by_products(queries: _Queries, store: TokenStore, starts: NDArray[np.int64], stops: NDArray[np.int64],
-                 scores: Floats) -> None:
+def _by_products(
+    queries: _Queries, store: TokenStore, starts: NDArray[np.int64], stops: NDArray[np.int64], scores: Floats
+) -> None:
     """Fill `scores` on the device of the store: products of a block of tokens with all queries, then the largest of
     each passage. Integers are multiplied as float32: their sums are exact below 2^24,
     which 1,040 components do not reach."""

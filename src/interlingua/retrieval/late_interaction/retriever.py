@@ -57,9 +57,17 @@ class LateInteractionRetriever:
     compared, the CPU without it. `encode_options` go to the encoder.
     """
 
-    def __init__(self, encoder: TokenEncoder, passages: Sequence[Passage], *, dtype: str = "float32",
-                 store: TokenStore | None = None, kept: Mapping[str, tuple[TokenStore, int]] | None = None,
-                 device: str | torch.device | None = None, **encode_options: Any) -> None:
+    def __init__(
+        self,
+        encoder: TokenEncoder,
+        passages: Sequence[Passage],
+        *,
+        dtype: str = "float32",
+        store: TokenStore | None = None,
+        kept: Mapping[str, tuple[TokenStore, int]] | None = None,
+        device: str | torch.device | None = None,
+        **encode_options: Any,
+    ) -> None:
         self.encoder, self.passages, self.dtype = encoder, passages, dtype
         self.device, self.encode_options = device, encode_options
         self._stores: list[TokenStore] = []
@@ -67,8 +75,10 @@ class LateInteractionRetriever:
         if store is not None:
             unknown = set(store.ids) - {passage.id for passage in passages}
             if unknown:
-                raise InterlinguaError(f"{len(unknown):,} of {len(store):,} passages with token vectors are not among "
-                                       f"the passages, '{min(unknown)}' for one. Both must be of one collection.")
+                raise InterlinguaError(
+                    f"{len(unknown):,} of {len(store):,} passages with token vectors are not among "
+                    f"the passages, '{min(unknown)}' for one. Both must be of one collection."
+                )
             self._hold(store)
         self._kept, numbers = bool(kept), dict[int, int]()
         for name, (held, row) in (kept or {}).items():

@@ -46,8 +46,9 @@ class TokenStore:
     of passages and tokens, ids).
     """
 
-    def __init__(self, ids: list[str], offsets: NDArray[np.int64], tokens: NDArray[Any] | Tensor,
-                 scales: Floats | Tensor) -> None:
+    def __init__(
+        self, ids: list[str], offsets: NDArray[np.int64], tokens: NDArray[Any] | Tensor, scales: Floats | Tensor
+    ) -> None:
         self.ids, self.offsets, self.tokens, self.scales = ids, offsets, tokens, scales
 
     @classmethod
@@ -60,15 +61,20 @@ class TokenStore:
         something else.
         """
         if dtype not in DTYPES:
-            raise InterlinguaError(f"dtype '{dtype}': token vectors are held as {', '.join(DTYPES)}."
-                                   f"{suggestion(dtype, DTYPES)}")
+            raise InterlinguaError(
+                f"dtype '{dtype}': token vectors are held as {', '.join(DTYPES)}.{suggestion(dtype, DTYPES)}"
+            )
         if path is not None:
             with atomic_folder(path, ABOUT) as folder:
                 _write(folder, _parts(chunks, dtype), dtype)
             return cls.open(path)
         held = list(_parts(chunks, dtype))
-        return cls([name for part in held for name in part.ids], _offsets([n for part in held for n in part.counts]),
-                   np.concatenate([part.tokens for part in held]), np.concatenate([part.scales for part in held]))
+        return cls(
+            [name for part in held for name in part.ids],
+            _offsets([n for part in held for n in part.counts]),
+            np.concatenate([part.tokens for part in held]),
+            np.concatenate([part.scales for part in held]),
+        )
 
     @classmethod
     def open(cls, path: str | Path) -> TokenStore:
@@ -83,8 +89,11 @@ class TokenStore:
             # mapped are the vectors alone: an open file each is the limit of how many parts an index may have
             offsets = _array(path / "offsets.npy", "int64", (len(ids) + 1,), mapped=False)
             tokens = _array(path / "tokens.npy", dtype, (count, dim))
-            scales = (_array(path / "scales.npy", "float32", (count,), mapped=False) if dtype == "int8"
-                      else np.empty(0, np.float32))
+            scales = (
+                _array(path / "scales.npy", "float32", (count,), mapped=False)
+                if dtype == "int8"
+                else np.empty(0, np.float32)
+            )
             if dtype not in DTYPES or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
                 raise ValueError("its files do not agree")
         except InterlinguaError:
@@ -97,7 +106,7 @@ class TokenStore:
 
     @property
     def dtype(self) -> str:
-        """"float32", "float16" or "int8"."""
+        """ "float32", "float16" or "int8"."""
         return str(self.tokens.dtype).removeprefix("torch.")
 
     @property
@@ -118,8 +127,9 @@ class TokenStore:
         """The token vectors of one passage, [count, dim] float32, as far as its number format kept them."""
         row = range(len(self))[row]
         part = slice(int(self.offsets[row]), int(self.offsets[row + 1]))
-        tokens, scales = (np.array(tensor(array).cpu().numpy(), dtype=np.float32)
-                          for array in (self.tokens[part], self.scales[part]))
+        tokens, scales = (
+            np.array(tensor(array).cpu().numpy(), dtype=np.float32) for array in (self.tokens[part], self.scales[part])
+        )
         return tokens * scales[:, None] if self.dtype == "int8" else tokens
 
     def to(self, device: str | torch.device) -> TokenStore:
@@ -149,8 +159,10 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
         ids, vectors = list(names), given.vectors.detach().float().cpu().numpy()
         dim = vectors.shape[1] if dim is None else dim
         if len(ids) != len(given.counts) or vectors.shape[1] != dim:
-            raise InterlinguaError(f"token vectors of {len(given.counts)} passages of size {vectors.shape[1]} came with"
-                                   f" {len(ids)} ids where the size is {dim}: the numbers must agree.")
+            raise InterlinguaError(
+                f"token vectors of {len(given.counts)} passages of size {vectors.shape[1]} came with"
+                f" {len(ids)} ids where the size is {dim}: the numbers must agree."
+            )
         for name in ids:
             if name in seen:
                 raise InterlinguaError(f"passage id '{name}' occurs twice. Ids must be unique.")
@@ -166,8 +178,10 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
             finite = np.isfinite(tokens).all(axis=1)
         if not finite.all():
             row = int(np.searchsorted(np.cumsum(given.counts), int(finite.argmin()), side="right"))
-            raise InterlinguaError(f"passage '{ids[row]}': its token vectors hold NaN or infinity as {dtype}. The "
-                                   "model or its number format is at fault: try float32.")
+            raise InterlinguaError(
+                f"passage '{ids[row]}': its token vectors hold NaN or infinity as {dtype}. The "
+                "model or its number format is at fault: try float32."
+            )
         yield _Part(ids, list(given.counts), tokens, scales)
     if not seen:
         raise InterlinguaError("there is no passage whose token vectors could be stored.")
@@ -195,8 +209,10 @@ def _append(stream: BinaryIO, part: NDArray[Any], rows: int) -> None:
     """Append to an .npy file, which then holds `rows`: numpy leaves room in the header for the first number to grow."""
     end = stream.seek(0, SEEK_END)
     stream.seek(0)
-    np.lib.format.write_array_header_1_0(stream, {"descr": np.lib.format.dtype_to_descr(part.dtype),
-                                                  "fortran_order": False, "shape": (rows, *part.shape[1:])})
+    np.lib.format.write_array_header_1_0(
+        stream,
+        {"descr": np.lib.format.dtype_to_descr(part.dtype), "fortran_order": False, "shape": (rows, *part.shape[1:])},
+    )
     stream.seek(max(end, stream.tell()))
     stream.write(np.ascontiguousarray(part).data)
 

@@ -80,8 +80,10 @@ class WeightedSum:
     terms: tuple[tuple[float, Pipeline], ...]
 
     def __str__(self) -> str:
-        return " + ".join(("" if weight == 1 else f"{weight!r} * ".replace("e+", "e"))
-                          + _inside(stage, WeightedSum, Rerank) for weight, stage in self.terms)
+        return " + ".join(
+            ("" if weight == 1 else f"{weight!r} * ".replace("e+", "e")) + _inside(stage, WeightedSum, Rerank)
+            for weight, stage in self.terms
+        )
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,9 @@ class _Parser:
             match = _TOKEN.match(self.text, place)
             if match is None:
                 token = _Token("", "", len(self.text) - len(self.text[place:].lstrip()))
-                raise self.error("'>>' was expected" if self.text[token.start] == ">" else
-                                 "this quote is never closed", token)
+                raise self.error(
+                    "'>>' was expected" if self.text[token.start] == ">" else "this quote is never closed", token
+                )
             kind, place = str(match.lastgroup), match.end()
             tokens.append(_Token(kind, match[kind][1:-1] if kind == "quoted" else match[kind], match.start(kind)))
         return [*tokens, _Token("end", "", len(self.text))]
@@ -231,8 +234,11 @@ class _Parser:
                 depths.insert(0, second.depth)
                 second = second.stage
             if cuts(second):
-                raise self.error("what reranks scores all that it is given and cannot cut inside. Cut before it, "
-                                 "A % 100 >> B, or after it, (A >> B) % 10", start)
+                raise self.error(
+                    "what reranks scores all that it is given and cannot cut inside. Cut before it, "
+                    "A % 100 >> B, or after it, (A >> B) % 10",
+                    start,
+                )
             found = Rerank(found, second)
             for depth in depths:
                 found = Cut(found, depth)
@@ -254,8 +260,10 @@ class _Parser:
         weight = None
         if self.next.kind in ("word", "quoted") and self.after.is_sign("*"):
             if self.next.kind == "quoted" or not NUMBER.fullmatch(self.next.text):
-                raise self.error(f"a number of 0 or more was expected before *, '{self.next.text}' is none. "
-                                 "The weight comes first, A + 0.5 * B")
+                raise self.error(
+                    f"a number of 0 or more was expected before *, '{self.next.text}' is none. "
+                    "The weight comes first, A + 0.5 * B"
+                )
             weight = float(self.next.text)
             self.at += 2
         return weight, self.cut()
@@ -275,8 +283,9 @@ class _Parser:
         if token.kind not in ("word", "quoted") or not token.text.strip():
             raise self.error("bm25, the path of a model, run(file), rrf(A, B) or '(' was expected")
         if token.kind == "word" and NUMBER.fullmatch(token.text):
-            raise self.error(f"a stage was expected; a number is a weight, {token.text} * A, or the path of a model in "
-                             "quotes")
+            raise self.error(
+                f"a stage was expected; a number is a weight, {token.text} * A, or the path of a model in quotes"
+            )
         self.at += 1
         special = {"bm25": self.lexical, "rrf": self.rrf, "run": self.run_file}
         return special[token.text]() if token.kind == "word" and token.text in NAMED else self.model(token)
@@ -307,8 +316,9 @@ class _Parser:
         for name in {"k1", "b"} & given.keys():
             if not NUMBER.fullmatch(given[name].text):
                 raise self.error(f"{name} must be a number of 0 or more", given[name])
-        values = {name: token.text if name in ("analyzer", "queries") else float(token.text)
-                  for name, token in given.items()}
+        values = {
+            name: token.text if name in ("analyzer", "queries") else float(token.text) for name, token in given.items()
+        }
         return Lexical(**values)  # type: ignore[arg-type]
 
     def model(self, name: _Token) -> Pipeline:
@@ -318,8 +328,9 @@ class _Parser:
             return Model(name.text, None, queries)
         match = re.fullmatch(r"(\d+)/(\d+)", given["maxp"].text, re.ASCII)
         if match is None or not 0 < int(match[2]) <= int(match[1]):
-            raise self.error("maxp is window/stride in tokens, the stride no longer than the window: maxp=180/90",
-                             given["maxp"])
+            raise self.error(
+                "maxp is window/stride in tokens, the stride no longer than the window: maxp=180/90", given["maxp"]
+            )
         return Model(name.text, (int(match[1]), int(match[2])), queries)
 
     def options(self, of: str, known: tuple[str, ...]) -> dict[str, _Token]:
@@ -332,8 +343,10 @@ class _Parser:
             if name.kind != "word" or name.text not in known:
                 # what is not an option may well be a stage, and the name before it a misspelt rrf or run
                 misspelt = "" if of in NAMED else suggestion(of, NAMED)
-                raise self.error(f"an option of {of} was expected: {', '.join(f'{one}=…' for one in known)}"
-                                 + (f".{misspelt}" if "?" in misspelt else ""))
+                raise self.error(
+                    f"an option of {of} was expected: {', '.join(f'{one}=…' for one in known)}"
+                    + (f".{misspelt}" if "?" in misspelt else "")
+                )
             if name.text in found:
                 raise self.error(f"{name.text} is given twice")
             self.at += 1

@@ -57,8 +57,10 @@ def read_translations(path: str | Path) -> dict[str, Query]:
             if query.id in found:
                 raise BadRow(f"the query id '{query.id}' occurs twice")
         except BadRow as bad:
-            raise InterlinguaError(f"{path}, line {number}: {bad}. Needed are the columns id, text (and language), or "
-                                   'an object {"id": …, "text": …}.') from bad
+            raise InterlinguaError(
+                f"{path}, line {number}: {bad}. Needed are the columns id, text (and language), or "
+                'an object {"id": …, "text": …}.'
+            ) from bad
         found[query.id] = query
     return found
 
@@ -74,22 +76,28 @@ def _parse(line: str, jsonl: bool) -> Query:
     return Query(string(row, "id"), string(row, "text"), lang_of(row, None) if row.get("lang") else "")
 
 
-def translated_queries(queries: Sequence[Query], translations: Mapping[str, Query], passages_lang: str,
-                       where: str = "the translations") -> list[Query]:
+def translated_queries(
+    queries: Sequence[Query], translations: Mapping[str, Query], passages_lang: str, where: str = "the translations"
+) -> list[Query]:
     """`queries` with their translated texts. The language is the row's own, else `passages_lang`.
 
     Raises InterlinguaError for queries without a translation, saying how many, and where the language is unknown.
     """
     missing = [query.id for query in queries if query.id not in translations]
     if missing:
-        raise InterlinguaError(f"{where}: no translation of {len(missing):,} of {len(queries):,} queries, the first is "
-                               f"'{missing[0]}'. Give each query's id and text.")
-    found = [Query(query.id, translations[query.id].text, translations[query.id].lang or passages_lang)
-             for query in queries]
+        raise InterlinguaError(
+            f"{where}: no translation of {len(missing):,} of {len(queries):,} queries, the first is "
+            f"'{missing[0]}'. Give each query's id and text."
+        )
+    found = [
+        Query(query.id, translations[query.id].text, translations[query.id].lang or passages_lang) for query in queries
+    ]
     nameless = next((query.id for query in found if not query.lang), None)
     if nameless is not None:
-        raise InterlinguaError(f"{where}: the language of '{nameless}' is unknown, as the passages are of several. "
-                               "Give it as a third column, or as a field lang.")
+        raise InterlinguaError(
+            f"{where}: the language of '{nameless}' is unknown, as the passages are of several. "
+            "Give it as a third column, or as a field lang."
+        )
     return found
 
 
@@ -99,8 +107,9 @@ def translate_queries(queries: Sequence[Query], translate: Translate, passages_l
     lines = [" ".join(query.text.split()) for query in queries]
     texts = list(translate(lines))
     if len(texts) != len(lines):
-        raise InterlinguaError(f"the translation has {len(texts):,} lines for {len(lines):,} queries. It must give one "
-                               "line for each line.")
+        raise InterlinguaError(
+            f"the translation has {len(texts):,} lines for {len(lines):,} queries. It must give one line for each line."
+        )
     empty = [query.id for query, text in zip(queries, texts, strict=True) if not text.strip()]
     if empty:
         raise InterlinguaError(f"the translation of {len(empty):,} queries is empty, the first is '{empty[0]}'.")
@@ -123,14 +132,16 @@ def command(argv: Sequence[str]) -> Translate:
         if not lines:
             return []
         try:
-            done = subprocess.run(program, input="".join(f"{line}\n" for line in lines).encode("utf-8"),
-                                  capture_output=True, check=False)
+            done = subprocess.run(
+                program, input="".join(f"{line}\n" for line in lines).encode("utf-8"), capture_output=True, check=False
+            )
         except OSError as error:
             raise InterlinguaError(f"{program[0]}: cannot be run ({error.strerror or error}).") from error
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise InterlinguaError(f"{program[0]}: failed with exit code {done.returncode}"
-                                   f"{f' ({said[-1]})' if said else ''}.")
+            raise InterlinguaError(
+                f"{program[0]}: failed with exit code {done.returncode}{f' ({said[-1]})' if said else ''}."
+            )
         try:
             return done.stdout.decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
@@ -149,8 +160,14 @@ Load = Callable[[str], Any]
 """the name in a pipeline → the encoder it means"""
 
 
-def run_pipeline(pipeline: Pipeline | str, collection: Collection, depth: int, load: Load | None = None, *,
-                 translated: Sequence[Query] | None = None) -> Run:
+def run_pipeline(
+    pipeline: Pipeline | str,
+    collection: Collection,
+    depth: int,
+    load: Load | None = None,
+    *,
+    translated: Sequence[Query] | None = None,
+) -> Run:
     """What `pipeline` finds for the queries of `collection`: at most `depth` passages each, every query in the run.
 
     A stage inside another, what is fused or reranked, is searched `max(depth, 1000)` deep unless it is cut (`% 100`); a
@@ -196,8 +213,14 @@ class Stages:
         """The language of the passages, '' for several."""
         return language_of(self.passages)
 
-    def run(self, pipeline: Pipeline | str, queries: Sequence[Query], depth: int, *,
-            translated: Sequence[Query] | None = None) -> Run:
+    def run(
+        self,
+        pipeline: Pipeline | str,
+        queries: Sequence[Query],
+        depth: int,
+        *,
+        translated: Sequence[Query] | None = None,
+    ) -> Run:
         """The first `depth` results of `pipeline` for each of `queries`, as `run_pipeline` describes it."""
         return Asked(self, queries, translated).run(pipeline, depth)
 
@@ -271,8 +294,10 @@ class Asked:
             case RunFile(path):
                 return self.scores_in_file(path, candidates)
             case Cut():
-                raise InterlinguaError(f"'{pipeline}' is to rerank, and would lose what it cuts. Cut before it, "
-                                       "A % 100 >> B, or after it, (A >> B) % 10.")
+                raise InterlinguaError(
+                    f"'{pipeline}' is to rerank, and would lose what it cuts. Cut before it, "
+                    "A % 100 >> B, or after it, (A >> B) % 10."
+                )
             case WeightedSum(terms):
                 return weighted_sum([self.score(stage, candidates) for _, stage in terms], [w for w, _ in terms])
             case ReciprocalRank(fused, k):
@@ -305,10 +330,13 @@ class Asked:
         scores = {query_id: dict(held[query_id]) for query_id in candidates}
         missing = [name for query_id, ids in candidates.items() for name in ids if name not in scores[query_id]]
         if missing:
-            raise InterlinguaError(f"{path}: has no score for {len(missing):,} of the results to rerank, the first is "
-                                   f"'{missing[0]}'. Fuse with it (A + B, rrf(A, B)), or use it as the first stage.")
-        return Run.from_scores({query_id: {name: scores[query_id][name] for name in ids}
-                                for query_id, ids in candidates.items()})
+            raise InterlinguaError(
+                f"{path}: has no score for {len(missing):,} of the results to rerank, the first is "
+                f"'{missing[0]}'. Fuse with it (A + B, rrf(A, B)), or use it as the first stage."
+            )
+        return Run.from_scores(
+            {query_id: {name: scores[query_id][name] for name in ids} for query_id, ids in candidates.items()}
+        )
 
 
 class _Second:

@@ -155,19 +155,27 @@ def _made(code: str, kind: str) -> Analyzer:
     turkic = code in TURKIC
     letters = None if kind == "words" else rules.letters
     prepared = _prepared(letters, turkic)
-    first = ("NFKC, no case, ASCII digits", *(["dotless i"] if turkic else []),
-             *(["letters of the language"] if letters else []), "words (UAX 29)")
+    first = (
+        "NFKC, no case, ASCII digits",
+        *(["dotless i"] if turkic else []),
+        *(["letters of the language"] if letters else []),
+        "words (UAX 29)",
+    )
     if kind == "words":
         return Analyzer(name, VERSION, first, lambda piece: words(prepared(piece)))
     if found := CHARACTERS.fullmatch(kind):
         size = int(found[1])
-        return Analyzer(name, VERSION, (*first, f"character {size}-grams"), lambda piece: [
-            gram for word, _ in runs(prepared(piece)) for gram in grams(word, size)])
+        return Analyzer(
+            name,
+            VERSION,
+            (*first, f"character {size}-grams"),
+            lambda piece: [gram for word, _ in runs(prepared(piece)) for gram in grams(word, size)],
+        )
     return _terms(code, kind, rules, prepared, first)
 
 
 def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[str, ...]) -> Analyzer:
-    """"language", "mixed" and "ngram"."""
+    """ "language", "mixed" and "ngram"."""
     stems = kind != "ngram"
     size = MIXED_SIZE if kind == "mixed" else 0
     apostrophe, after = rules.apostrophe, rules.after if stems else None

@@ -59,9 +59,11 @@ def ending_stripper(endings: Iterable[str]) -> Callable[[str], str]:
 
 BENGALI_DROPPED = regex.compile("[ঁঃ\u09bc\u200c\u200d]")
 BENGALI_LETTERS = str.maketrans("ঈঊীূণশষৎঙ", "ইউিুনসসতং")
-BENGALI_ENDINGS = ("গুলো গুলোর গুলোতে গুলোকে গুলি গুলির গুলিতে গুলিকে দের দেরকে দিগের দিগকে রা েরা েদের টি টির টিতে টিকে টা টার "
-                   "টাতে টাকে "
-           "খানা খানি ে ের র তে কে য় য়ে য়ের").split()
+BENGALI_ENDINGS = (
+    "গুলো গুলোর গুলোতে গুলোকে গুলি গুলির গুলিতে গুলিকে দের দেরকে দিগের দিগকে রা েরা েদের টি টির টিতে টিকে টা টার "
+    "টাতে টাকে "
+    "খানা খানি ে ের র তে কে য় য়ে য়ের"
+).split()
 
 
 def bengali_letters(text: str) -> str:
@@ -141,8 +143,10 @@ def snowball(algorithm: str) -> Callable[[str], str]:
     """
     stemmer = _module()
     if algorithm not in stemmer.algorithms():
-        raise InterlinguaError(f"the Snowball stemmer '{algorithm}' is not in PyStemmer {stemmer.version()}. "
-                               "Get a newer one: pip install -U PyStemmer")
+        raise InterlinguaError(
+            f"the Snowball stemmer '{algorithm}' is not in PyStemmer {stemmer.version()}. "
+            "Get a newer one: pip install -U PyStemmer"
+        )
     return cast("Callable[[str], str]", stemmer.Stemmer(algorithm).stemWord)
 
 
@@ -155,8 +159,9 @@ def _module() -> Any:
     try:
         import Stemmer
     except ImportError:
-        raise InterlinguaError("stemming needs PyStemmer: pip install 'interlingua[index]'. Or take the analyzer "
-                               "'char4'.") from None
+        raise InterlinguaError(
+            "stemming needs PyStemmer: pip install 'interlingua[index]'. Or take the analyzer 'char4'."
+        ) from None
     return Stemmer
 
 

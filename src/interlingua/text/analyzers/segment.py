@@ -79,8 +79,12 @@ def runs(text: str) -> Iterator[tuple[str, bool]]:
 def words(text: str) -> list[str]:
     """The words of `text` as UAX 29 alone has them: Chinese characters and hiragana one by one, Thai, Lao, Khmer and
     Myanmar as far as the next space."""
-    return [piece for run, unspaced in runs(text)
-            for piece in (UAX29_PIECE.findall(run) if unspaced else (run,)) if LETTER_OR_DIGIT.search(piece)]
+    return [
+        piece
+        for run, unspaced in runs(text)
+        for piece in (UAX29_PIECE.findall(run) if unspaced else (run,))
+        if LETTER_OR_DIGIT.search(piece)
+    ]
 
 
 SOUTH_EAST = regex.compile(r"(\p{Line_Break=SA}+)")
@@ -144,8 +148,10 @@ class Segmenter:
         try:
             return ", ".join(f"{package} {version(package)}" for package in self.packages)
         except PackageNotFoundError:
-            raise InterlinguaError(f"this segmenter needs {' and '.join(self.packages)}: pip install "
-                                   "'interlingua[segment]'. Or take the analyzer 'ngram'.") from None
+            raise InterlinguaError(
+                f"this segmenter needs {' and '.join(self.packages)}: pip install "
+                "'interlingua[segment]'. Or take the analyzer 'ngram'."
+            ) from None
 
 
 def _jieba() -> Segment:
