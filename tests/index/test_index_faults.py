@@ -389,7 +389,7 @@ def test_an_id_that_comes_twice_is_an_error_also_when_the_build_goes_on(tmp_path
 LATE = """
 import torch
 from interlingua.models.encode import TokenVectors
-from interlingua.retrieval import index_tokens
+from interlingua.index.local import tokens as index_tokens
 
 class Late:
     similarity = "maxsim"
