@@ -1,6 +1,7 @@
 # make demo   train, evaluate and search on the bundled encyclopedia
 # make test   every test, on two cores in half the time (make test CORES= for one process)
 # make fast   the tests without the slow ones; make check: lint, format and types; make format: bring into format
+# make docs   the guide as a site in build/site; a broken link is an error
 # make default-model MODEL=runs/default/static/model   put a trained model into the package
 # TORCH=cuda  let pip choose PyTorch's build instead of the pinned one (once, before the first target)
 
@@ -11,7 +12,7 @@ TORCH ?= pinned
 
 CORES ?= --numprocesses auto --dist worksteal
 
-.PHONY: demo test fast check format default-model clean
+.PHONY: demo test fast check format docs default-model clean
 
 demo: $(READY)
 	$(BIN)/interlingua demo
@@ -30,6 +31,10 @@ check: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix src tests benchmarks examples
 	$(BIN)/ruff format src tests benchmarks examples
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 BOX := src/interlingua/models/default
 
