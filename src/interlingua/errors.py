@@ -1,4 +1,4 @@
-"""The one error a person is meant to read."""
+"""The error tree: what can go wrong in a way that a person can mend, by what is to be done about it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,31 @@ from collections.abc import Iterable
 
 
 class InterlinguaError(ValueError):
-    """Something the user can mend. The message says what is wrong, where, and what to do.
+    """The root of the tree; never raised itself. The message says what is wrong, where, and what to do.
 
-    The command line prints it as one line and exits with 2; `--debug` shows the traceback.
+    The command line prints the message as one line and exits with 2; `--debug` shows the traceback. Code that goes on
+    after an error catches one of the classes below, so that a real fault is never taken for an expected one.
     """
+
+
+class BadInput(InterlinguaError):
+    """An argument, an option, a recipe or a record is not valid. To be mended where it was given."""
+
+
+class NotFound(InterlinguaError):
+    """A file, a model, an index or an optional package is not there. To be made, named rightly or installed."""
+
+
+class Damaged(InterlinguaError):
+    """Stored data fails its check, or is in a format that this version does not read. To be built again."""
+
+
+class Stale(InterlinguaError):
+    """Stored data was replaced while it was read. To be read again: this is a race and no fault."""
+
+
+class Busy(InterlinguaError):
+    """Another writer holds it. To be tried again later."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.progress import say
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def existing(path: str | Path, what: str = "file") -> Path:
     if path.exists():
         return path
     parent = next((p for p in path.parents if p.exists()), Path("."))
-    raise InterlinguaError(f"{path}: no such {what} (the nearest folder that exists is {parent.resolve()}).")
+    raise NotFound(f"{path}: no such {what} (the nearest folder that exists is {parent.resolve()}).")
 
 
 def is_input(path: str | Path) -> bool:
@@ -67,13 +67,13 @@ def open_raw(path: str | Path) -> io.BufferedReader:
     """The bytes of a file, a pipe or `-` as they are, from the first on; seekable, and any number of times.
 
     A pipe, a device or a socket gives its bytes once. The first who opens it copies all of them to a temporary file
-    without a name, and whoever opens it in this process gets the copy (until `forget_pipes`). Raises InterlinguaError
+    without a name, and whoever opens it in this process gets the copy (until `forget_pipes`). Raises BadInput
     for a path that does not exist, a folder, and a named pipe to which nobody writes for `PATIENCE` seconds; OSError
     where the file system refuses.
     """
     path = existing(path)
     if path.is_dir():
-        raise InterlinguaError(f"{path}: is a folder, a file is needed.")
+        raise BadInput(f"{path}: is a folder, a file is needed.")
     facts, number = os.stat(path), _number(path)
     key = facts.st_dev, facts.st_ino
     if stat.S_ISREG(facts.st_mode):
@@ -113,7 +113,7 @@ class _Copy:
             if self.file is not None:
                 return
             if self.begun:
-                raise InterlinguaError(
+                raise BadInput(
                     f"{path}: reading it was stopped half way, and a pipe gives its text only once. "
                     "Start the command again."
                 )
@@ -142,7 +142,7 @@ class _Copy:
             if not part:
                 file.flush()
         except OSError as error:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{path}: cannot be copied to {tempfile.gettempdir()} ({error.strerror}). Save what "
                 "it gives to a file, or let TMPDIR name a folder on a disk with room."
             ) from error
@@ -177,7 +177,7 @@ def _parts(path: Path, source: int, named: bool) -> Iterator[bytes]:
         elif written or poll.poll(0):  # the second: a writer came and went without a word
             return
         elif time.monotonic() > deadline:
-            raise InterlinguaError(f"{path}: nothing writes to this pipe. Start the program that fills it first.")
+            raise BadInput(f"{path}: nothing writes to this pipe. Start the program that fills it first.")
         else:
             poll.poll(50)
 
@@ -210,7 +210,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """`(line number from 1, line without its end)` of a UTF-8 text file or pipe (`open_input`), gzipped or not.
 
     Lines end at \\n only (not at the Unicode separators that occur inside real text); a BOM is dropped.
-    Raises InterlinguaError naming file and line for bytes that are not UTF-8 or a broken gzip file.
+    Raises BadInput naming file and line for bytes that are not UTF-8 or a broken gzip file.
     """
     path = existing(path)
     source, number = open_input(path), 0
@@ -220,12 +220,12 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start} of the line). "
             "Convert the file with `iconv -t UTF-8`."
         ) from error
     except UNREADABLE as error:
-        raise InterlinguaError(f"{path}: cannot be read after line {number} ({error}).") from error
+        raise BadInput(f"{path}: cannot be read after line {number} ({error}).") from error
 
 
 @contextmanager
@@ -266,7 +266,7 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """A temporary folder beside `path`, moved into its place when the block ends without an error: whole or not at all.
 
     A folder that is there already is replaced only if it holds the file `marker` (it is an older save) or is empty;
-    else InterlinguaError, so that nobody's other files are lost. It is renamed aside, the new one is renamed in, and
+    else BadInput, so that nobody's other files are lost. It is renamed aside, the new one is renamed in, and
     only then is it deleted. A kill between the two renames leaves nothing at `path`; `restore`, which `existing`
     calls, then brings the older one back. After the block the folder and all in it are on the disk.
     """
@@ -319,10 +319,10 @@ def _left_aside(path: Path) -> list[Path]:
 
 
 def check_replaceable(path: Path, marker: str) -> None:
-    """Raise InterlinguaError for what `atomic_folder` would not replace: anything but an empty folder or an older save,
+    """Raise BadInput for what `atomic_folder` would not replace: anything but an empty folder or an older save,
     which holds the file `marker`."""
     if path.exists() and not (path / marker).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise InterlinguaError(f"{path}: exists and is not an earlier save (no {marker} in it). Choose another folder.")
+        raise BadInput(f"{path}: exists and is not an earlier save (no {marker} in it). Choose another folder.")
 
 
 def _swap(new: Path, path: Path, marker: str) -> None:
@@ -368,11 +368,11 @@ def sync_path(path: Path) -> None:
 
 
 def durability_of(name: str) -> Durability:
-    """The durability with this name. Raises InterlinguaError for any other."""
+    """The durability with this name. Raises BadInput for any other."""
     for known in get_args(Durability):
         if name == known:
             return known  # type: ignore[no-any-return]
-    raise InterlinguaError(
+    raise BadInput(
         f"durability '{name}': is 'full' (a write survives a power cut) or 'process' (it survives "
         f"the end of the process).{suggestion(name, get_args(Durability))}"
     )

@@ -368,7 +368,7 @@ def test_debug_shows_where_it_was_raised(place, monkeypatch, capsys, command):
     assert main(shlex.split(command)) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Traceback")
-    assert any("InterlinguaError: nowhere: no such collection" in line for line in lines)
+    assert any("NotFound: nowhere: no such collection" in line for line in lines)
     assert lines[-1].startswith("interlingua: nowhere: no such collection")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import InterlinguaError, NotFound
 from interlingua.evaluation.measures import evaluate
 from interlingua.evaluation.protocol import evaluate_on, evaluate_pipelines
 from interlingua.models.dual import DualEncoder
@@ -77,7 +77,7 @@ def test_what_is_missing_is_said_before_anything_is_searched(model, tmp_path):
 
     def load(name):
         if name != "m":
-            raise InterlinguaError(f"{name}: is not a model folder")
+            raise NotFound(f"{name}: is not a model folder")
         return counting
 
     (tmp_path / "x.run").write_text("x Q0 y 1 1.0 t\n", encoding="utf-8")

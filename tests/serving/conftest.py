@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
 from interlingua.models.dual import DualEncoder
 from interlingua.serving.app import create_app
@@ -65,10 +65,10 @@ class ListIndex:
         self.entered.set()
         assert self._go.wait(30)
         if "broken" in texts:
-            raise InterlinguaError(f"{self.path}: 'broken' cannot be searched.")
+            raise BadInput(f"{self.path}: 'broken' cannot be searched.")
         unknown = set(langs or ()) - set(self.languages)
         if unknown:
-            raise InterlinguaError(f"{self.path}: has no passage in language '{min(unknown)}'.")
+            raise BadInput(f"{self.path}: has no passage in language '{min(unknown)}'.")
         kept = [passage for passage in self.passages.values() if langs is None or passage.lang in langs]
         if not kept:
             return [[] for _ in texts]
@@ -105,7 +105,7 @@ class ListIndex:
 
     def replace(self, passages: Sequence[Passage]) -> int:
         if "broken" in (passage.id for passage in passages):
-            raise InterlinguaError(f"{self.path}: 'broken' cannot be written.")
+            raise BadInput(f"{self.path}: 'broken' cannot be written.")
         self.written += [passage.id for passage in passages]
         self.passages.update({passage.id: passage for passage in passages})
         return len(passages)

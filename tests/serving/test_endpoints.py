@@ -16,7 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Damaged
 from interlingua.index import Index
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.serving.app import create_app
@@ -223,7 +223,7 @@ def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer:
             ("8", "", "en"),
         }
         answer = post({"id": "7", "text": "Which of them?"})
-        assert (answer.status_code, len(index)) == (409, 3)
+        assert (answer.status_code, len(index)) == (400, 3)
         assert "from 'en.jsonl', 'fi.jsonl'" in answer.json()["error"]["message"]
         assert post(pages[0], pages[0]).status_code == 422
         assert client.delete("/passages/fi.jsonl:7", headers=writer).json() == {"deleted": 1, "passages": 2}
@@ -265,11 +265,11 @@ def test_a_write_that_the_disk_does_not_take_is_not_acknowledged(
     @contextmanager
     def failing() -> Iterator[None]:
         yield
-        raise InterlinguaError(f"{index.path}: the disk does not answer.")
+        raise Damaged(f"{index.path}: the disk does not answer.")
 
     monkeypatch.setattr(index, "together", failing)
     broken = client.post("/passages", json={"passages": [{"id": "broken", "text": "b"}]}, headers=writer)
-    assert (broken.status_code, "'broken' cannot be written" in broken.json()["error"]["message"]) == (409, True)
+    assert (broken.status_code, "'broken' cannot be written" in broken.json()["error"]["message"]) == (400, True)
     for answer in (
         client.delete("/passages/p/0", headers=writer),
         client.post("/passages", json={"passages": [{"id": "a", "text": "b"}]}, headers=writer),

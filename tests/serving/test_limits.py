@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Busy, Damaged, InterlinguaError
 from interlingua.serving import schemas
 from interlingua.serving.middleware import LOCAL
 from interlingua.serving.service import ServeSettings
@@ -287,11 +287,23 @@ def test_an_error_nobody_expected_tells_the_client_nothing(
     assert client.get("/health").status_code == 200
 
 
+def test_a_damaged_index_is_a_fault_of_the_server(
+    client: TestClient, index: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise Damaged(f"{index.path}: is damaged.")
+
+    monkeypatch.setattr(type(index), "search_many", broken)
+    answer = client.post("/search", json=SEARCH)
+    assert refusal(answer) == (500, "damaged")
+    assert answer.json()["error"]["message"] == "the index: is damaged."
+
+
 def test_what_the_index_does_not_take_is_409(
     client: TestClient, index: Any, writer: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def locked(*_: Any) -> None:
-        raise InterlinguaError(f"{index.path}: another writer is at work.")
+        raise Busy(f"{index.path}: another writer is at work.")
 
     monkeypatch.setattr(type(index), "replace", locked)
     answer = client.post("/passages", json={"passages": [{"id": "a", "text": "b"}]}, headers=writer)

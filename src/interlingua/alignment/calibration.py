@@ -37,7 +37,7 @@ from interlingua.data.readers import PARALLEL, read_parallel, read_sentences
 from interlingua.data.readers.source import expand, head
 from interlingua.data.records import Sentence
 from interlingua.data.stream import key_of
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, Damaged, suggestion
 from interlingua.models.language_maps import ANY, LanguageMap, LanguageMaps, file_name
 from interlingua.progress import say, track
 from interlingua.text.languages import find_code, normalise_code
@@ -77,19 +77,19 @@ class Spread:
 def checked(vectors: Any, what: str) -> Floats:
     """`vectors` (an array or tensor of any floating type) as float32 [texts, dim].
 
-    Raises InterlinguaError naming `what` and the first row that holds NaN or infinity, or is zero.
+    Raises BadInput naming `what` and the first row that holds NaN or infinity, or is zero.
     """
     if isinstance(vectors, Tensor):
         vectors = vectors.detach().float().cpu().numpy()
     array: Floats = np.asarray(vectors, dtype=np.float32)
     if array.ndim != 2 or 0 in array.shape:
-        raise InterlinguaError(f"{what}: vectors of shape {array.shape}; [texts, dim] is needed, with a text.")
+        raise BadInput(f"{what}: vectors of shape {array.shape}; [texts, dim] is needed, with a text.")
     for bad, why in (
         (~np.isfinite(array).all(axis=1), "holds NaN or infinity. Encode in float32"),
         (~array.any(axis=1), "is zero. Is its text empty? Leave it out"),
     ):
         if bad.any():
-            raise InterlinguaError(
+            raise BadInput(
                 f"{what}, row {int(bad.argmax())} (the first is 0; {int(bad.sum())} of {len(array)} "
                 f"are like it): its vector {why}."
             )
@@ -149,7 +149,7 @@ MOST_TEXTS = 75_000  # compared with the pivot's, of each language
 
 @dataclass(frozen=True)
 class Plan:
-    """Which steps to take, checked. Raises InterlinguaError for one that is unknown."""
+    """Which steps to take, checked. Raises BadInput for one that is unknown."""
 
     shift: bool
     scale: str
@@ -160,7 +160,7 @@ class Plan:
     def __post_init__(self) -> None:
         for name, value, known in (("scale", self.scale, SCALES), ("rotate", self.rotate, ROTATIONS)):
             if value not in known:
-                raise InterlinguaError(f"{name}={value!r} is unknown.{suggestion(str(value), known)}")
+                raise BadInput(f"{name}={value!r} is unknown.{suggestion(str(value), known)}")
 
     def sample(self, vectors: Floats, lang: str) -> Floats:
         """At most `MOST_TEXTS` of the vectors, in an order drawn for the language."""
@@ -260,11 +260,11 @@ def sample_texts(sources: Iterable[str], limit: int, seed: int = 0, on_bad_row: 
     """Language → up to `limit` distinct texts, out of "fr=texts.txt.gz" (the texts in French of these files) and
     "de-en.tsv.gz" (all of them: text and jsonl that tell their language, parallel files with both sides).
 
-    A smaller limit gives a subset of a larger one. Holds the sample, never the files. Raises InterlinguaError for a
+    A smaller limit gives a subset of a larger one. Holds the sample, never the files. Raises BadInput for a
     limit under 1, files that tell no language, and a source without a text in the language it was given for.
     """
     if limit < 1:
-        raise InterlinguaError(f"a limit of {limit} texts per language: at least 1 is needed.")
+        raise BadInput(f"a limit of {limit} texts per language: at least 1 is needed.")
     # the texts with the smallest keys: a sample that does not depend on order or repetition
     heaps: dict[str, list[tuple[int, str]]] = defaultdict(list)
     held: dict[str, set[str]] = defaultdict(set)
@@ -319,7 +319,7 @@ def _read(source: str, on_bad_row: str) -> Iterator[Sentence]:
         else:
             others += 1
     if not taken:
-        raise InterlinguaError(f"{after}: holds no text in '{lang}' ({others:,} in other languages).")
+        raise BadInput(f"{after}: holds no text in '{lang}' ({others:,} in other languages).")
     if others:
         say(f"{after}: {others:,} texts in other languages than '{lang}' left out")
 
@@ -381,13 +381,13 @@ class Calibration:
         "*" has the mean and scale of all languages together, each weighing the same, and no rotation. Texts beyond
         75,000 of a language count in its mean and scale alone. Deterministic for a seed and machine.
 
-        Raises InterlinguaError where the pivot is missing or has fewer than 50 texts, for shapes that do not fit, NaN,
+        Raises BadInput where the pivot is missing or has fewer than 50 texts, for shapes that do not fit, NaN,
         zero vectors, vectors that are all the same, and pairs that are missing or not asked for.
         """
         plan = Plan(shift, scale or "none", rotate or "none", seed, adversarial or Adversarial())
         given, pivot = _by_code(vectors), find_code(pivot) or pivot
         if pivot not in given:
-            raise InterlinguaError(f"there are no vectors of the pivot '{pivot}'.{suggestion(pivot, given)}")
+            raise BadInput(f"there are no vectors of the pivot '{pivot}'.{suggestion(pivot, given)}")
         clouds = {lang: checked(given[lang], lang) for lang in sorted(given)}
         spreads = {lang: Spread.of(cloud) for lang, cloud in clouds.items()}
         home = spreads[pivot]
@@ -417,13 +417,13 @@ class Calibration:
     def transform(self, vectors: Any, lang: str | None) -> Any:
         """`vectors` [texts, dim] of a language in the pivot's space, float32; a tensor for a tensor, else NumPy.
 
-        `lang=None` takes the entry "*". Raises InterlinguaError with a suggestion for a language that was not fitted,
+        `lang=None` takes the entry "*". Raises BadInput with a suggestion for a language that was not fitted,
         for another dim, NaN and zero vectors.
         """
         name = self.of(lang)
         array = checked(vectors, lang or "vectors")
         if array.shape[1] != self.maps.dim:
-            raise InterlinguaError(
+            raise BadInput(
                 f"the calibration is for vectors of size {self.maps.dim}, these have "
                 f"{array.shape[1]}: they come from another encoder."
             )
@@ -431,7 +431,7 @@ class Calibration:
         return mapped.to(vectors.device) if isinstance(vectors, Tensor) else mapped.numpy()
 
     def of(self, lang: str | None) -> LanguageMap:
-        """The map of a language, of all together for None. Raises InterlinguaError for one that was not fitted."""
+        """The map of a language, of all together for None. Raises BadInput for one that was not fitted."""
         return self.maps.of(lang)
 
     def fold(self, lang: str | None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -449,14 +449,14 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
-        """Read what `save` wrote, or the calibration in a model folder. Raises InterlinguaError for anything else."""
+        """Read what `save` wrote, or the calibration in a model folder. Raises BadInput for anything else."""
         path = Path(path) / file_name() if Path(path).is_dir() else Path(path)
         maps = LanguageMaps.load(path)
         try:
             report = [Steps(**row) for row in json.loads(maps.about["report"])]
             return cls(maps, maps.about["pivot"], {one.lang: one for one in report})
         except (KeyError, TypeError, ValueError) as error:
-            raise InterlinguaError(f"{path}: its description cannot be read ({error}). Fit it again.") from error
+            raise Damaged(f"{path}: its description cannot be read ({error}). Fit it again.") from error
 
 
 def _by_code(vectors: Mapping[str, Any]) -> dict[str, Any]:
@@ -464,7 +464,7 @@ def _by_code(vectors: Mapping[str, Any]) -> dict[str, Any]:
     for lang, cloud in vectors.items():
         code = find_code(lang) or lang
         if code in found or code == ANY:
-            raise InterlinguaError(
+            raise BadInput(
                 f"'{lang}': the language '{code}' "
                 + (
                     "is given twice. Put its vectors together."
@@ -480,14 +480,14 @@ def _check(clouds: Mapping[str, Floats], spreads: Mapping[str, Spread], pivot: s
     dim = clouds[pivot].shape[1]
     for lang, cloud in clouds.items():
         if cloud.shape[1] != dim:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{lang}: vectors of size {cloud.shape[1]}, those of the pivot '{pivot}' have "
                 f"{dim}. All must come from one encoder."
             )
         if len(cloud) >= MIN_TEXTS and bool((cloud == cloud[0]).all()):
-            raise InterlinguaError(f"{lang}: all its {len(cloud)} vectors are the same. Are its texts?")
+            raise BadInput(f"{lang}: all its {len(cloud)} vectors are the same. Are its texts?")
     if spreads[pivot].texts < MIN_TEXTS:
-        raise InterlinguaError(
+        raise BadInput(
             f"the pivot '{pivot}' has {spreads[pivot].texts} texts; {MIN_TEXTS} at least are "
             "needed, since every language is brought to it."
         )
@@ -499,7 +499,7 @@ def _translations(
     """The pairs, checked: there for every language where they are asked for, and nowhere else."""
     if plan.rotate != "supervised":
         if pairs:
-            raise InterlinguaError(f"pairs are for rotate='supervised', not for '{plan.rotate}'. Leave them out.")
+            raise BadInput(f"pairs are for rotate='supervised', not for '{plan.rotate}'. Leave them out.")
         return {}
     given = _by_code(pairs or {})
     dim = clouds[pivot].shape[1]
@@ -508,10 +508,10 @@ def _translations(
         if lang == pivot or len(clouds[lang]) < MIN_TEXTS:
             continue
         if lang not in given:
-            raise InterlinguaError(f"rotate='supervised' needs pairs of '{lang}' and '{pivot}', and there are none.")
+            raise BadInput(f"rotate='supervised' needs pairs of '{lang}' and '{pivot}', and there are none.")
         source, target = (checked(side, f"pairs of {lang}") for side in given[lang])
         if source.shape != target.shape or source.shape[1] != dim:
-            raise InterlinguaError(
+            raise BadInput(
                 f"pairs of {lang}: vectors of shapes {source.shape} and {target.shape}; both must be [pairs, {dim}]."
             )
         found[lang] = source, target

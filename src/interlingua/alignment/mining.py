@@ -19,7 +19,7 @@ from interlingua.alignment.neighbours import UnitVectors, check_pair, nearest_bo
 from interlingua.data.readers.bitext import read_sentences
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import columns, head
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.files import read_lines
 from interlingua.progress import say, track
 from interlingua.text.languages import normalise_code
@@ -38,7 +38,7 @@ def margin(cosines: Scores, mean_x: Scores, mean_y: Scores, kind: str = "ratio")
     is 0 the ratio is infinite or NaN.
     """
     if kind not in KINDS:
-        raise InterlinguaError(f"margin '{kind}' is unknown.{suggestion(kind, KINDS)}")
+        raise BadInput(f"margin '{kind}' is unknown.{suggestion(kind, KINDS)}")
     if kind == "absolute":
         return cosines
     between = (mean_x + mean_y) / np.float32(2)
@@ -54,13 +54,13 @@ def margin_scores(x: Any, y: Any, k: int = 4, kind: str = "ratio") -> Scores:
     nearest neighbours alone and takes millions. A ratio means nothing where the mean of the neighbours' cosines is not
     positive: it is then given as the formula has it.
 
-    Raises InterlinguaError naming side and row for NaN, infinity and zero vectors, for another kind, and for more than
+    Raises BadInput naming side and row for NaN, infinity and zero vectors, for another kind, and for more than
     2²⁸ pairs.
     """
     sides = UnitVectors(x, "x"), UnitVectors(y, "y")
     check_pair(*sides, k)
     if len(sides[0]) * len(sides[1]) > MATRIX:
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(sides[0]):,} × {len(sides[1]):,} margins do not fit in memory. Use mine_bitext, "
             "which scores each sentence with its nearest neighbours alone."
         )
@@ -122,7 +122,7 @@ class CorpusSide:
         `line.sentence`)."""
         side = cls.of(read_rows(Path(path), lang), str(path) if lang is None else f"{path} ({lang})")
         if not side.texts:
-            raise InterlinguaError(f"{side.name}: holds no sentence ({side.rows:,} lines, all blank).")
+            raise BadInput(f"{side.name}: holds no sentence ({side.rows:,} lines, all blank).")
         return side
 
     def encode(
@@ -143,7 +143,7 @@ class CorpusSide:
             vectors[len(keep) : len(keep) + len(known)] = found[known]
             keep += (known + start).tolist()
         if vectors is None or not keep:
-            raise InterlinguaError(f"{self.name}: has no sentence of which the encoder knows a part.")
+            raise BadInput(f"{self.name}: has no sentence of which the encoder knows a part.")
         vectors.flush()
         self.zero = len(self.texts) - len(keep)
         self.texts, self.ids = [self.texts[i] for i in keep], [self.ids[i] for i in keep]
@@ -174,7 +174,7 @@ def read_rows(path: Path, lang: str | None = None) -> Iterator[tuple[str, str]]:
     else:
         for number, line in read_lines(path):
             if "\t" in line:
-                raise InterlinguaError(
+                raise BadInput(
                     f"{path}, line {number}: a tab. Give a file of one sentence a line, of id <tab> "
                     "sentence, or of jsonl with text."
                 )
@@ -196,7 +196,7 @@ def _parsed(path: Path, number: int, line: str, lang: str | None) -> list[tuple[
             raise BadRow("'sentences' must be a list of texts")
         return [(f"{name}.{place}", sentence) for place, sentence in enumerate(sentences, 1)]
     except BadRow as bad:
-        raise InterlinguaError(f"{path}, line {number}: {bad}. Mend the line or take it out.") from bad
+        raise BadInput(f"{path}, line {number}: {bad}. Mend the line or take it out.") from bad
 
 
 RETRIEVALS = ("max", "intersection", "forward")
@@ -242,11 +242,11 @@ def mine_bitext(
     order of the rows.
 
     Proposals whose neighbours' mean cosine is not positive have no ratio: they are left out, and counted on standard
-    error. Raises InterlinguaError for an unknown option, and naming side and row for NaN, infinity and zero vectors.
+    error. Raises BadInput for an unknown option, and naming side and row for NaN, infinity and zero vectors.
     """
     for name, value, known in (("margin", kind, KINDS), ("retrieval", retrieval, RETRIEVALS)):
         if value not in known:
-            raise InterlinguaError(f"{name} '{value}' is unknown.{suggestion(value, known)}")
+            raise BadInput(f"{name} '{value}' is unknown.{suggestion(value, known)}")
     of_x, of_y = nearest_both(x, y, k, device=device)
     if not len(of_x.indices) or not len(of_y.indices):
         return Bitext(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.encode import cpu_has_bfloat16, default_device, full_float32
 from interlingua.progress import track
 
@@ -27,7 +27,7 @@ TINY = 1e-37  # a length that float32 cannot divide by
 class UnitVectors:
     """Vectors [vectors, dim], an array, memory map or tensor of any floating type; `name` is what errors call them.
 
-    Raises InterlinguaError naming the first row that holds NaN or infinity, or is zero.
+    Raises BadInput naming the first row that holds NaN or infinity, or is zero.
     """
 
     def __init__(self, vectors: Any, name: str) -> None:
@@ -36,7 +36,7 @@ class UnitVectors:
             vectors = (vectors.float() if vectors.dtype == torch.bfloat16 else vectors).numpy()
         self.vectors: NDArray[Any] = np.asanyarray(vectors)
         if self.vectors.ndim != 2:
-            raise InterlinguaError(f"{name}: an array of shape {self.vectors.shape}; [vectors, dim] is needed.")
+            raise BadInput(f"{name}: an array of shape {self.vectors.shape}; [vectors, dim] is needed.")
         self.inverse = np.empty(len(self.vectors), dtype=np.float32)  # one over each length
         for start in range(0, len(self.vectors), CHECKED):
             block = self.vectors[start : start + CHECKED].astype(np.float32)
@@ -44,7 +44,7 @@ class UnitVectors:
             lengths = np.sqrt(np.einsum("nd,nd->n", block, block, dtype=np.float64))
             for bad, what in ((~np.isfinite(lengths), "holds NaN or infinity"), (lengths < TINY, "is zero")):
                 if bad.any():
-                    raise InterlinguaError(
+                    raise BadInput(
                         f"{name}, row {start + int(bad.argmax())} (counted from 0): its vector {what}, so it has no "
                         "cosine. Leave the row out, or look at what the encoder read."
                     )
@@ -72,11 +72,11 @@ class UnitVectors:
 
 
 def check_pair(x: UnitVectors, y: UnitVectors, k: int) -> None:
-    """Raise InterlinguaError unless `x` and `y` can be compared, and `k` nearest be asked for."""
+    """Raise BadInput unless `x` and `y` can be compared, and `k` nearest be asked for."""
     if x.dim != y.dim:
-        raise InterlinguaError(f"x has vectors of {x.dim} dimensions, y of {y.dim}: both must come from one encoder.")
+        raise BadInput(f"x has vectors of {x.dim} dimensions, y of {y.dim}: both must come from one encoder.")
     if k < 1:
-        raise InterlinguaError(f"k={k}: must be at least 1.")
+        raise BadInput(f"k={k}: must be at least 1.")
 
 
 Indices = NDArray[np.int64]
@@ -186,7 +186,7 @@ def nearest(x: Any, y: Any, k: int, *, device: str | torch.device | None = None)
     Arrays, memory maps or tensors of any floating type and any length. Exact: a cosine is the dot product of the two
     vectors brought to unit length in float32, summed in float64, rounded to float32, whatever the device and the size
     of the blocks; equal ones are in order of index. Gives min(k, m) columns. Memory: the result, some ten
-    candidates a vector, and a slab of blocks. Raises InterlinguaError for shapes that do not fit, and naming side and
+    candidates a vector, and a slab of blocks. Raises BadInput for shapes that do not fit, and naming side and
     row for NaN, infinity and zero vectors.
     """
     return _search(x, y, k, device, both=False)[0]

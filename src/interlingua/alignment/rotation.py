@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from interlingua.alignment.neighbours import Neighbours, nearest, nearest_both
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.encode import default_device
 from interlingua.progress import say, track
 
@@ -46,7 +46,7 @@ class Matches:
 def csls_matches(x: Any, y: Any, k: int = NEIGHBOURS) -> Matches:
     """The matches between `x` [n, dim] and `y` [m, dim], of any length but zero; r is taken over `k` neighbours.
 
-    Memory is that of `neighbours.nearest`: no matrix of n × m. Raises InterlinguaError for NaN and zero vectors.
+    Memory is that of `neighbours.nearest`: no matrix of n × m. Raises BadInput for NaN and zero vectors.
     """
     x, y = _unit(x), _unit(y)
     of_x, of_y = (_mean(found) for found in nearest_both(x, y, k))
@@ -91,15 +91,13 @@ def procrustes(source: NDArray[Any], target: NDArray[Any], start: Matrix | None 
     `target` [pairs, dim]. W = U·Vᵀ where U·S·Vᵀ = targetᵀ·source (Schönemann 1966).
 
     Where the pairs leave W open, as fewer pairs than dimensions do, it is the nearest to `start` (the identity).
-    Raises InterlinguaError for shapes that differ and for NaN.
+    Raises BadInput for shapes that differ and for NaN.
     """
     if source.ndim != 2 or source.shape != target.shape:
-        raise InterlinguaError(
-            f"pairs of shapes {source.shape} and {target.shape}: both must be the same [pairs, dim]."
-        )
+        raise BadInput(f"pairs of shapes {source.shape} and {target.shape}: both must be the same [pairs, dim].")
     product: Matrix = target.astype(np.float64).T @ source.astype(np.float64)
     if not np.isfinite(product).all():
-        raise InterlinguaError("the vectors of some pair hold NaN or infinity. Encode them in float32.")
+        raise BadInput("the vectors of some pair hold NaN or infinity. Encode them in float32.")
     product += _TINY * np.linalg.norm(product, 2) * (np.eye(len(product)) if start is None else start)
     left, _, right = np.linalg.svd(product)
     rotation: Matrix = left @ right
@@ -202,11 +200,11 @@ def adversarial_rotation(
 
     `source` [n, dim] and `target` [m, dim] need not correspond. Both are divided by one number, the mean length of the
     target's vectors, so that the learning rate means the same for every encoder. Deterministic for a seed and machine.
-    Raises InterlinguaError for settings that train nothing.
+    Raises BadInput for settings that train nothing.
     """
     options = options or Adversarial()
     if options.n_epochs < 1 or options.epoch_size < options.batch:
-        raise InterlinguaError(
+        raise BadInput(
             f"adversarial training of {options.n_epochs} epochs of {options.epoch_size} vectors: at "
             f"least 1 epoch of {options.batch} is needed."
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("calibrate",)
 
@@ -82,14 +83,13 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit, print the steps, write the model."""
-    from interlingua.errors import InterlinguaError
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
 
     check_options(arguments)
     model = DualEncoder.load(arguments.model)
     if not model.tied:
-        raise InterlinguaError(
+        raise BadInput(
             f"{arguments.model}: holds two encoders, one for queries and one for passages. "
             "A calibration is for the sentences of one encoder."
         )
@@ -108,14 +108,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Raise InterlinguaError for options that ask for nothing or contradict each other, before the work begins."""
-    from interlingua.errors import InterlinguaError
+    """Raise BadInput for options that ask for nothing or contradict each other, before the work begins."""
     from interlingua.files import check_replaceable
 
     if not arguments.on and not arguments.fold:
-        raise InterlinguaError("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
+        raise BadInput("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
     if bool(arguments.pairs) != (arguments.rotate == "supervised"):
-        raise InterlinguaError("--rotate supervised and --pairs FILE … belong together: give both or neither.")
+        raise BadInput("--rotate supervised and --pairs FILE … belong together: give both or neither.")
     check_replaceable(Path(arguments.out), "modules.json")
 
 
@@ -123,7 +122,6 @@ def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
     """The calibration of the encoder on the files of --on."""
     from interlingua.alignment.calibration import Calibration, sample_texts, translations
     from interlingua.alignment.rotation import Adversarial
-    from interlingua.errors import InterlinguaError
     from interlingua.progress import say
     from interlingua.text.languages import normalise_code
 
@@ -131,7 +129,7 @@ def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
     texts = sample_texts(arguments.on, arguments.limit, arguments.seed, arguments.on_bad_row)
     for lang in [pivot, *([normalise_code(arguments.fold)] if arguments.fold else [])]:
         if lang not in texts:
-            raise InterlinguaError(f"--on has no text in '{lang}' (it has: {', '.join(texts) or 'none'}).")
+            raise BadInput(f"--on has no text in '{lang}' (it has: {', '.join(texts) or 'none'}).")
     pairs = translations(arguments.pairs, pivot, arguments.limit, arguments.on_bad_row)
     for lang in sorted(pairs.keys() - texts.keys()):
         say(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("compare",)
 
@@ -50,20 +51,19 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare."""
-    from interlingua.errors import InterlinguaError
     from interlingua.evaluation.measures import evaluate
     from interlingua.evaluation.significance import compare_all
     from interlingua.retrieval.run import Run
 
     if not 0 < arguments.alpha < 1:
-        raise InterlinguaError(f"--alpha {arguments.alpha}: must lie between 0 and 1.")
+        raise BadInput(f"--alpha {arguments.alpha}: must lie between 0 and 1.")
     pairs = pairs_of(arguments)
     family: dict[str, Any] = {}
     for number, (file_a, file_b, judged, qrels) in enumerate(pairs, 1):
         runs = {"A": Run.read_trec(file_a), "B": Run.read_trec(file_b)}
         for file, one in zip((file_a, file_b), runs.values(), strict=True):
             if not qrels.keys() & one.keys():
-                raise InterlinguaError(
+                raise BadInput(
                     f"{file}: has results for no query of {judged}. The run and the qrels must be of one test set."
                 )
         family["A vs B" if len(pairs) == 1 else f"{number}. {judged}"] = (*runs.values(), qrels)
@@ -76,26 +76,23 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def pairs_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, Any]]:
-    """(run of A, run of B, what is judged, qrels) of each comparison. Raises InterlinguaError for files that do not
+    """(run of A, run of B, what is judged, qrels) of each comparison. Raises BadInput for files that do not
     pair up."""
     from interlingua.data.collections import load_collection
     from interlingua.data.layouts import read_qrels
-    from interlingua.errors import InterlinguaError
 
     half, left = divmod(len(arguments.runs), 2)
     if left:
-        raise InterlinguaError(
-            f"{len(arguments.runs)} run file(s) cannot be paired: give all of A's, then as many of B's."
-        )
+        raise BadInput(f"{len(arguments.runs)} run file(s) cannot be paired: give all of A's, then as many of B's.")
     if bool(arguments.qrels) == bool(arguments.on):
-        raise InterlinguaError(
+        raise BadInput(
             "say what is right: --qrels FILE …, or --on COLLECTION …"
             if not arguments.on
             else "--qrels and --on both say what is right. Give one of them."
         )
     names = arguments.qrels or arguments.on
     if len(names) not in (1, half):
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(names)} sets of judgements for {half} pair(s) of runs: give one for each pair, or one for all."
         )
     judged = {name: read_qrels(name) if arguments.qrels else load_collection(name).qrels for name in names}

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from interlingua.errors import BadInput
+
 NAMES = ("encode",)
 
 DESCRIPTION = """\
@@ -67,11 +69,10 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Encode and save."""
-    from interlingua.errors import InterlinguaError
 
     if arguments.onnx:
         if arguments.texts or arguments.ray is not None:
-            raise InterlinguaError("--onnx: writes the encoder and reads no texts. Leave out the files and --ray.")
+            raise BadInput("--onnx: writes the encoder and reads no texts. Leave out the files and --ray.")
         onnx(arguments)
     elif arguments.out.endswith(".npy") and arguments.ray is None:
         lines(arguments)
@@ -83,19 +84,18 @@ def lines(arguments: argparse.Namespace) -> None:
     """A text a line, a row a text."""
     import numpy as np
 
-    from interlingua.errors import InterlinguaError
     from interlingua.files import atomic_write, existing, read_lines
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import say
 
     if len(arguments.texts) > 1:
-        raise InterlinguaError(
+        raise BadInput(
             "a .npy holds the lines of one file. For passages of several, write --out FILE.parquet or a folder."
         )
     source = existing(arguments.texts[0] if arguments.texts else "-")
     texts = [line for _, line in read_lines(source)]
     if not texts:
-        raise InterlinguaError(f"{source}: is empty. Give one text a line.")
+        raise BadInput(f"{source}: is empty. Give one text a line.")
     model = DualEncoder.load(arguments.model)
     encode = model.encode_query if arguments.role == "query" else model.encode_document
     vectors = np.asarray(encode(texts, show_progress_bar=True), dtype=np.float32)
@@ -107,20 +107,17 @@ def lines(arguments: argparse.Namespace) -> None:
 def passages(arguments: argparse.Namespace) -> None:
     """Passages with their vectors: of files, or of an index."""
     from interlingua.data.passages import read_sources
-    from interlingua.errors import InterlinguaError
     from interlingua.index.export import write_npy, write_parquet
     from interlingua.progress import say
 
     parquet = arguments.out.endswith(".parquet")
     if arguments.role == "query":
-        raise InterlinguaError("--as query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
+        raise BadInput("--as query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
     if arguments.ray is not None:
         from interlingua.index.ray import encode_on_ray
 
         if not arguments.texts or parquet or arguments.out.endswith(".npy"):
-            raise InterlinguaError(
-                "--ray: encodes files of passages into a folder. Name the files, and a folder with --out."
-            )
+            raise BadInput("--ray: encodes files of passages into a folder. Name the files, and a folder with --out.")
         parts = encode_on_ray(
             arguments.model, read_sources(arguments.texts, arguments.lang), arguments.out, address=arguments.ray
         )
@@ -134,7 +131,6 @@ def passages(arguments: argparse.Namespace) -> None:
 def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
     """Passages and vectors, some thousand at a time."""
     from interlingua.data.passages import read_sources
-    from interlingua.errors import InterlinguaError
     from interlingua.index.export import CHUNK, encoded, stored
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import track
@@ -142,7 +138,7 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
     place = arguments.model
     if place.startswith("milvus:") or (Path(place) / "index.json").is_file():
         if arguments.texts:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{place}: is an index, whose own vectors are written. Leave out the files, or name a model."
             )
         if place.startswith("milvus:"):
@@ -153,7 +149,7 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
 
         return stored(whole_store(Path(place)))
     if not arguments.texts:
-        raise InterlinguaError(f"{place}: is not an index, so there must be files of passages to encode.")
+        raise BadInput(f"{place}: is not an index, so there must be files of passages to encode.")
     held = encoded(DualEncoder.load(place), read_sources(arguments.texts, arguments.lang))
     return track(held, f"encode passages ({CHUNK:,} each)")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput, NotFound
 
 
 def print_systems(arguments: argparse.Namespace, systems: dict[str, Any], collections: list[Any]) -> None:
@@ -45,9 +46,8 @@ def run_file(name: str) -> str:
 
 
 def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The pipelines of --pipeline by what was written. Raises InterlinguaError for one given twice, for rows that
+    """The pipelines of --pipeline by what was written. Raises BadInput for one given twice, for rows that
     --runs would write to one file, and for translations that no stage reads."""
-    from interlingua.errors import InterlinguaError
     from interlingua.retrieval.pipeline.grammar import Lexical, leaves, parse_pipeline
 
     pipelines: dict[str, Any] = {}
@@ -55,12 +55,12 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
         name = " ".join(text.split())
         pipelines[name] = parse_pipeline(name)
     if len({*pipelines, *arguments.models}) < len(arguments.pipeline) + len({*arguments.models}):
-        raise InterlinguaError("--pipeline: one of them is given twice, or is a MODEL as well.")
+        raise BadInput("--pipeline: one of them is given twice, or is a MODEL as well.")
     if arguments.runs:
         files: dict[str, str] = {}
         for name in (*arguments.models, *pipelines):
             if (other := files.setdefault(run_file(name), name)) != name:
-                raise InterlinguaError(
+                raise BadInput(
                     f"--runs would write '{other}' and '{name}' to files of one name. Give two "
                     "commands, and two folders."
                 )
@@ -71,7 +71,7 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
     )
     for option in ("translated", "translate"):
         if getattr(arguments, option) and unread:
-            raise InterlinguaError(f"--{option}: no stage of the pipelines reads it. It is for bm25 without queries=….")
+            raise BadInput(f"--{option}: no stage of the pipelines reads it. It is for bm25 without queries=….")
     return pipelines
 
 
@@ -79,7 +79,6 @@ def translations(arguments: argparse.Namespace, collections: list[Any]) -> dict[
     """Name of a collection → its questions as --translated or --translate has them."""
     import shlex
 
-    from interlingua.errors import InterlinguaError
     from interlingua.retrieval.pipeline.run import (
         command,
         language_of,
@@ -92,14 +91,14 @@ def translations(arguments: argparse.Namespace, collections: list[Any]) -> dict[
         try:
             argv = shlex.split(arguments.translate)
         except ValueError as error:
-            raise InterlinguaError(f"--translate {arguments.translate}: {error}.") from error
+            raise BadInput(f"--translate {arguments.translate}: {error}.") from error
         translate = command(argv)
         return {one.name: translate_queries(one.queries, translate, language_of(one.passages)) for one in collections}
     if not arguments.translated:
         return {}
     files = arguments.translated if len(arguments.translated) > 1 else arguments.translated * len(collections)
     if len(files) != len(collections):
-        raise InterlinguaError(
+        raise BadInput(
             f"--translated: {len(files)} files for {len(collections)} collections. Give one for "
             "each in the order of --on, or one for all."
         )
@@ -136,21 +135,20 @@ def print_pipelines(
 
 def read_translations(arguments: argparse.Namespace) -> dict[str, Any]:
     """Name → pairs: the files of --tatoeba as they are, or what they give for --pairs."""
-    from interlingua.errors import InterlinguaError
     from interlingua.evaluation.tatoeba import check_languages, pairs_between, read_sets
 
     sets = read_sets(arguments.tatoeba)
     if arguments.pairs:
         found = [pairs_between(codes, sets) for codes in arguments.pairs]
         if len({frozenset((pairs[0].source_lang, pairs[0].target_lang)) for _, pairs in found}) < len(found):
-            raise InterlinguaError(
+            raise BadInput(
                 "--pairs: two of them are the same languages. Both directions are measured anyway: give each pair once."
             )
         sets = dict(found)
     for name, pairs in sets.items():
         check_languages(pairs, name, arguments.tatoeba_protocol)
     if arguments.picture and len(sets) != 1:
-        raise InterlinguaError(
+        raise BadInput(
             f"--picture shows one pair of languages, these are {len(sets)}. Give --tatoeba one "
             "file, or --pairs one pair."
         )
@@ -184,7 +182,6 @@ def read_xor(arguments: argparse.Namespace) -> tuple[Any, ...]:
 
     from interlingua.data.irds import is_prediction, read_answered, read_predictions
     from interlingua.data.passages import read_passages
-    from interlingua.errors import InterlinguaError
     from interlingua.evaluation.xor import nltk_tokenizer, run_texts
     from interlingua.retrieval.run import Run
 
@@ -192,7 +189,7 @@ def read_xor(arguments: argparse.Namespace) -> tuple[Any, ...]:
     runs = {file: Run.read_trec(file) for file in arguments.predictions if not is_prediction(file)}
     texts = {file: read_predictions(file) for file in arguments.predictions if file not in runs}
     if runs and not arguments.passages:
-        raise InterlinguaError(f"{next(iter(runs))}: a TREC run names passages. Give their texts with --passages.")
+        raise BadInput(f"{next(iter(runs))}: a TREC run names passages. Give their texts with --passages.")
     nltk_tokenizer()  # what it lacks is said before the passages are encoded
     passages = [
         passage if passage.lang else replace(passage, lang="en")
@@ -224,12 +221,11 @@ def print_xor(
 def print_bucc(arguments: argparse.Namespace, models: dict[str, Any]) -> None:
     """F1 on every language pair that the folder has, by the protocols that its files allow."""
     from interlingua.data.readers.bitext import bucc_pairs
-    from interlingua.errors import InterlinguaError
     from interlingua.evaluation.bitext import bucc, bucc_table
 
     pairs = bucc_pairs(arguments.bucc, "training")
     if not pairs:
-        raise InterlinguaError(f"{arguments.bucc}: holds no BUCC files such as fr-en.training.fr, .en and .gold.")
+        raise NotFound(f"{arguments.bucc}: holds no BUCC files such as fr-en.training.fr, .en and .gold.")
     print(
         bucc_table(
             {
@@ -397,8 +393,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Raise InterlinguaError for options that ask for nothing, or for what would not be done."""
-    from interlingua.errors import InterlinguaError
+    """Raise BadInput for options that ask for nothing, or for what would not be done."""
 
     given = {
         option
@@ -426,12 +421,12 @@ def check_options(arguments: argparse.Namespace) -> None:
     if arguments.bucc_protocol != "train_self":
         given.add("bucc-protocol")
     if not given & {"on", "tatoeba", "bucc", "xor"}:
-        raise InterlinguaError(
+        raise BadInput(
             "say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or --xor QUESTIONS.jsonl"
         )
     of_models = given & {"tatoeba", "bucc", "matrix"} or ("on" in given and not arguments.pipeline)
     if not arguments.models and (of_models or not (arguments.predictions or arguments.pipeline)):
-        raise InterlinguaError("say which MODEL to measure. See `interlingua evaluate --help`.")
+        raise BadInput("say which MODEL to measure. See `interlingua evaluate --help`.")
     needs = {
         "matrix": ["on"],
         "measures": ["on"],
@@ -456,16 +451,16 @@ def check_options(arguments: argparse.Namespace) -> None:
     }
     for option, of in needs.items():
         if option in given and not given & {*of}:
-            raise InterlinguaError(f"--{option} is for {names[of[0]]}")
+            raise BadInput(f"--{option} is for {names[of[0]]}")
     if {"on", "xor", "passages"} <= given:
-        raise InterlinguaError("--passages would be for both --on and --xor. Give two commands.")
+        raise BadInput("--passages would be for both --on and --xor. Give two commands.")
     if {"translated", "translate"} <= given:
-        raise InterlinguaError("--translated and --translate say the same in two ways. Give one of them.")
+        raise BadInput("--translated and --translate say the same in two ways. Give one of them.")
     if arguments.xor and arguments.models and not arguments.passages:
-        raise InterlinguaError("--xor needs the English passages to search. Give them with --passages.")
+        raise BadInput("--xor needs the English passages to search. Give them with --passages.")
     for option in ("measures", "runs", "pipeline"):
         if arguments.matrix and option in given:
-            raise InterlinguaError(
+            raise BadInput(
                 f"--matrix has no use for --{option}: it has one measure, written after it "
                 "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands."
             )
@@ -474,9 +469,8 @@ def check_options(arguments: argparse.Namespace) -> None:
 def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     """Name → model. With --layer or --pooling the name says so, and both encoders of the model are read that way.
 
-    Raises InterlinguaError where a late-interaction model is asked for what takes one vector a text.
+    Raises BadInput where a late-interaction model is asked for what takes one vector a text.
     """
-    from interlingua.errors import InterlinguaError
     from interlingua.models.dual import DualEncoder
     from interlingua.models.encoder import Encoder
     from interlingua.models.late_interaction import load_any
@@ -485,7 +479,7 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     for name, model in models.items():
         for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling"):
             if model.similarity == "maxsim" and getattr(arguments, option) not in (None, []):
-                raise InterlinguaError(
+                raise BadInput(
                     f"{name}: is a late-interaction model, which gives a vector for each token; "
                     f"--{option} takes models of one vector a text. Measure it with --on."
                 )
@@ -524,14 +518,13 @@ def print_tables(arguments: argparse.Namespace, models: dict[str, Any], collecti
 
 
 def one_a_language(collections: list[Any], what: str = "--matrix") -> dict[str, Any]:
-    """Language → collection. Raises InterlinguaError where two have one language: `what` has one row for each."""
-    from interlingua.errors import InterlinguaError
+    """Language → collection. Raises BadInput where two have one language: `what` has one row for each."""
 
     found: dict[str, Any] = {}
     for collection in collections:
         lang = ",".join(collection.query_langs)
         if lang in found:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{found[lang].name} and {collection.name} both ask in '{lang}'. "
                 f"{what} needs one collection for each language."
             )

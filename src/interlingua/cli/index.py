@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("index",)
 MODEL_FILES = ("modules.json", "config.json", "*.safetensors", "pytorch_model*.bin")
@@ -115,26 +116,25 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Build an index, or do to one what was asked."""
-    from interlingua.errors import InterlinguaError
 
     verb = next(
         name for name in ("out", "add", "replace", "delete", "tokens", "compact", "info") if getattr(arguments, name)
     )
     takes = {"out": "files", "add": "files", "replace": "files", "delete": "ids", "tokens": "a model"}.get(verb)
     if takes and not arguments.inputs:
-        raise InterlinguaError(f"--{verb}: needs {takes}. See `interlingua index --help`.")
+        raise BadInput(f"--{verb}: needs {takes}. See `interlingua index --help`.")
     if arguments.ray is not None and verb != "out":
-        raise InterlinguaError(f"--ray: encodes a new index, so it goes with --out and not with --{verb}.")
+        raise BadInput(f"--ray: encodes a new index, so it goes with --out and not with --{verb}.")
     if arguments.approximate is not None and (verb != "compact" or arguments.compact.startswith("milvus:")):
-        raise InterlinguaError("--approximate, --exact: go with --compact and the folder of an index.")
+        raise BadInput("--approximate, --exact: go with --compact and the folder of an index.")
     if verb == "tokens" and arguments.tokens.startswith("milvus:"):
-        raise InterlinguaError("--tokens: a store in Milvus keeps none. Its reranker encodes what it reranks.")
+        raise BadInput("--tokens: a store in Milvus keeps none. Its reranker encodes what it reranks.")
     if arguments.durability and verb not in ("add", "replace", "delete"):
-        raise InterlinguaError(
+        raise BadInput(
             f"--durability: goes with --add, --replace and --delete. What --{verb} writes is always on the disk."
         )
     if not takes and arguments.inputs:
-        raise InterlinguaError(f"--{verb}: takes nothing but the index, and '{arguments.inputs[0]}' was given too.")
+        raise BadInput(f"--{verb}: takes nothing but the index, and '{arguments.inputs[0]}' was given too.")
     if verb == "out":
         build(arguments)
     else:
@@ -210,14 +210,13 @@ def keep_tokens(index: Any, place: str, models: list[str]) -> None:
 def passages(arguments: argparse.Namespace, sources: list[str], names: Any) -> Any:
     """What the files hold, named by `names`, which the index knows or will keep."""
     from interlingua.data.passages import read_sources
-    from interlingua.errors import InterlinguaError
 
     given = {"chunk_chars": arguments.chunk_chars, "overlap": arguments.overlap}
     options = {name: value for name, value in given.items() if value is not None}
     for pair in arguments.columns or ():
         name, sign, column = pair.partition("=")
         if not sign or not column:
-            raise InterlinguaError(f"--columns '{pair}': write text=COLUMN, title=COLUMN, id=COLUMN or lang=COLUMN.")
+            raise BadInput(f"--columns '{pair}': write text=COLUMN, title=COLUMN, id=COLUMN or lang=COLUMN.")
         options.setdefault("columns", {})[name] = column
     return read_sources(sources, arguments.lang, names, on_bad_row=arguments.on_bad_row, **options)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("inspect",)
 
@@ -48,7 +49,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     from interlingua.data import readers, summary
     from interlingua.data.collections import load_collection
-    from interlingua.errors import InterlinguaError
 
     def show(title: str, rows: list[summary.Row]) -> None:
         print(f"{title}\n{tabulate(rows, headers='keys', floatfmt=',.2f', intfmt=',')}\n")
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     options = options_of(arguments)
     if arguments.kind in (None, "collection"):
         if unknown := sorted(options.keys() - {"lang", "split"}):
-            raise InterlinguaError(
+            raise BadInput(
                 f"'{unknown[0]}' is an option of other kinds. Say with --kind what "
                 f"{arguments.source} holds: questions, parallel, sentences or documents."
             )
@@ -77,10 +77,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options given for the reader. Raises InterlinguaError for an --option that is none."""
+    """The options given for the reader. Raises BadInput for an --option that is none."""
     import yaml
 
-    from interlingua.errors import InterlinguaError
     from interlingua.plain_yaml import parse_yaml
 
     named = {
@@ -93,11 +92,11 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     for given in arguments.option:
         key, equals, value = given.partition("=")
         if not equals or not key.strip().isidentifier() or key.strip() == "path":
-            raise InterlinguaError(f"--option '{given}': write key=value, such as threshold=1.04.")
+            raise BadInput(f"--option '{given}': write key=value, such as threshold=1.04.")
         try:
             options[key.strip()] = parse_yaml(value)
         except yaml.YAMLError as error:
-            raise InterlinguaError(
+            raise BadInput(
                 f"--option '{given}': the value is not valid YAML: {' '.join(str(error).split())}"
             ) from error
     return options

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 ONLY = (
     "with_",
@@ -63,19 +64,18 @@ def run_negatives(arguments: argparse.Namespace) -> None:
 
     from interlingua.data.readers import read_questions
     from interlingua.data.readers.questions import as_row
-    from interlingua.errors import InterlinguaError
     from interlingua.files import atomic_write
     from interlingua.progress import say, track
     from interlingua.retrieval.hard_negatives import MiningReport, Pool, mine_hard_negatives
     from interlingua.retrieval.pipeline.run import Stages
 
     if not arguments.with_:
-        raise InterlinguaError("--negatives: say with --with what finds them: bm25, or a model's folder or name.")
+        raise BadInput("--negatives: say with --with what finds them: bm25, or a model's folder or name.")
     stage, choice = stage_of(arguments.with_), choice_of(arguments)
     reading = {key: value for key in ("lang", "format", "on_bad_row") if (value := getattr(arguments, key)) is not None}
     questions = list(read_questions(arguments.a, **reading))
     if not questions:
-        raise InterlinguaError(f"{arguments.a}: no questions. Check the file.")
+        raise BadInput(f"{arguments.a}: no questions. Check the file.")
     pool = Pool(questions, passages_of(arguments))
     own = f"{pool.added:,} passages of their own are searched"
     if arguments.passages:
@@ -109,20 +109,18 @@ def run_negatives(arguments: argparse.Namespace) -> None:
 
 
 def stage_of(text: str) -> Any:
-    """The one retriever that --with names. Raises InterlinguaError for a pipeline of several."""
-    from interlingua.errors import InterlinguaError
+    """The one retriever that --with names. Raises BadInput for a pipeline of several."""
     from interlingua.retrieval.pipeline.grammar import Lexical, Model, parse_pipeline
 
     stage = parse_pipeline(text)
     if not isinstance(stage, Lexical | Model) or stage.queries is not None:
-        raise InterlinguaError(f"--with {text}: one retriever is needed, bm25, bm25(analyzer=char4) or a model.")
+        raise BadInput(f"--with {text}: one retriever is needed, bm25, bm25(analyzer=char4) or a model.")
     return stage
 
 
 def choice_of(arguments: argparse.Namespace) -> Any:
     """Which of what is found become negatives. A score of BM25 says little about whether a passage answers, so its
     default has no limit."""
-    from interlingua.errors import InterlinguaError
     from interlingua.retrieval.hard_negatives import Choice
     from interlingua.retrieval.pipeline.grammar import Lexical
 
@@ -138,7 +136,7 @@ def choice_of(arguments: argparse.Namespace) -> Any:
         try:
             margin = None if arguments.positive_margin == "none" else float(arguments.positive_margin)
         except ValueError as error:
-            raise InterlinguaError(
+            raise BadInput(
                 f"--positive-margin {arguments.positive_margin}: a number such as 0.95 is needed, or none."
             ) from error
     return Choice(**{key: value for key, value in given.items() if value is not None}, margin=margin)
@@ -204,16 +202,15 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Mine and write."""
-    from interlingua.errors import InterlinguaError
 
     if arguments.negatives:
         if arguments.b or arguments.model:
-            raise InterlinguaError("--negatives takes one file of questions and --with instead of --model.")
+            raise BadInput("--negatives takes one file of questions and --with instead of --model.")
         return run_negatives(arguments)
     if not arguments.b or not arguments.model:
-        raise InterlinguaError("mine needs two files and --model; or a file of questions and --negatives.")
+        raise BadInput("mine needs two files and --model; or a file of questions and --negatives.")
     if given := [name for name in ONLY if getattr(arguments, name) is not None]:
-        raise InterlinguaError(f"--{given[0].strip('_').replace('_', '-')} goes with --negatives only.")
+        raise BadInput(f"--{given[0].strip('_').replace('_', '-')} goes with --negatives only.")
     bitext(arguments)
 
 
@@ -221,7 +218,6 @@ def bitext(arguments: argparse.Namespace) -> None:
     """The pairs of two files."""
     from interlingua.alignment.mining import CorpusSide, mine_sentences
     from interlingua.data.readers.bitext import read_gold
-    from interlingua.errors import InterlinguaError
     from interlingua.evaluation.bitext import bucc_f1, pairs_of_ids
     from interlingua.files import atomic_write
     from interlingua.models.dual import DualEncoder
@@ -248,7 +244,7 @@ def bitext(arguments: argparse.Namespace) -> None:
     if gold is not None:
         learnt = bucc_f1(pairs_of_ids(found, a, b), gold)
         if not learnt.correct:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{arguments.gold}: none of its {learnt.gold:,} pairs was mined, so there is no "
                 "threshold to learn. Its ids are those in A and B, or else numbers of lines from 1."
             )

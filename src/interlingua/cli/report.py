@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("report",)
 
@@ -40,14 +41,13 @@ def run(arguments: argparse.Namespace) -> None:
 
     from interlingua.cli.evaluate import one_a_language
     from interlingua.data.collections import load_collection
-    from interlingua.errors import InterlinguaError
     from interlingua.evaluation.languages import language_bias
     from interlingua.evaluation.plots import bias_rows, mirror_page
     from interlingua.files import atomic_write
     from interlingua.models.dual import DualEncoder
 
     if not arguments.out.endswith((".html", ".htm")):
-        raise InterlinguaError(f"--out {arguments.out}: is a page, so its name must end in .html.")
+        raise BadInput(f"--out {arguments.out}: is a page, so its name must end in .html.")
     collections = one_a_language([load_collection(name) for name in arguments.on], "A mirror")
     # all models before the first is measured: one that is not there is said before minutes pass
     models = {name: DualEncoder.load(name) for name in arguments.models}

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("search",)
 BOLD, PLAIN = "\033[1m", "\033[0m"
@@ -107,16 +108,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 def wanted(asked: str, lang: str) -> list[str] | None:
     """The languages of --lang-of-results, None for any."""
-    from interlingua.errors import InterlinguaError
     from interlingua.text.languages import find_code
 
     if asked == "any":
         return None
     if asked == "same":
         if not lang:
-            raise InterlinguaError(
-                "--lang-of-results same: the language of the question is not sure. Say it with --lang."
-            )
+            raise BadInput("--lang-of-results same: the language of the question is not sure. Say it with --lang.")
         return [lang]
     # an unknown code goes on as it is: the index says which ones it has
     return [find_code(code) or code for code in asked.split(",")]
@@ -124,13 +122,12 @@ def wanted(asked: str, lang: str) -> list[str] | None:
 
 def metadata(pairs: list[str]) -> dict[str, str]:
     """The conditions of --where."""
-    from interlingua.errors import InterlinguaError
 
     found = {}
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise InterlinguaError(f"--where '{pair}': write KEY=VALUE, such as source=faq.csv.")
+            raise BadInput(f"--where '{pair}': write KEY=VALUE, such as source=faq.csv.")
         found[key] = value
     return found
 

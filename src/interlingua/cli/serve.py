@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("serve",)
 TOKEN, READ_TOKEN = "INTERLINGUA_TOKEN", "INTERLINGUA_READ_TOKEN"
@@ -116,12 +117,11 @@ def _opened(arguments: argparse.Namespace) -> tuple[Any, Any]:
 def _token(file: str | None, variable: str) -> str:
     import os
 
-    from interlingua.errors import InterlinguaError
     from interlingua.files import read_lines
 
     if file is None:
         return os.environ.get(variable, "")
     lines = [line.strip() for _, line in read_lines(file) if line.strip()]
     if len(lines) != 1:
-        raise InterlinguaError(f"{file}: {len(lines)} lines, a token is one line.")
+        raise BadInput(f"{file}: {len(lines)} lines, a token is one line.")
     return lines[0]

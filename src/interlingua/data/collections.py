@@ -23,7 +23,7 @@ from interlingua.data.layouts import (
     load_squad,
 )
 from interlingua.data.records import Collection, Passage, Qrels, Query
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.files import atomic_write, existing
 from interlingua.progress import say
 from interlingua.text.languages import can_detect, detect_language, language_at_end, normalise_code
@@ -43,10 +43,10 @@ def merge_collections(
     Where the collections are translations of one another, `translations` says which of their ids correspond, and a
     question's passage is relevant in every language: "passages" (XQuAD: p7 is one paragraph in all languages) or
     "questions" (LAReQA: q7 is one question in all languages, and each has judged its own sentences).
-    Raises InterlinguaError for no collection at all, and for two with the same language and name.
+    Raises BadInput for no collection at all, and for two with the same language and name.
     """
     if not collections:
-        raise InterlinguaError("no collections to merge. Name at least one.")
+        raise BadInput("no collections to merge. Name at least one.")
     _known_kind(translations)
     pool = list(zip(_prefixes(collections), collections, strict=True))
     held: dict[str, list[str]] = {}
@@ -73,7 +73,7 @@ def merge_collections(
 
 def _known_kind(translations: str | None) -> None:
     if translations not in (None, *KINDS):
-        raise InterlinguaError(f"translations='{translations}' is unknown.{suggestion(translations, KINDS)}")
+        raise BadInput(f"translations='{translations}' is unknown.{suggestion(translations, KINDS)}")
 
 
 def _prefixes(collections: Sequence[Collection]) -> list[str]:
@@ -81,7 +81,7 @@ def _prefixes(collections: Sequence[Collection]) -> list[str]:
     alone = all(len(lang) == 1 for lang in langs) and len({lang[0] for lang in langs}) == len(langs)
     prefixes = [lang[0] for lang in langs] if alone else [one.name for one in collections]
     if len(set(prefixes)) < len(prefixes):
-        raise InterlinguaError(
+        raise BadInput(
             f"two collections to merge have the same language and the same name ({prefixes}). "
             "Give them different names."
         )
@@ -93,7 +93,7 @@ def cross(queries_of: Collection, passages_of: Collection, translations: str = "
 
     "passages": the ids of passages correspond (XQuAD); relevant is what the first collection judges, as far as the
     second has those passages. "questions": the ids of questions correspond (LAReQA); relevant is what the second
-    judges. Questions without a judgement left are left out. Raises InterlinguaError when none is left.
+    judges. Questions without a judgement left are left out. Raises BadInput when none is left.
     """
     _known_kind(translations)
     known = {passage.id for passage in passages_of.passages}
@@ -104,7 +104,7 @@ def cross(queries_of: Collection, passages_of: Collection, translations: str = "
         if kept:
             qrels[query.id] = kept
     if not qrels:
-        raise InterlinguaError(
+        raise BadInput(
             f"no question of {queries_of.name} has a relevant passage in {passages_of.name}. "
             f"The ids of their {translations} must correspond, as those of translations do."
         )
@@ -140,7 +140,7 @@ def _by_passage(collection: Collection) -> dict[str, list[Query]]:
 def save_collection(collection: Collection, folder: str | Path) -> None:
     """Write `passages.jsonl.gz`, `queries.tsv.gz` and `qrels.txt`, which `load_collection` reads back as they are.
 
-    Raises InterlinguaError for ids or questions that these formats cannot hold (a tab, a line break, white space in
+    Raises BadInput for ids or questions that these formats cannot hold (a tab, a line break, white space in
     an id), before anything is written.
     """
     _writable(collection)
@@ -162,14 +162,12 @@ def _writable(collection: Collection) -> None:
     ids = [*(p.id for p in collection.passages), *(q.id for q in collection.queries)]
     for one in ids:
         if not one or one.split() != [one]:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{collection.name}: the id '{one}' has white space, which qrels cannot hold. Give it another id."
             )
     for query in collection.queries:
         if any(character in query.text for character in "\t\r\n"):
-            raise InterlinguaError(
-                f"{collection.name}: the question '{query.id}' has a tab or a line break. Remove it."
-            )
+            raise BadInput(f"{collection.name}: the question '{query.id}' has a tab or a line break. Remove it.")
 
 
 LAYOUTS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str, str], Collection]], ...] = (
@@ -195,7 +193,7 @@ def load_collection(
     not. The language is the `lang` field of a row, else `lang`, else what the name ends in (`xquad_ar`), unless the
     passages are surely in another one; else it is detected. `split` is for layouts with several. `encyclopedia` alone
     is the mixed pool of all its languages.
-    Raises InterlinguaError for a missing file, a duplicate id, judgements of unknown passages or queries, a bad row.
+    Raises BadInput for a missing file, a duplicate id, judgements of unknown passages or queries, a bad row.
     """
     code = normalise_code(lang) if lang else ""
     if encyclopedia.is_encyclopedia(path_or_id):
@@ -222,7 +220,7 @@ def _load_path(path: Path, lang: str, split: str) -> Collection:
     for matches, load in LAYOUTS:
         if matches(path):
             return _with_languages(load(path, split, lang), path)
-    raise InterlinguaError(
+    raise BadInput(
         f"{path}: not a collection. A folder needs passages.jsonl, queries.tsv and qrels.txt, or "
         "the layout of BEIR, Mr.TyDi or MIRACL; a file must be SQuAD's JSON."
     )
@@ -278,22 +276,22 @@ def _some(texts: Sequence[str], count: int) -> list[str]:
 
 
 def check(collection: Collection, where: str) -> None:
-    """Raise InterlinguaError unless the collection has passages, queries, judgements, unique ids, a language for
+    """Raise BadInput unless the collection has passages, queries, judgements, unique ids, a language for
     everything, and judges only what it holds. Of passages that stay on disk only the first is read: ir_datasets
     answers for a release, and reading millions of documents would take minutes."""
     stored = isinstance(collection.passages, StoredPassages)
     passages = list(islice(collection.passages, 1)) if stored else collection.passages
     for what, items in (("passages", passages), ("queries", collection.queries)):
         if not items:
-            raise InterlinguaError(f"{where}: no {what}. Check the files and the split.")
+            raise BadInput(f"{where}: no {what}. Check the files and the split.")
         nameless = next((item.id for item in items if not item.lang), None)
         if nameless is not None:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{where}: the language of {what} is unknown ('{nameless}'). Give lang=…, add a "
                 "field lang, or let the name end in it (mycollection_ar)."
             )
     if not collection.qrels:
-        raise InterlinguaError(f"{where}: no judgements. Check the qrels file and the split.")
+        raise BadInput(f"{where}: no judgements. Check the qrels file and the split.")
     queries = _ids([item.id for item in collection.queries], "query", where)
     _known([query for query in collection.qrels if query not in queries], "query", where)
     if stored:
@@ -309,13 +307,13 @@ def _ids(ids: list[str], what: str, where: str) -> set[str]:
     if len(unique) < len(ids):
         seen: set[str] = set()
         twice = next(item for item in ids if item in seen or seen.add(item))  # type: ignore[func-returns-value]
-        raise InterlinguaError(f"{where}: the {what} id '{twice}' occurs twice. Ids must be unique.")
+        raise BadInput(f"{where}: the {what} id '{twice}' occurs twice. Ids must be unique.")
     return unique
 
 
 def _known(unknown: list[str], what: str, where: str) -> None:
     if unknown:
-        raise InterlinguaError(
+        raise BadInput(
             f"{where}: the qrels name {len(unknown):,} unknown {what} id(s), the first is "
             f"'{unknown[0]}'. Passages, queries and qrels must be of one release and one split."
         )

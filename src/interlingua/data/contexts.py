@@ -9,7 +9,7 @@ import numpy as np
 from interlingua.data.readers.rows import content_id
 from interlingua.data.records import ContextPair, Document, Passage, QuestionPassage
 from interlingua.data.stream import key_of
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.progress import say
 from interlingua.text.languages import language
 
@@ -56,7 +56,7 @@ def cloze(
     on standard error.
     """
     if max_sentences < 2:
-        raise InterlinguaError(f"max_sentences is {max_sentences}: a question and a passage take at least 2 sentences.")
+        raise BadInput(f"max_sentences is {max_sentences}: a question and a passage take at least 2 sentences.")
     without = total = 0
     for total, document in enumerate(documents, 1):
         random = np.random.default_rng(key_of(seed, "cloze", total))

@@ -32,7 +32,7 @@ from interlingua.data.records import (
 )
 from interlingua.data.store import Indices, KeyedStore, RecordStore, Store
 from interlingua.data.stream import Stream, View
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged
 from interlingua.files import atomic_folder, existing, restore
 from interlingua.progress import say, track
 from interlingua.text.languages import normalise_code
@@ -55,7 +55,7 @@ class TripleStore:
         self.folder = existing(folder, "store of triples")
         facts = _facts(self.folder)
         if facts is None:
-            raise InterlinguaError(f"{folder}: no store of triples. Remove the folder and build again.")
+            raise BadInput(f"{folder}: no store of triples. Remove the folder and build again.")
         self.fingerprint: str = facts["fingerprint"]
         self.digest: str = facts["digest"]
         self.queries: KeyedStore[Query] = KeyedStore(self.folder / "queries")
@@ -163,7 +163,7 @@ class _Writer:
                     digest.update(values.tobytes())
                 self.count += int(good.sum())
         if self.shape is None or not self.count:
-            raise InterlinguaError("no triples: the file is empty or every row was left out. Check the source.")
+            raise BadInput("no triples: the file is empty or every row was left out. Check the source.")
         width, scored = self.shape
         facts |= {
             "version": VERSION,
@@ -212,7 +212,7 @@ def _said(paths: Paths) -> str:
 
 def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
     if path.stat().st_size != shape[0] * shape[1] * dtype.itemsize:
-        raise InterlinguaError(f"{path.parent}: damaged, its files do not agree. Remove the folder and build again.")
+        raise Damaged(f"{path.parent}: damaged, its files do not agree. Remove the folder and build again.")
     return np.memmap(path, dtype, "r", shape=shape)
 
 
@@ -293,7 +293,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
         "linked": read_linked,
     }
     if kind not in readers:
-        raise InterlinguaError(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
+        raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
     records: Iterable[Any] = (r for path in spec.paths() for r in readers[kind](path, **common))  # type: ignore[operator]
     report = FilterReport()
     if kind == "cloze":
@@ -315,7 +315,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     if count == 0:
         wanted = f" in {', '.join(spec.langs)}" if spec.langs else ""
         wanted += f" from {', '.join(spec.origins)}" if spec.origins else ""
-        raise InterlinguaError(f"data.{name}: {', '.join(spec.paths())} gave no records{wanted}.")
+        raise BadInput(f"data.{name}: {', '.join(spec.paths())} gave no records{wanted}.")
 
 
 def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> Store[Any]:
@@ -333,14 +333,12 @@ def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> S
 
 def _triples(name: str, spec: DataSpec, folder: Path, fingerprint: str) -> TripleStore:
     if spec.langs is not None or spec.origins is not None:
-        raise InterlinguaError(
-            f"data.{name}: triples of ids are in one language (options.lang): leave out langs and origins."
-        )
+        raise BadInput(f"data.{name}: triples of ids are in one language (options.lang): leave out langs and origins.")
     try:
         options = TripleOptions.model_validate(spec.options)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InterlinguaError(
+        raise BadInput(
             f"data.{name}.options.{first['loc'][0]}: {first['msg'].lower()}. Triples of ids take "
             f"{', '.join(TripleOptions.model_fields)}."
         ) from error

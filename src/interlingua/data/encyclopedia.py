@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from interlingua.data.records import Collection, Document, ParallelPair, Passage, Query, QuestionPassage, Sentence
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, Damaged, suggestion
 from interlingua.text.languages import language
 
 NAME = "encyclopedia"
@@ -62,34 +62,34 @@ def _parse(name: str, text: str) -> Topic:
             tuple(row["more_questions"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InterlinguaError(
+        raise Damaged(
             f"topics/{name}: not a topic of the encyclopedia ({error!r}). Install the package again."
         ) from error
     langs = set(topic.title)
     if topic.split not in SPLITS or langs != set(topic.passage) or langs != set(topic.question) or "en" not in langs:
-        raise InterlinguaError(f"topics/{name}: the split or the languages of title, passage and question are wrong.")
+        raise Damaged(f"topics/{name}: the split or the languages of title, passage and question are wrong.")
     if len({len(sentences) for sentences in topic.passage.values()}) != 1:
-        raise InterlinguaError(f"topics/{name}: passages with different numbers of sentences.")
+        raise Damaged(f"topics/{name}: passages with different numbers of sentences.")
     return topic
 
 
 def topics(split: str | None = None) -> list[Topic]:
     """The topics of a split ("train", "test"; None: all), in the order of their ids."""
     if split is not None and split not in SPLITS:
-        raise InterlinguaError(f"the encyclopedia has no split '{split}'.{suggestion(split, SPLITS)}")
+        raise BadInput(f"the encyclopedia has no split '{split}'.{suggestion(split, SPLITS)}")
     found = [topic for topic in _topics() if split in (None, topic.split)]
     if not found:
-        raise InterlinguaError("the bundled encyclopedia has no topics. Install the package again.")
+        raise Damaged("the bundled encyclopedia has no topics. Install the package again.")
     return found
 
 
 def languages(langs: Iterable[str] | None = None) -> list[str]:
-    """The languages of the encyclopedia, or those asked for. Raises InterlinguaError for one that it lacks."""
+    """The languages of the encyclopedia, or those asked for. Raises BadInput for one that it lacks."""
     known = sorted(topics()[0].title)
     chosen = known if langs is None else list(langs)
     for lang in chosen:
         if lang not in known:
-            raise InterlinguaError(f"the encyclopedia is not written in '{lang}'.{suggestion(lang, known)}")
+            raise BadInput(f"the encyclopedia is not written in '{lang}'.{suggestion(lang, known)}")
     return chosen
 
 

@@ -15,7 +15,7 @@ from interlingua.data.readers.questions import json_array
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Collection, Passage, Qrels, Query
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.text.languages import normalise_code
 
 PREFIX = "ir_datasets:"
@@ -29,7 +29,7 @@ def load_irds(dataset_id: str, lang: str) -> Collection:
     The languages are those that ir_datasets tells; of a topic with translations, those of its fields (`topic_lang`);
     `lang` where nothing is told. Documents with a store stay on disk (`StoredPassages`).
 
-    Raises InterlinguaError when the package is missing, the id or the field is unknown, the data cannot be had, or the
+    Raises BadInput when the package is missing, the id or the field is unknown, the data cannot be had, or the
     id is that of documents without questions or judgements.
     """
     name = dataset_id.partition("#")[0]
@@ -37,7 +37,7 @@ def load_irds(dataset_id: str, lang: str) -> Collection:
         data = data_set(name)
         for has, what in ((data.has_docs, "documents"), (data.has_queries, "queries"), (data.has_qrels, "qrels")):
             if not has():
-                raise InterlinguaError(
+                raise BadInput(
                     f"{PREFIX}{name}: this id has no {what}. A collection needs documents, "
                     "queries and qrels: choose a more specific id (often it ends in /test or /dev)."
                 )
@@ -52,7 +52,7 @@ def queries(dataset_id: str) -> list[Query]:
     with provided(name):
         data = data_set(name)
         if not data.has_queries():
-            raise InterlinguaError(f"{PREFIX}{name}: this id has no queries. Choose a more specific one.")
+            raise BadInput(f"{PREFIX}{name}: this id has no queries. Choose a more specific one.")
         return _queries(data, dataset_id, "")
 
 
@@ -60,13 +60,13 @@ def data_set(name: str) -> Any:
     try:
         package = importlib.import_module("ir_datasets")
     except ModuleNotFoundError as error:
-        raise InterlinguaError(
+        raise NotFound(
             f"{PREFIX}{name}: the package ir_datasets is not installed. pip install 'interlingua[datasets]'."
         ) from error
     try:
         return package.load(name)
     except KeyError as error:
-        raise InterlinguaError(
+        raise NotFound(
             f"{PREFIX}{name}: ir_datasets knows no such id. The ids are listed at https://ir-datasets.com."
         ) from error
 
@@ -105,7 +105,7 @@ def _field(topic: Any, name: str, of: str) -> str:
     text = getattr(topic, name, None) if name != "query_id" else None
     if name not in topic._fields or not isinstance(text, str):
         texts = [known for known in topic._fields if known != "query_id" and isinstance(getattr(topic, known), str)]
-        raise InterlinguaError(f"{PREFIX}{of}#{name}: the topics have no text '{name}'.{suggestion(name, texts)}")
+        raise BadInput(f"{PREFIX}{of}#{name}: the topics have no text '{name}'.{suggestion(name, texts)}")
     return text
 
 
@@ -145,7 +145,7 @@ class AnsweredQuery(Query):
 def read_answered(path: str | Path) -> list[AnsweredQuery]:
     """Questions `{id, question, lang, answers: [text, …]}`, one a line (Asai et al. 2021), gzipped or not.
 
-    Raises InterlinguaError naming file and line for a bad row, an id that occurs twice, an answer without text.
+    Raises BadInput naming file and line for a bad row, an id that occurs twice, an answer without text.
     """
 
     def parse(line: str) -> AnsweredQuery:
@@ -163,7 +163,7 @@ def is_prediction(path: str | Path) -> bool:
 def read_predictions(path: str | Path) -> dict[str, tuple[str, ...]]:
     """Question id → passage texts in rank order, from `[{"id": …, "lang": …, "ctxs": [text, …]}, …]`.
 
-    Raises InterlinguaError naming file and line for a bad row or an id that occurs twice.
+    Raises BadInput naming file and line for a bad row or an id that occurs twice.
     """
     found: dict[str, tuple[str, ...]] = {}
     for line, row in json_array(Path(path)):
@@ -173,7 +173,7 @@ def read_predictions(path: str | Path) -> dict[str, tuple[str, ...]]:
                 raise BadRow(f"the question id '{name}' occurs twice")
             found[name] = texts_in(row, "ctxs", blank=True)
         except BadRow as bad:
-            raise InterlinguaError(
+            raise BadInput(
                 f'{path}, line {line}: {bad}. Needed is a list of objects {{"id": …, "lang": …, "ctxs": [text, …]}}.'
             ) from bad
     return found

@@ -17,7 +17,7 @@ from interlingua.data.readers.questions import Paragraph, is_squad, paragraphs
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, objects, string
 from interlingua.data.readers.source import filled_lines, head, plain_name
 from interlingua.data.records import Collection, Passage, Qrels, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import is_input, read_lines
 
 
@@ -27,7 +27,7 @@ class StoredPassages(Sequence[Passage]):
 
     `by_id` reads from the data set's document store, which ir_datasets builds at first use. `lang` is the language of
     all passages. `source` is equal for two collections over the same documents.
-    Reading raises InterlinguaError where ir_datasets cannot provide the documents.
+    Reading raises BadInput where ir_datasets cannot provide the documents.
     """
 
     def __init__(self, data: Any, name: str, passage: Callable[[Any], Passage], lang: str) -> None:
@@ -71,12 +71,12 @@ class StoredPassages(Sequence[Passage]):
 @contextmanager
 def provided(name: str) -> Iterator[None]:
     """Turns what ir_datasets raises where it cannot download a file, or waits for one that a person is to fetch, into
-    InterlinguaError."""
+    BadInput."""
     try:
         yield
     except (OSError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InterlinguaError(
+        raise BadInput(
             f"ir_datasets:{name}: ir_datasets cannot provide it ({reason}). Some collections are to "
             "be fetched by hand: https://ir-datasets.com says how."
         ) from error
@@ -98,7 +98,7 @@ def needed(folder: Path, *names: str) -> Path:
     """`find`, or an error that says which file of the collection is missing."""
     found = find(folder, *names)
     if found is None:
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: no {' or '.join(names)} (or .gz) in the folder. "
             "A collection needs its passages, its queries and its qrels."
         )
@@ -108,7 +108,7 @@ def needed(folder: Path, *names: str) -> Path:
 def parsed(
     path: Path, rows: Iterator[tuple[int, str]], parse: Callable[[str], Item], what: str, seen: set[str] | None = None
 ) -> Iterator[Item]:
-    """The items on the rows. Raises InterlinguaError for a bad row, an id that occurs twice, an empty file."""
+    """The items on the rows. Raises BadInput for a bad row, an id that occurs twice, an empty file."""
     head(path)
     seen = set() if seen is None else seen
 
@@ -123,7 +123,7 @@ def parsed(
         try:
             yield unique(row)
         except BadRow as bad:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{path}, line {place}: {bad}. Mend the collection: a test collection is read whole or not at all."
             ) from bad
 
@@ -174,7 +174,7 @@ def tsv_queries(path: Path, lang: str) -> Iterator[Query]:
 def read_qrels(path: Path) -> Qrels:
     """Judgements: TREC's four columns `query 0 passage grade`, or BEIR's three `query passage grade` with a header.
 
-    Raises InterlinguaError for a wrong number of columns, a grade that is no integer, or two grades for one passage.
+    Raises BadInput for a wrong number of columns, a grade that is no integer, or two grades for one passage.
     """
     head(path)
     qrels: Qrels = {}
@@ -183,15 +183,13 @@ def read_qrels(path: Path) -> Qrels:
         if not line.strip() or (number == 1 and len(cells) == 3 and not _integer(cells[2])):
             continue
         if len(cells) not in (3, 4) or not _integer(cells[-1]):
-            raise InterlinguaError(
+            raise BadInput(
                 f"{path}, line {number}: '{line[:80]}' is no judgement. Needed are the columns "
                 "query, 0, passage, grade (TREC), or query, passage, grade (BEIR)."
             )
         query, passage, grade = cells[0].strip(), cells[-2].strip(), int(cells[-1])
         if qrels.setdefault(query, {}).setdefault(passage, grade) != grade:
-            raise InterlinguaError(
-                f"{path}, line {number}: passage '{passage}' has two grades for query '{query}'. Keep one."
-            )
+            raise BadInput(f"{path}, line {number}: passage '{passage}' has two grades for query '{query}'. Keep one.")
     return qrels
 
 
@@ -267,7 +265,7 @@ def _of_split(path: Path, pattern: str, split: str) -> Path:
     if len(found) != 1:
         there = ", ".join(file.name for file in files) or "none"
         problem = "no" if not found else "more than one"
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}: {problem} file {pattern} of the split '{split}' (there is: {there}). "
             "Say which split with split=…."
         )
@@ -299,7 +297,7 @@ def load_squad(path: Path, split: str, lang: str) -> Collection:
                 queries[query.id] = query
                 qrels[query.id] = {found[_answering(paragraph.row, row)].id: 1}
         except BadRow as bad:
-            raise InterlinguaError(f"{path}, {paragraph.place}: {bad}. Mend the file.") from bad
+            raise BadInput(f"{path}, {paragraph.place}: {bad}. Mend the file.") from bad
         passages += found
     return Collection(path.name.removesuffix(".gz").removesuffix(".json"), passages, list(queries.values()), qrels)
 

@@ -19,7 +19,7 @@ from interlingua.data.readers import DOCUMENTS, read_documents
 from interlingua.data.readers.documents import BEST, is_clirmatrix, linked, read_clirmatrix
 from interlingua.data.readers.source import Format, PathLike, expand, read_all
 from interlingua.data.records import Document, LinkedDocuments, Passage, decode, encode, language_of
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.progress import say
 from interlingua.text.languages import language, normalise_code
 
@@ -37,7 +37,7 @@ def read_linked(
     documents, which `data.spans.link` puts together. Formats and their options: `LINKED`."""
     if str(path).startswith(PREFIX):
         if unknown := options.keys() - {"grade"}:
-            raise InterlinguaError(f"{path}: ir_datasets takes no option '{min(unknown)}'. Leave it out.")
+            raise BadInput(f"{path}: ir_datasets takes no option '{min(unknown)}'. Leave it out.")
         return _of_ir_datasets(str(path).removeprefix(PREFIX), int(options.get("grade", BEST)))
     if is_encyclopedia(path):
         return cast("Iterator[Document | LinkedDocuments]", read_documents(path, lang=lang, **options))
@@ -48,7 +48,7 @@ def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
     """What `clirmatrix.read` gives, of the data set `name` of ir_datasets; the texts come from its document stores."""
     parts = re.fullmatch(r"clirmatrix/([a-z]+)/[\w-]+/([a-z]+)/\w+", name)
     if parts is None:
-        raise InterlinguaError(
+        raise BadInput(
             f"{PREFIX}{name}: not known to hold linked documents. Those of CLIRMatrix do, such as "
             f"{PREFIX}clirmatrix/zh/bi139-full/en/train."
         )

@@ -22,7 +22,7 @@ def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
     jsonl), of whatever `load_collection` reads, or else of what `read_files` does. `lang` is the language of rows that
     do not name theirs; it is not detected in jsonl and TSV.
 
-    A row without an id is called after its file and line. Raises InterlinguaError for a bad row, naming file and line.
+    A row without an id is called after its file and line. Raises BadInput for a bad row, naming file and line.
     """
     path, lang = Path(source), normalise_code(lang) if lang else ""
     if is_collection(source):

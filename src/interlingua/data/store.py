@@ -26,7 +26,7 @@ from interlingua.data.records import (
     encode,
     language_of,
 )
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged
 from interlingua.files import atomic_folder, existing, restore
 
 Indices = npt.NDArray[np.int64]
@@ -50,12 +50,12 @@ class Store(Protocol[Held]):
 
 
 class MemoryStore(Generic[Record]):
-    """Records that are in memory anyway (tests, the demonstration). Raises InterlinguaError when there are none."""
+    """Records that are in memory anyway (tests, the demonstration). Raises BadInput when there are none."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records: Sequence[Record] = list(records)
         if not self._records:
-            raise InterlinguaError(NOTHING)
+            raise BadInput(NOTHING)
         codes = np.array([language_of(record) for record in self._records])
         self.languages: dict[str, Indices] = {str(code): np.flatnonzero(codes == code) for code in np.unique(codes)}
 
@@ -78,9 +78,7 @@ class RecordStore(Generic[Record]):
         self.folder = existing(folder, "record store")
         facts = _facts(self.folder)
         if facts is None:
-            raise InterlinguaError(
-                f"{folder}: not a record store of version {VERSION}. Remove the folder and build again."
-            )
+            raise BadInput(f"{folder}: not a record store of version {VERSION}. Remove the folder and build again.")
         self.kind: type[Record] = KINDS[facts["kind"]]
         self.fingerprint: str = facts["fingerprint"]
         self.digest: str = facts.get("digest", "")
@@ -91,11 +89,11 @@ class RecordStore(Generic[Record]):
         with open(self.folder / "records.jsonl", "rb") as stream:
             self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         if len(self._bytes) != self._offsets[-1] or len(order) != len(self):
-            raise InterlinguaError(f"{folder}: damaged, its files do not agree. Remove the folder and build again.")
+            raise Damaged(f"{folder}: damaged, its files do not agree. Remove the folder and build again.")
 
     @classmethod
     def open(cls, folder: str | Path) -> RecordStore[Record]:
-        """The store in a folder. Raises InterlinguaError when there is none or it is damaged."""
+        """The store in a folder. Raises BadInput when there is none or it is damaged."""
         return cls(folder)
 
     @classmethod
@@ -106,7 +104,7 @@ class RecordStore(Generic[Record]):
         of the same kind with the same `fingerprint` (never when that is ""). `kind` is that of the first record unless
         it is given; a record of another kind raises TypeError. Holds 12 bytes a record in memory.
 
-        A kill leaves what was there before, or nothing under this name. Raises InterlinguaError for no records and
+        A kill leaves what was there before, or nothing under this name. Raises BadInput for no records and
         for a folder that exists and is no record store.
         """
         folder = restore(folder)
@@ -115,7 +113,7 @@ class RecordStore(Generic[Record]):
         if same and fingerprint:
             return cls(folder)
         if facts is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InterlinguaError(f"{folder}: exists and is no record store. Name another folder, or remove it.")
+            raise BadInput(f"{folder}: exists and is no record store. Name another folder, or remove it.")
         with atomic_folder(folder, "store.json") as new:
             _write(new, records, kind, fingerprint)
         return cls(folder)
@@ -154,7 +152,7 @@ def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, f
             try:
                 line = encode(record).encode("utf-8") + b"\n"
             except UnicodeEncodeError as error:
-                raise InterlinguaError(
+                raise BadInput(
                     f"record {len(numbers) + 1:,} of the source holds half a surrogate pair, which "
                     "is no text. Mend the source."
                 ) from error
@@ -163,7 +161,7 @@ def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, f
             offsets.append(offsets[-1] + len(line))
             numbers.append(codes.setdefault(language_of(record), len(codes)))
     if kind is None or not numbers:
-        raise InterlinguaError(NOTHING)
+        raise BadInput(NOTHING)
     of = np.frombuffer(numbers, dtype=np.int32)
     order = np.argsort(of, kind="stable").astype(np.int64)
     ends = np.cumsum(np.bincount(of, minlength=len(codes)))
@@ -196,7 +194,7 @@ class KeyedStore(Generic[Named]):
     @classmethod
     def build(cls, folder: Path, records: Iterable[Named], kind: type[Named], where: str) -> KeyedStore[Named]:
         """Write the records of `where` into an empty folder and open the store; holds about 40 bytes a record in
-        memory. Raises InterlinguaError for an id that occurs twice, and for no records."""
+        memory. Raises BadInput for an id that occurs twice, and for no records."""
         hashes = array("Q")
 
         def seen() -> Iterator[Named]:
@@ -211,7 +209,7 @@ class KeyedStore(Generic[Named]):
         twice = np.flatnonzero(keys[1:] == keys[:-1])
         if len(twice):
             first, second = (int(rows[twice[0] + step]) for step in (0, 1))
-            raise InterlinguaError(
+            raise BadInput(
                 f"{where}: the id '{store[second].id}' occurs twice (rows {first + 1:,} and "
                 f"{second + 1:,} of those that were read). Ids must be unique."
             )

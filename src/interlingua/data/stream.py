@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from interlingua.data.store import Store
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 
 _MASK = (1 << 64) - 1
 ROUNDS = 6
@@ -93,7 +93,7 @@ class Stream(Generic[Record]):
         view: View | None = None,
     ) -> None:
         if batch_size < 1 or (limit_per_lang is not None and limit_per_lang < 1) or seed < 0:
-            raise InterlinguaError(
+            raise BadInput(
                 f"a stream needs batch_size ≥ 1, limit_per_lang ≥ 1 and seed ≥ 0, not {batch_size}, "
                 f"{limit_per_lang} and {seed}."
             )
@@ -102,13 +102,13 @@ class Stream(Generic[Record]):
         self.langs = sorted(store.languages if langs is None else set(langs))
         for lang in self.langs:
             if lang not in store.languages:
-                raise InterlinguaError(
+                raise BadInput(
                     f"a stream of '{lang}', of which there are no records.{suggestion(lang, store.languages)}"
                 )
         limit = len(store) if limit_per_lang is None else limit_per_lang
         self.sizes = {lang: min(len(store.languages[lang]), limit) for lang in self.langs}
         if not self.sizes:
-            raise InterlinguaError("a stream over no records. Check the source.")
+            raise BadInput("a stream over no records. Check the source.")
         self._subsets = {
             lang: Permutation(len(store.languages[lang]), key_of(seed, "subset", lang))
             for lang in self.langs
@@ -168,7 +168,7 @@ class Stream(Generic[Record]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken: the same batches follow as would have without a stop.
 
-        Raises InterlinguaError when the state is of a stream with another seed, batch size or other data.
+        Raises BadInput when the state is of a stream with another seed, batch size or other data.
         """
         content = getattr(self.store, "digest", "")
         for key, mine in (
@@ -178,7 +178,7 @@ class Stream(Generic[Record]):
             ("content", content),
         ):
             if state.get(key) != mine:
-                raise InterlinguaError(
+                raise BadInput(
                     f"the saved position is of a stream with another {key} ({state.get(key)}, now "
                     f"{mine}). Continue with the data and settings of the start, or start anew."
                 )

@@ -23,7 +23,7 @@ from interlingua.alignment.mining import CorpusSide, mine_sentences
 from interlingua.data.readers import read_parallel
 from interlingua.data.readers.bitext import Comparable, bucc_pairs, read_bucc
 from interlingua.data.records import ParallelPair
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
 from interlingua.progress import say
 from interlingua.retrieval.retriever import TextEncoder
@@ -73,10 +73,10 @@ def bucc_f1(pairs: Iterable[MinedPair], gold: Collection[tuple[str, str]], thres
     is the middle between the scores on both sides of the cut; below the last pair, its own score. No cut is made
     between equal scores, since no threshold is there. A threshold keeps what reaches it.
 
-    Raises InterlinguaError for an empty gold.
+    Raises BadInput for an empty gold.
     """
     if not gold:
-        raise InterlinguaError("no gold pairs: F1 needs the pairs that are to be found.")
+        raise BadInput("no gold pairs: F1 needs the pairs that are to be found.")
     gold = gold if isinstance(gold, (set, frozenset)) else set(gold)
     ranked = sorted(pairs, key=lambda pair: -pair[2])
     if threshold is None:
@@ -145,9 +145,9 @@ def bucc(
     retrieval: str = "max",
 ) -> BuccResult:
     """F1 on BUCC's `training` split of `pair` ("fr-en"), whose files lie in `folder`, by both protocols where `sample`
-    lies there too. Raises InterlinguaError for missing files and for an unknown protocol."""
+    lies there too. Raises BadInput for missing files and for an unknown protocol."""
     if protocol not in PROTOCOLS:
-        raise InterlinguaError(f"protocol '{protocol}' is unknown.{suggestion(protocol, PROTOCOLS)}")
+        raise BadInput(f"protocol '{protocol}' is unknown.{suggestion(protocol, PROTOCOLS)}")
     options: dict[str, Any] = {"k": k, "kind": kind, "retrieval": retrieval}
     tuned = None
     if protocol == "xtreme" or pair in bucc_pairs(folder, "sample"):
@@ -229,15 +229,15 @@ def planted(
     sentences on a side. Rows are left out, and counted, in which a sentence (as `text_key` sees it) is in another row
     too or on both sides, so that no pair is a translation by accident. The same rows and seed give the same task.
 
-    Raises InterlinguaError for several languages, a share that is not between 0 and 1, and too few rows for one pair.
+    Raises BadInput for several languages, a share that is not between 0 and 1, and too few rows for one pair.
     """
     if not 0 < share <= 1:
-        raise InterlinguaError(f"share {share}: must be above 0 and at most 1.")
+        raise BadInput(f"share {share}: must be above 0 and at most 1.")
     rows = list(pairs)
     langs = {(row.source_lang, row.target_lang) for row in rows}
     if len(langs) != 1:
         found = ", ".join(sorted("-".join(pair) for pair in langs)) or "no pairs"
-        raise InterlinguaError(f"a planted bitext has one pair of languages, this holds {found}.")
+        raise BadInput(f"a planted bitext has one pair of languages, this holds {found}.")
     keys = [(text_key(row.source), text_key(row.target)) for row in rows]
     counts = Counter(key for both in keys for key in both)
     alone = [row for row, (x, y) in zip(rows, keys, strict=True) if counts[x] == counts[y] == 1]
@@ -248,7 +248,7 @@ def planted(
     if most is not None:
         gold = min(gold, int(most * share))
     if not gold:
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(alone):,} rows without duplicates, of {len(rows):,}, are too few for a share of "
             f"{share:g}: not one pair can be planted. Give more rows or a larger share."
         )

@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from interlingua.data.collections import cross
 from interlingua.data.records import Collection, ParallelPair
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.evaluation.measures import Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.table import render_records
 from interlingua.evaluation.tatoeba import TatoebaResult, check_languages, pair_vectors, tatoeba_accuracy
@@ -39,14 +39,14 @@ def peer(
     `grades`: document → level, 0 where it is missing. A level with documents of one language only counts 1. One with
     a single document of each language is left out, since nothing can be seen in it; without any other level, 1.
 
-    Raises InterlinguaError for a `top` under 1 and weights that are no numbers of 0 or more, or all 0.
+    Raises BadInput for a `top` under 1 and weights that are no numbers of 0 or more, or all 0.
     """
     from scipy.stats import kruskal
 
     if top < 1:
-        raise InterlinguaError(f"top={top}: must be at least 1.")
+        raise BadInput(f"top={top}: must be at least 1.")
     if weights is not None and (min(weights.values(), default=0) < 0 or not sum(weights.values())):
-        raise InterlinguaError(f"weights {dict(weights)}: give numbers of 0 or more by level, not all 0.")
+        raise BadInput(f"weights {dict(weights)}: give numbers of 0 or more by level, not all 0.")
     rank_of = {name: float(rank) for rank, name in enumerate(ranking[:top], 1)}
     below = (top + 1 + max(len(langs), top + 1)) / 2
     held = {name: rank for name, rank in rank_of.items() if name in langs}
@@ -94,12 +94,12 @@ class Projection:
 def language_projection(encoders: Mapping[str, TextEncoder], pairs: Sequence[ParallelPair]) -> dict[str, Projection]:
     """Model → its projection of the same `pairs` (CCP: 1,000 of English and Arabic), encoded as Tatoeba's are.
 
-    Vectors are taken as search takes them: of unit length under cosine. Raises InterlinguaError for pairs of several
+    Vectors are taken as search takes them: of unit length under cosine. Raises BadInput for pairs of several
     languages, fewer than three, or vectors that do not differ.
     """
     lang = check_languages(pairs, "the pairs")
     if len(pairs) < 3:
-        raise InterlinguaError(f"{len(pairs)} pairs: a picture needs three or more.")
+        raise BadInput(f"{len(pairs)} pairs: a picture needs three or more.")
     found = {}
     for name, encoder in encoders.items():
         vectors = pair_vectors(encoder, pairs)
@@ -116,15 +116,15 @@ def language_projection(encoders: Mapping[str, TextEncoder], pairs: Sequence[Par
 def principal_plane(vectors: Any) -> tuple[Plane, tuple[float, float]]:
     """`vectors` [texts, dim ≥ 2] on their first two principal components [texts, 2] float32, and the two shares of
     variance. Centred, computed in float64. Each component's sign makes its largest weight positive, so that equal
-    vectors give equal pictures. Raises InterlinguaError when all vectors are equal."""
+    vectors give equal pictures. Raises BadInput when all vectors are equal."""
     matrix = np.asarray(vectors, dtype=np.float64)
     if matrix.ndim != 2 or min(matrix.shape) < 2:
-        raise InterlinguaError(f"vectors of shape {matrix.shape}: two texts and two dimensions or more are needed.")
+        raise BadInput(f"vectors of shape {matrix.shape}: two texts and two dimensions or more are needed.")
     centred = matrix - matrix.mean(axis=0)
     _, values, components = np.linalg.svd(centred, full_matrices=False)
     shares = values**2
     if shares.sum() <= 1e-12 * (matrix**2).sum():
-        raise InterlinguaError("all vectors are equal: there is no plane to show. The model has collapsed.")
+        raise BadInput("all vectors are equal: there is no plane to show. The model has collapsed.")
     axes = components[:2]
     largest = axes[np.arange(2), np.abs(axes).argmax(axis=1)]
     plane = (centred @ (axes * np.sign(largest)[:, None]).T).astype(np.float32)
@@ -247,12 +247,12 @@ def language_matrix(
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Questions and passages
     of each language are encoded once. `depth` passages are retrieved for a cell; the merged pool is ranked whole.
-    Raises InterlinguaError for fewer than two languages, a measure that looks deeper than `depth`, or ids that do not
+    Raises BadInput for fewer than two languages, a measure that looks deeper than `depth`, or ids that do not
     correspond (`interlingua.data.collections.cross`).
     """
     check_depth(measure, depth)
     if len(collections) < 2:
-        raise InterlinguaError(f"{len(collections)} languages: a matrix needs two.")
+        raise BadInput(f"{len(collections)} languages: a matrix needs two.")
     langs = list(collections)
     queries = {lang: embed_queries(encoder, c.queries, **encode_options) for lang, c in collections.items()}
     passages = {lang: embed_passages(encoder, c.passages, **encode_options) for lang, c in collections.items()}
@@ -349,15 +349,15 @@ class LanguageBias:
 def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], **encode_options: Any) -> LanguageBias:
     """Ask every language's questions of all languages' passages in one pool.
 
-    `collections`: language → collection; ids correspond across languages, as in XQuAD. Raises InterlinguaError for
+    `collections`: language → collection; ids correspond across languages, as in XQuAD. Raises BadInput for
     fewer than two languages, ids that do not correspond, fewer than four passages, and vectors that do not differ.
     """
     if len(collections) < 2:
-        raise InterlinguaError(f"{len(collections)} languages: bias towards a language needs two.")
+        raise BadInput(f"{len(collections)} languages: bias towards a language needs two.")
     langs = list(collections)
     for lang, one in collections.items():
         if not one.passages:
-            raise InterlinguaError(f"{one.name}: has no passage in '{lang}'.")
+            raise BadInput(f"{one.name}: has no passage in '{lang}'.")
     held = {lang: embed_passages(encoder, one.passages, **encode_options) for lang, one in collections.items()}
     ids = [f"{lang}:{passage.id}" for lang, one in collections.items() for passage in one.passages]
     spoken = np.repeat(np.arange(len(langs)), [len(held[lang]) for lang in langs])
@@ -397,11 +397,11 @@ def probe(vectors: Vectors, langs: NDArray[np.int64], ids: list[str]) -> float:
     """How often the language of a passage is told from its vector by least squares on the vectors of other passages.
 
     `vectors` [passages, dim], `langs` [passages] numbers from 0. Half of the `ids` are learnt from, the others told:
-    translations of one passage, which share an id, are on one side. Raises InterlinguaError for fewer than two ids.
+    translations of one passage, which share an id, are on one side. Raises BadInput for fewer than two ids.
     """
     distinct = sorted(set(ids))
     if len(distinct) < 2:
-        raise InterlinguaError("one passage: a probe needs some to learn from and others to tell.")
+        raise BadInput("one passage: a probe needs some to learn from and others to tell.")
     learnt = set(distinct[::2])
     known = np.array([name in learnt for name in ids])
     inputs = np.column_stack([vectors.astype(np.float64), np.ones(len(vectors))])
@@ -433,7 +433,7 @@ def _golds(collections: Mapping[str, Collection], asked: str) -> tuple[list[Any]
         }
     kept = [query for query in collections[asked].queries if all(found.get(query.id) for found in golds.values())]
     if not kept:
-        raise InterlinguaError(f"no question in '{asked}' has a relevant passage in every language.")
+        raise BadInput(f"no question in '{asked}' has a relevant passage in every language.")
     return kept, {lang: {query.id: found[query.id] for query in kept} for lang, found in golds.items()}
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from interlingua.data.records import Qrels
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.retrieval.run import Run
 
 DEFAULT_MEASURES = ("RR@100", "R@100", "nDCG@10")
@@ -32,7 +32,7 @@ class PerQuery(dict[str, dict[str, float]]):
     def __missing__(self, name: str) -> dict[str, float]:
         known = canonical(name)
         if known not in self:
-            raise InterlinguaError(f"measure '{name}' was not computed.{suggestion(known, self)}")
+            raise BadInput(f"measure '{name}' was not computed.{suggestion(known, self)}")
         return self[known]
 
 
@@ -62,17 +62,17 @@ class Scores(Mapping[str, float]):
 def canonical(name: str) -> str:
     """The ir-measures name: "MRR@100" → "RR@100", "Recall@100" → "R@100".
 
-    Raises InterlinguaError for a measure that is unknown or lacks its cut-off, with a suggestion.
+    Raises BadInput for a measure that is unknown or lacks its cut-off, with a suggestion.
     """
     return str(_parse(name))
 
 
 @cache
 def check_depth(name: str, depth: int) -> None:
-    """Raise InterlinguaError for a measure that looks deeper than the `depth` passages retrieved."""
+    """Raise BadInput for a measure that looks deeper than the `depth` passages retrieved."""
     cutoff = canonical(name).rpartition("@")[2]
     if cutoff.isdigit() and int(cutoff) > depth:
-        raise InterlinguaError(f"measure '{name}' looks deeper than depth={depth}. Set depth={cutoff}.")
+        raise BadInput(f"measure '{name}' looks deeper than depth={depth}. Set depth={cutoff}.")
 
 
 def _parse(name: str) -> Any:
@@ -80,18 +80,18 @@ def _parse(name: str) -> Any:
 
     base = name.split("@")[0].split("(")[0].strip()
     if base not in _NAMES and base not in _ALIASES:
-        raise InterlinguaError(f"unknown measure '{name}'.{suggestion(base, [*_NAMES, *_ALIASES])}")
+        raise BadInput(f"unknown measure '{name}'.{suggestion(base, [*_NAMES, *_ALIASES])}")
     try:
         measure = ir_measures.parse_measure(name)
         measure.validate_params()
     except (AssertionError, ValueError, NameError, TypeError) as error:
         hint = f" Write for example '{base}@100'." if _NAMES[_ALIASES.get(base, base)] else ""
-        raise InterlinguaError(f"measure '{name}': {error or 'not understood'}.{hint}") from None
+        raise BadInput(f"measure '{name}': {error or 'not understood'}.{hint}") from None
     cutoff = measure.params.get("cutoff")
     if (cutoff is None and _NAMES[measure.NAME]) or (cutoff is not None and cutoff < 1):
-        raise InterlinguaError(f"measure '{name}': needs a cut-off of 1 or more. Write for example '{base}@100'.")
+        raise BadInput(f"measure '{name}': needs a cut-off of 1 or more. Write for example '{base}@100'.")
     if measure.NAME != "RR" and not ir_measures.pytrec_eval.supports(measure):
-        raise InterlinguaError(f"measure '{name}': trec_eval does not compute it with these parameters.")
+        raise BadInput(f"measure '{name}': trec_eval does not compute it with these parameters.")
     return measure
 
 
@@ -104,10 +104,10 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
     gain is the grade as it is, its discount 1/log2(rank + 1). RR@k is 1/rank of the first relevant passage in
     the top k, else 0. Ordering: `interlingua.retrieval.run.Run`.
 
-    Raises InterlinguaError for an unknown measure (with a suggestion) or qrels without queries.
+    Raises BadInput for an unknown measure (with a suggestion) or qrels without queries.
     """
     if not qrels:
-        raise InterlinguaError("the qrels hold no query: there is nothing to evaluate.")
+        raise BadInput("the qrels hold no query: there is nothing to evaluate.")
     if isinstance(measures, str):
         measures = [measures]
     per_query = PerQuery({canonical(name): dict.fromkeys(qrels, 0.0) for name in measures})

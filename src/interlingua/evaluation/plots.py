@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.evaluation.languages import DEEP, SHARE_DEPTH, LanguageBias, Matrix
 from interlingua.evaluation.significance import Interval
 from interlingua.text.languages import find_code, languages
@@ -109,7 +109,7 @@ def _figure(width: float) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InterlinguaError("figures need matplotlib. Install it with `pip install interlingua[plots]`.") from error
+        raise NotFound("figures need matplotlib. Install it with `pip install interlingua[plots]`.") from error
     # no pyplot: it would choose a backend for the whole process
     figure = Figure(figsize=(width, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
@@ -127,7 +127,7 @@ def _finish(figure: Any, axes: Any, path: str | Path, x_label: str, y_label: str
 def _save(figure: Any, path: str | Path) -> Path:
     path = Path(path)
     if path.suffix not in (".svg", ".png", ".pdf"):
-        raise InterlinguaError(f"{path}: a figure's name must end in .svg, .png or .pdf.")
+        raise BadInput(f"{path}: a figure's name must end in .svg, .png or .pdf.")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlingua.data.layouts import StoredPassages
 from interlingua.data.records import Collection, Passage, Qrels, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.evaluation.measures import DEFAULT_MEASURES, Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.significance import Interval, bootstrap_interval, stratified_interval
 from interlingua.evaluation.table import Row, Table
@@ -40,7 +40,7 @@ def evaluate_on(
 
     Collections with the same passages are searched one after another so that the passages are encoded once,
     and only one set of vectors is in memory. Results come in the order of `collections`. `encode_options`
-    go to the encoder. Raises InterlinguaError for two collections with one name, a collection without
+    go to the encoder. Raises BadInput for two collections with one name, a collection without
     queries, passages or qrels, or a measure that looks deeper than `depth`.
     """
     given = list(collections)
@@ -57,16 +57,16 @@ def evaluate_on(
 
 
 def check_collections(collections: Sequence[Collection], measures: Sequence[str], depth: int) -> None:
-    """Raise InterlinguaError for what cannot be evaluated: two collections with one name, one without queries,
+    """Raise BadInput for what cannot be evaluated: two collections with one name, one without queries,
     passages or qrels, a measure that looks deeper than `depth`."""
     for name in measures:
         check_depth(name, depth)
     for collection in collections:
         if sum(other.name == collection.name for other in collections) > 1:
-            raise InterlinguaError(f"two collections are named '{collection.name}'. Give each its own name.")
+            raise BadInput(f"two collections are named '{collection.name}'. Give each its own name.")
         for what in ("queries", "passages", "qrels"):
             if not getattr(collection, what):
-                raise InterlinguaError(f"collection '{collection.name}': has no {what}.")
+                raise BadInput(f"collection '{collection.name}': has no {what}.")
 
 
 def by_passages(collections: Sequence[Collection]) -> list[list[Collection]]:
@@ -115,7 +115,7 @@ def results_table(
     """Systems × collections in `measure`, with averages, numbers of queries and 95% bootstrap intervals.
 
     A column is named by its language where no two collections share one, else by its collection.
-    `expected`: system → column → the paper's number, shown under ours. Raises InterlinguaError when the same
+    `expected`: system → column → the paper's number, shown under ours. Raises BadInput when the same
     collection has different numbers of queries for two systems: they are not comparable.
     """
     known: dict[str, Result] = {}
@@ -135,7 +135,7 @@ def results_table(
         per_query = {label[found.collection]: found.scores.per_query[measure] for found in results}
         for column, queries in per_query.items():
             if len(queries) != counts[column]:
-                raise InterlinguaError(
+                raise BadInput(
                     f"'{column}': {len(queries)} queries for {system} but {counts[column]} for "
                     "another system. Evaluate both on the same qrels."
                 )
@@ -184,14 +184,14 @@ def tune_alpha(
     """The `alpha` for which `interpolate(sparse, dense, alpha)` has the highest `measure`; the smallest of equals.
 
     The runs and `qrels` are those of a development set: a weight chosen on the questions it is then measured on is no
-    result. `depth` cuts the fused list, as the run that is reported will be cut. Raises InterlinguaError for no weights
+    result. `depth` cuts the fused list, as the run that is reported will be cut. Raises BadInput for no weights
     to try, one that is no number of 0 or more, an unknown measure, or runs without a query of `qrels`.
     """
     if not alphas:
-        raise InterlinguaError("no weights to try: give at least one.")
+        raise BadInput("no weights to try: give at least one.")
     check_weights(alphas, len(alphas))
     if not qrels.keys() & (sparse.keys() | dense.keys()):
-        raise InterlinguaError("the runs have results for no query of the qrels. They must be of one development set.")
+        raise BadInput("the runs have results for no query of the qrels. They must be of one development set.")
     lists = list(normalised([sparse, dense]))
     tried: dict[float, float] = {}
     for alpha in sorted(set(alphas)):
@@ -215,7 +215,7 @@ def evaluate_pipelines(
     Every model is loaded once (`load`: as `interlingua.retrieval.pipeline.run.run_pipeline` has it), and collections
     with the same passages are searched one after another, so that a model encodes them once for all pipelines.
     `translated`: name of a collection → its questions as the `bm25` stages read them. Models, run files and
-    translations are read before anything is searched. Raises InterlinguaError as `run_pipeline` and `evaluate_on` do.
+    translations are read before anything is searched. Raises BadInput as `run_pipeline` and `evaluate_on` do.
     """
     given = list(collections)
     check_collections(given, measures, depth)
@@ -236,7 +236,7 @@ def evaluate_pipelines(
 def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection], load: Load) -> None:
     """Load what the pipelines name, so that what is missing is said before hours pass.
 
-    Raises InterlinguaError for a model that cannot be loaded, a run file without a question of one of the
+    Raises BadInput for a model that cannot be loaded, a run file without a question of one of the
     collections, and translations that lack a question.
     """
     named = dict.fromkeys(leaf for pipeline in pipelines for leaf in leaves(pipeline))
@@ -244,7 +244,7 @@ def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection
         run = Run.read_trec(path)
         for collection in collections:
             if not any(query.id in run for query in collection.queries):
-                raise InterlinguaError(
+                raise BadInput(
                     f"{path}: has results for no query of {collection.name}. The run and the "
                     "collection must be of one test set."
                 )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Qrels
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.measures import canonical, evaluate
 from interlingua.retrieval.run import Run
 
@@ -106,7 +106,7 @@ def compare_all(
 def paired_p(a: NDArray[np.float64], b: NDArray[np.float64], test: str = "t", *, seed: int = 0) -> float:
     """Two-tailed p-value of paired values [queries]. Differences that do not vary give 1: nothing can be said."""
     if test not in ("t", "permutation"):
-        raise InterlinguaError(f"unknown test '{test}'.{suggestion(test, ['t', 'permutation'])}")
+        raise BadInput(f"unknown test '{test}'.{suggestion(test, ['t', 'permutation'])}")
     differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
     n = len(differences)
     if n < 2 or np.ptp(differences) <= 1e-12:  # subtraction leaves noise where the differences are equal
@@ -132,7 +132,7 @@ def correct(p_values: Sequence[float], correction: str | None) -> list[float]:
     if correction == "bonferroni":
         return [min(1.0, p * count) for p in p_values]
     if correction != "holm":
-        raise InterlinguaError(f"unknown correction '{correction}'.{suggestion(correction, ['holm', 'bonferroni'])}")
+        raise BadInput(f"unknown correction '{correction}'.{suggestion(correction, ['holm', 'bonferroni'])}")
     corrected, largest = [0.0] * count, 0.0
     for place, i in enumerate(sorted(range(count), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, p_values[i] * (count - place)))
@@ -180,7 +180,7 @@ def stratified_interval(
     of the same questions (XQuAD) their means move together and the true interval is wider.
     """
     if not values:
-        raise InterlinguaError("no language to average over.")
+        raise BadInput("no language to average over.")
     generator = np.random.default_rng(seed)
     arrays = [_values(values[lang]) for lang in sorted(values)]
     macro = np.mean([_bootstrap_means(array, resamples, generator) for array in arrays], axis=0)
@@ -193,14 +193,14 @@ def stratified_interval(
 def seed_interval(values: Sequence[float]) -> Interval:
     """mean ± t_{0.975, n−1} · s / √n over n training seeds (one value of the measure for each).
 
-    It says how far another training run would land, on these same questions. Raises InterlinguaError for
+    It says how far another training run would land, on these same questions. Raises BadInput for
     fewer than two seeds; three is the least that should be reported.
     """
     from scipy.stats import t  # type: ignore[import-untyped]
 
     array = _values(values)
     if len(array) < 2:
-        raise InterlinguaError("one seed has no interval. Train with at least two seeds, better three to five.")
+        raise BadInput("one seed has no interval. Train with at least two seeds, better three to five.")
     mean = float(array.mean())
     half = float(t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
     return Interval(mean, mean - half, mean + half, "t interval over seeds", len(array))
@@ -209,14 +209,14 @@ def seed_interval(values: Sequence[float]) -> Interval:
 def _values(values: Sequence[float] | Mapping[str, float]) -> NDArray[np.float64]:
     array = np.array(list(values.values()) if isinstance(values, Mapping) else list(values), dtype=np.float64)
     if not len(array) or not np.isfinite(array).all():
-        raise InterlinguaError(f"{len(array)} values, all of which must be numbers, and at least one: no interval.")
+        raise BadInput(f"{len(array)} values, all of which must be numbers, and at least one: no interval.")
     return array
 
 
 def _bootstrap_means(array: NDArray[np.float64], resamples: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """[resamples]: means of samples with replacement, made a bounded number at a time."""
     if resamples < 1:
-        raise InterlinguaError(f"resamples={resamples}: at least 1 is needed, 10,000 is usual.")
+        raise BadInput(f"resamples={resamples}: at least 1 is needed, 10,000 is usual.")
     step = max(1, HELD // len(array))
     return np.concatenate(
         [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tabulate import tabulate
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.significance import Interval
 
 WITH_ENGLISH, WITHOUT_ENGLISH = "avg", "avg w/o en"
@@ -47,7 +47,7 @@ class Table:
         languages: Mapping[str, str] | None = None,
     ) -> None:
         if not columns or len(set(columns)) != len(columns):
-            raise InterlinguaError(f"table columns {list(columns)}: at least one is needed, each once.")
+            raise BadInput(f"table columns {list(columns)}: at least one is needed, each once.")
         self.measure, self.counts = measure, dict(counts or {})
         self.columns = [column for column in columns if column not in (WITH_ENGLISH, WITHOUT_ENGLISH)]
         self._printed = [column for column in columns if column not in self.columns]
@@ -55,11 +55,11 @@ class Table:
         self.rows_: list[Row] = []
 
     def add(self, row: Row) -> None:
-        """Add a system. Raises InterlinguaError for a value in a column that the table does not have."""
+        """Add a system. Raises BadInput for a value in a column that the table does not have."""
         for mapping in (row.values, row.intervals, row.marks, row.expected):
             for column in mapping:
                 if column not in (*self.columns, WITH_ENGLISH, WITHOUT_ENGLISH):
-                    raise InterlinguaError(
+                    raise BadInput(
                         f"row '{row.system}': no column '{column}' in this table.{suggestion(column, self.columns)}"
                     )
         self.rows_.append(row)
@@ -149,7 +149,7 @@ def render_records(records: Sequence[Mapping[str, str | float | int | None]], fo
     if form == "json":
         return json.dumps(records, ensure_ascii=False, indent=1)
     if form != "tsv":
-        raise InterlinguaError(f"unknown table format '{form}'.{suggestion(form, FORMATS)}")
+        raise BadInput(f"unknown table format '{form}'.{suggestion(form, FORMATS)}")
     lines = [list(records[0])] if records else []
     lines += [["" if cell is None else str(cell) for cell in record.values()] for record in records]
     return "\n".join("\t".join(line) for line in lines)

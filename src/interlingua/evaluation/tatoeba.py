@@ -15,7 +15,7 @@ from tabulate import tabulate
 from interlingua.data.readers import read_parallel
 from interlingua.data.readers.source import PathLike, group
 from interlingua.data.records import ParallelPair
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
 from interlingua.progress import say
 from interlingua.retrieval.retriever import TextEncoder, Vectors, searchable
@@ -44,7 +44,7 @@ class TatoebaResult:
     def xtreme(self) -> float:
         """XTREME's accuracy: English asks, the other language is searched, and that is all (Hu et al. 2020).
 
-        Raises InterlinguaError where neither side is English: XTREME has no such pairs.
+        Raises BadInput where neither side is English: XTREME has no such pairs.
         """
         _check_xtreme(self.lang)
         return self.backward
@@ -59,7 +59,7 @@ def read_sets(paths: PathLike | Sequence[PathLike]) -> dict[str, list[ParallelPa
 def tatoeba_file(encoder: TextEncoder, path: str | Path) -> TatoebaResult:
     """Accuracy on a file of translations such as `ara-eng.tsv.gz`, both sides read by the passage encoder.
 
-    The languages are those of the file name. Raises InterlinguaError for a file of several languages.
+    The languages are those of the file name. Raises BadInput for a file of several languages.
     """
     return tatoeba_pairs(encoder, list(read_parallel(path)), str(path))
 
@@ -67,18 +67,18 @@ def tatoeba_file(encoder: TextEncoder, path: str | Path) -> TatoebaResult:
 def tatoeba_pairs(encoder: TextEncoder, pairs: Sequence[ParallelPair], where: str = "the pairs") -> TatoebaResult:
     """Accuracy on translations of one language into English, or between two others. `where` names them in errors.
 
-    Raises InterlinguaError for several languages, or none.
+    Raises BadInput for several languages, or none.
     """
     lang = check_languages(pairs, where)
     return TatoebaResult(lang, len(pairs), **tatoeba_accuracy(*pair_vectors(encoder, pairs)))
 
 
 def check_languages(pairs: Sequence[ParallelPair], where: str, protocol: str = "both") -> str:
-    """The language that all `pairs` share: "fi", or "de-fr" without English. Raises InterlinguaError unless it is one,
+    """The language that all `pairs` share: "fi", or "de-fr" without English. Raises BadInput unless it is one,
     and one that the protocol knows. `where` names the pairs in the error."""
     langs = sorted({pair.lang for pair in pairs})
     if len(langs) != 1:
-        raise InterlinguaError(f"{where}: holds {', '.join(langs) or 'no pairs'}. Give one file for each language.")
+        raise BadInput(f"{where}: holds {', '.join(langs) or 'no pairs'}. Give one file for each language.")
     if _known(protocol) == "xtreme":
         _check_xtreme(langs[0])
     return langs[0]
@@ -151,16 +151,16 @@ def tatoeba_accuracy(
     row; with `textual` = (texts of x, texts of y) a hit is the same text, as LASER's option of that name, which
     forgives sentences that occur twice. Among equal similarities the first row wins.
 
-    Raises InterlinguaError for shapes that differ, zero vectors, NaN and an unknown protocol.
+    Raises BadInput for shapes that differ, zero vectors, NaN and an unknown protocol.
     """
     _known(protocol)
     x, y = np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.float32)
     if x.ndim != 2 or x.shape != y.shape or not len(x):
-        raise InterlinguaError(f"shapes {x.shape} and {y.shape}: both must be the same [pairs, dim], with a pair.")
+        raise BadInput(f"shapes {x.shape} and {y.shape}: both must be the same [pairs, dim], with a pair.")
     sides = [searchable(side, "cosine", [str(i) for i in range(len(side))], "sentence") for side in (x, y)]
     texts = textual or (range(len(x)), range(len(y)))
     if any(len(side) != len(x) for side in texts):
-        raise InterlinguaError(f"{len(texts[0])} and {len(texts[1])} texts for {len(x)} pairs: the numbers must agree.")
+        raise BadInput(f"{len(texts[0])} and {len(texts[1])} texts for {len(x)} pairs: the numbers must agree.")
     backward = _accuracy(sides[1], sides[0], texts[0])
     if protocol == "xtreme":
         return {"xtreme": backward}
@@ -177,13 +177,13 @@ def _accuracy(questions: NDArray[np.float32], answers: NDArray[np.float32], keys
 
 def _known(protocol: str) -> str:
     if protocol not in PROTOCOLS:
-        raise InterlinguaError(f"protocol '{protocol}' is unknown.{suggestion(protocol, PROTOCOLS)}")
+        raise BadInput(f"protocol '{protocol}' is unknown.{suggestion(protocol, PROTOCOLS)}")
     return protocol
 
 
 def _check_xtreme(lang: str) -> None:
     if "-" in lang:
-        raise InterlinguaError(
+        raise BadInput(
             f"{lang}: XTREME asks in English, and neither side is. Take both directions and their "
             "mean (protocol both) for such pairs."
         )
@@ -210,14 +210,14 @@ def pivot_pairs(first: Sequence[ParallelPair], second: Sequence[ParallelPair], l
     """Pairs of a foreign sentence of `first` and one of `second` that translate the identical English sentence.
 
     One to one: every sentence, the English one too, is used once, in the order of `first`; what else would have been
-    joined is counted as repeated. At most `limit` pairs, as the Tatoeba test has. Raises InterlinguaError for a pair
+    joined is counted as repeated. At most `limit` pairs, as the Tatoeba test has. Raises BadInput for a pair
     without an English side, or both sets of one language.
     """
     left, right = [_foreign(pair) for pair in first], [_foreign(pair) for pair in second]
     langs = [{lang for _, lang, _ in side} for side in (left, right)]
     if [len(side) for side in langs] != [1, 1] or langs[0] == langs[1]:
         held = " and ".join(", ".join(sorted(side)) or "nothing" for side in langs)
-        raise InterlinguaError(f"a join through English needs one language on each side, two in all; given: {held}.")
+        raise BadInput(f"a join through English needs one language on each side, two in all; given: {held}.")
     translations: dict[str, list[tuple[str, str]]] = {}
     for english, lang, text in right:
         translations.setdefault(english, []).append((lang, text))
@@ -239,14 +239,14 @@ def pairs_between(codes: str, sets: Sets) -> tuple[str, list[ParallelPair]]:
     """The pairs of two languages such as "de-fr": those of the set that holds just these two, in either order, else
     joined through English. Returns the name of what they come from, and them; says how many a join gave.
 
-    Raises InterlinguaError for codes that are not two languages, and where `sets` hold no way from one to the other.
+    Raises BadInput for codes that are not two languages, and where `sets` hold no way from one to the other.
     """
     parts = codes.split("-")
     if len(parts) != 2:
-        raise InterlinguaError(f"'{codes}': a pair is written as two languages, like de-fr.")
+        raise BadInput(f"'{codes}': a pair is written as two languages, like de-fr.")
     source, target = (normalise_code(part) for part in parts)
     if source == target:
-        raise InterlinguaError(f"'{codes}': both are '{source}'. A pair needs two languages.")
+        raise BadInput(f"'{codes}': both are '{source}'. A pair needs two languages.")
     held = {
         name: {lang for pair in pairs for lang in (pair.source_lang, pair.target_lang)} for name, pairs in sets.items()
     }
@@ -262,14 +262,14 @@ def pairs_between(codes: str, sets: Sets) -> tuple[str, list[ParallelPair]]:
     english = {lang: [name for name, langs in held.items() if langs == {lang, "en"}] for lang in (source, target)}
     for lang, names in english.items():
         if not names:
-            raise InterlinguaError(
+            raise BadInput(
                 f"'{codes}': no file has '{lang}' and English, and none has {source} and {target}."
                 f"{suggestion(lang, set().union(*held.values()))}"
             )
     names = [_only(found, f"{lang} and English") for lang, found in english.items()]
     joined = pivot_pairs(sets[names[0]], sets[names[1]])
     if not joined.pairs:
-        raise InterlinguaError(
+        raise BadInput(
             f"'{codes}': {names[0]} and {names[1]} have no English sentence in common. Give a file "
             f"of {source} and {target}."
         )
@@ -290,10 +290,10 @@ def _foreign(pair: ParallelPair) -> tuple[str, str, str]:
         return pair.source, pair.target_lang, pair.target
     if pair.target_lang == "en":
         return pair.target, pair.source_lang, pair.source
-    raise InterlinguaError(f"a pair of {pair.source_lang} and {pair.target_lang} cannot be joined through English.")
+    raise BadInput(f"a pair of {pair.source_lang} and {pair.target_lang} cannot be joined through English.")
 
 
 def _only(names: Sequence[str], what: str) -> str:
     if len(names) > 1:
-        raise InterlinguaError(f"{' and '.join(names)}: both hold {what}. Give one of them.")
+        raise BadInput(f"{' and '.join(names)}: both hold {what}. Give one of them.")
     return names[0]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from interlingua.data.irds import AnsweredQuery
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.evaluation.measures import PerQuery, Scores
 from interlingua.evaluation.protocol import Result
 from interlingua.progress import say
@@ -39,7 +39,7 @@ def recall_at_tokens(
     `word_tokenize` unless given. It puts a space into "Moore's", which the answer does not have: with
     `normalize_answers` an answer also counts when it occurs as the tokeniser writes it.
 
-    Raises InterlinguaError for a passage that the run has and `passages` lack, no question with an answer, and where
+    Raises BadInput for a passage that the run has and `passages` lack, no question with an answer, and where
     NLTK or its data is missing.
     """
     name = measure_name(tokens) + TOKENISED * normalize_answers
@@ -59,7 +59,7 @@ def xor_results(
     with tokenised answers, 100 or 0 for each question. Says which questions had too few tokens or no results."""
     tokenize = tokenize or nltk_tokenizer()
     if not budgets or min(budgets) < 1:
-        raise InterlinguaError(f"token budgets {list(budgets)}: at least one is needed, each 1 or more.")
+        raise BadInput(f"token budgets {list(budgets)}: at least one is needed, each 1 or more.")
     names = [measure_name(budget) + how for how in ("", TOKENISED) for budget in budgets]
     by_lang: dict[str, PerQuery] = {}
     short = missing = 0
@@ -77,7 +77,7 @@ def xor_results(
         for name, hit in zip(names, hits, strict=True):
             scores[name][question.id] = 100.0 * hit
     if not by_lang:
-        raise InterlinguaError(
+        raise BadInput(
             "no question has an answer other than yes or no: there is nothing to evaluate. (The "
             "test questions of XOR-Retrieve come without answers; take the development set.)"
         )
@@ -98,13 +98,13 @@ def first_tokens(texts: Iterable[str], count: int, tokenize: Tokenize) -> list[s
 def run_texts(run: Run, passages: Iterable[Passage]) -> dict[str, list[str]]:
     """Question id → the texts of its passages, best first. `passages` is read once; what the run lacks is not kept.
 
-    Raises InterlinguaError for a passage of the run that is not among `passages`.
+    Raises BadInput for a passage of the run that is not among `passages`.
     """
     wanted = {name for query in run for name in run.ids(query)}
     text_of = {passage.id: passage.text for passage in passages if passage.id in wanted}
     if len(text_of) < len(wanted):
         absent = min(wanted - text_of.keys())
-        raise InterlinguaError(
+        raise BadInput(
             f"the run names {len(wanted) - len(text_of):,} passage(s) that are not among the "
             f"passages given, '{absent}' for one. Give those that the run was made on."
         )
@@ -119,20 +119,20 @@ def measure_name(tokens: int) -> str:
 def nltk_tokenizer() -> Tokenize:
     """NLTK's `word_tokenize`, which the published numbers were made with.
 
-    Raises InterlinguaError saying what to install or fetch: the tokeniser first parts a text into sentences, by a
+    Raises NotFound saying what to install or fetch: the tokeniser first parts a text into sentences, by a
     model that NLTK does not bring along.
     """
     try:
         from nltk.tokenize import word_tokenize
     except ImportError as error:
-        raise InterlinguaError(
+        raise NotFound(
             "XOR-Retrieve counts NLTK's tokens. Install it with `pip install interlingua[eval]`, "
             "then fetch its sentence model with `python -m nltk.downloader punkt_tab`."
         ) from error
     try:
         word_tokenize("One. Two.")
     except LookupError as error:
-        raise InterlinguaError(
+        raise BadInput(
             "XOR-Retrieve counts NLTK's tokens, and its sentence model is missing. Fetch it with "
             "`python -m nltk.downloader punkt_tab`; without a network, put the folder "
             "tokenizers/punkt_tab where the variable NLTK_DATA points."

@@ -10,7 +10,7 @@ import torch
 from interlingua.data import encyclopedia
 from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection
-from interlingua.errors import InterlinguaError
+from interlingua.errors import NotFound
 from interlingua.evaluation.protocol import evaluate_on, results_table
 from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
@@ -98,7 +98,7 @@ def picture(systems: dict[str, dict[str, float]], path: Path) -> None:
 
     try:
         print(f"\npicture: {plot_languages(systems, path, y_label='MRR@100 against English passages')}")
-    except InterlinguaError as error:
+    except NotFound as error:
         say(str(error))
 
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import NotFound
 from interlingua.evaluation.languages import language_projection
 from interlingua.evaluation.plots import plot_curves, plot_languages, plot_projections
 from interlingua.evaluation.significance import Interval, correct, paired_p, seed_interval, stratified_interval
@@ -173,7 +173,7 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
                 known = [(x, i) for x, i in points if x is not None and i is not None]
                 if known:
                     made.append(plot_curves({suite: known}, path, x_label=table.x, y_label=measure))
-        except InterlinguaError as error:
+        except NotFound as error:
             say(str(error))
             break
     return made
@@ -192,7 +192,7 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
         path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
         try:
             made.append(plot_projections(language_projection(models, pairs), path))
-        except InterlinguaError as error:
+        except NotFound as error:
             say(str(error))
             return made
     return made

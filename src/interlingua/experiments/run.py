@@ -16,7 +16,7 @@ from random import Random
 
 from interlingua.alignment import Calibration
 from interlingua.data.datasets import DataSpec, read
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.experiments.spec import CalibrationSpec, Reading, TableSpec, fill, filled
 from interlingua.experiments.suites import Values, measure
 from interlingua.files import atomic_write
@@ -74,11 +74,11 @@ class Reproduction:
     def rows(self) -> list[str]:
         """The rows to run; an unknown name among those asked for is an error, and so is no seed."""
         if self.seeds < 1:
-            raise InterlinguaError(f"--seeds {self.seeds}: at least one is needed.")
+            raise BadInput(f"--seeds {self.seeds}: at least one is needed.")
         there = [name for name, row in self.table.rows_at(self.scale).items() if row.shown]
         for name in self.only or ():
             if name not in there:
-                raise InterlinguaError(f"row '{name}' is not in this table.{suggestion(name, there)}")
+                raise BadInput(f"row '{name}' is not in this table.{suggestion(name, there)}")
         return [name for name in there if self.only is None or name in self.only]
 
     @property
@@ -167,7 +167,7 @@ class Reproduction:
             kept = json.loads(file.read_text(encoding="utf-8"))
             before = dict(kept.get("asked") or {})
             if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
-                raise InterlinguaError(
+                raise BadInput(
                     f"{folder}: holds results of another recipe, suite or --data folder. "
                     "Delete it, or use another --out."
                 )
@@ -191,7 +191,7 @@ class Reproduction:
             model = read_model(folder, scale.read, self.device)
         if spec.calibrate is not None and scale.calibrate_on is not None:
             if not isinstance(model, DualEncoder):
-                raise InterlinguaError(f"row '{row}': only a model with one vector a text can be calibrated.")
+                raise BadInput(f"row '{row}': only a model with one vector a text can be calibrated.")
             model = calibrated(model, spec.calibrate, filled(scale.calibrate_on, self.data))
         return model
 
@@ -209,7 +209,7 @@ class Reproduction:
         how = self.table.scale(self.scale).read.model_dump(exclude_none=True)
         spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=how)
         if not isinstance(spec.backbone, str):
-            raise InterlinguaError(
+            raise BadInput(
                 f"row '{row}' measures what training starts from, but the recipe of this scale "
                 "starts from nothing. Give the scale a start."
             )
@@ -241,13 +241,9 @@ class Reproduction:
         for suite in self.table.suites(self.scale).values():
             for path in [*suite.paths(), *texts]:
                 if "{data}" in path and self.data is None:
-                    raise InterlinguaError(
-                        f"{self.name} at scale {self.scale} reads files. Say where with --data FOLDER."
-                    )
+                    raise BadInput(f"{self.name} at scale {self.scale} reads files. Say where with --data FOLDER.")
                 if "{data}" in path and not Path(fill(path, self.data)).exists():
-                    raise InterlinguaError(
-                        f"{fill(path, self.data)}: not there. --data must name the folder that holds it."
-                    )
+                    raise BadInput(f"{fill(path, self.data)}: not there. --data must name the folder that holds it.")
 
 
 def slug(name: str) -> str:

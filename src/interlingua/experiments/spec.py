@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from interlingua.data.datasets import DataSpec
 from interlingua.data.records import Collection, Query
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.measures import evaluate
 from interlingua.files import existing
 from interlingua.progress import say
@@ -85,7 +85,7 @@ class Ranking:
             return tried[settings[0]]
         halves = [list(collection.qrels)[start::2] for start in (0, 1)]
         if not halves[1]:
-            raise InterlinguaError(f"collection '{collection.name}': tuning takes 2 questions at least.")
+            raise BadInput(f"collection '{collection.name}': tuning takes 2 questions at least.")
         chosen = [_best(tried, measures[0], half) for half in reversed(halves)]
         say(f"{collection.name}: tuned on the other half: {', '.join(dict.fromkeys(chosen))}")
         return {
@@ -317,7 +317,7 @@ class TableSpec(Strict):
     def scale(self, name: str) -> Scale:
         """The scale called `name`, or an error naming those there are."""
         if name not in self.scales:
-            raise InterlinguaError(f"scale '{name}' is not known for this table.{suggestion(name, self.scales)}")
+            raise BadInput(f"scale '{name}' is not known for this table.{suggestion(name, self.scales)}")
         return self.scales[name]
 
     def rows_at(self, scale: str) -> dict[str, TableRow]:
@@ -347,7 +347,7 @@ class TableSpec(Strict):
         try:
             return TypeAdapter(dict[str, Suite]).validate_python(read_yaml(path))
         except ValidationError as error:
-            raise InterlinguaError(f"{path}: {explain(error, Suite)}") from error
+            raise BadInput(f"{path}: {explain(error, Suite)}") from error
 
 
 def read_table(name: str) -> TableSpec | dict[str, Any]:
@@ -355,10 +355,10 @@ def read_table(name: str) -> TableSpec | dict[str, Any]:
     path = find_recipe(name)
     tree = read_yaml(path)
     if not isinstance(tree, dict) or "title" not in tree:
-        raise InterlinguaError(f"{name}: is a recipe, not a table. Use `interlingua train {name}`.")
+        raise BadInput(f"{name}: is a recipe, not a table. Use `interlingua train {name}`.")
     if tree.get("kind") == "arithmetic":
         return tree
     try:
         return TableSpec.model_validate({**tree, "folder": path.parent})
     except ValidationError as error:
-        raise InterlinguaError(f"{path}: {explain(error, TableSpec)}") from error
+        raise BadInput(f"{path}: {explain(error, TableSpec)}") from error

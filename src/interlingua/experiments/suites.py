@@ -11,7 +11,7 @@ from interlingua.data.irds import read_answered
 from interlingua.data.passages import read_passages
 from interlingua.data.readers import read_parallel
 from interlingua.data.records import Collection, ParallelPair, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.languages import TOP, language_matrix, language_projection
 from interlingua.evaluation.protocol import evaluate_on
@@ -93,7 +93,7 @@ def pool_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: F
 def xor_suite(model: DualEncoder, suite: Suite, fill: Fill) -> dict[str, Columns]:
     """R@2kt and R@5kt: each question 1 or 0."""
     if suite.xor is None:
-        raise InterlinguaError("the suite has no XOR-Retrieve questions.")
+        raise BadInput("the suite has no XOR-Retrieve questions.")
     questions = read_answered(fill(suite.xor.questions))
     passages = list(read_passages(fill(suite.xor.passages)))
     run = retrieve(model, Collection("XOR-Retrieve", passages, list(questions)))

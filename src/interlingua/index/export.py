@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import atomic_folder, atomic_write, open_raw
 from interlingua.index.local.rows import PASSAGE, TEXTS, arrow, passage_of, text_schema, to_rows
 from interlingua.index.local.table import PassageStore, vectors_of
@@ -43,7 +43,7 @@ def write_parquet(file: str | Path, chunks: Iterable[Chunk]) -> int:
     """Write columns `id, lang, vector, text, title, metadata`, a row group for each chunk; the number of rows.
 
     `vector` is a fixed-size list of float32, `metadata` a list of keys and values. The file is whole or not at all, and
-    only one chunk is in memory. Raises InterlinguaError when there is no passage, and for text that is no Unicode.
+    only one chunk is in memory. Raises BadInput when there is no passage, and for text that is no Unicode.
     """
     pa, pq = arrow(), _parquet()
     dim, chunks = _first(chunks)
@@ -63,7 +63,7 @@ def write_parquet(file: str | Path, chunks: Iterable[Chunk]) -> int:
 
 
 def read_parquet(file: str | Path) -> Iterator[Chunk]:
-    """What `write_parquet` wrote, a row group at a time. Raises InterlinguaError for a file that is something else."""
+    """What `write_parquet` wrote, a row group at a time. Raises BadInput for a file that is something else."""
     pa, pq = arrow(), _parquet()
     try:
         with open_raw(file) as stream, pq.ParquetFile(stream) as held:
@@ -71,14 +71,14 @@ def read_parquet(file: str | Path) -> Iterator[Chunk]:
             for group in range(held.num_row_groups):
                 yield _chunk(held.read_row_group(group).combine_chunks().to_batches()[0], dim)
     except (OSError, KeyError, AttributeError, pa.ArrowException) as error:
-        raise InterlinguaError(f"{file}: is damaged, or not a file of vectors ({error}).") from error
+        raise Damaged(f"{file}: is damaged, or not a file of vectors ({error}).") from error
 
 
 def write_npy(folder: str | Path, chunks: Iterable[Chunk]) -> int:
     """Write a folder with `vectors.npy` float32 `[passages, dim]`, which `numpy.load(…, mmap_mode="r")` opens without
     reading it, and `ids.jsonl`, line i being `{id, lang, title, text, metadata}` of row i; the number of rows.
 
-    Whole or not at all; only one chunk is in memory. Raises InterlinguaError when there is no passage.
+    Whole or not at all; only one chunk is in memory. Raises BadInput when there is no passage.
     """
     dim, chunks = _first(chunks)
     count = 0
@@ -121,7 +121,7 @@ def _first(chunks: Iterable[Chunk]) -> tuple[int, Iterable[Chunk]]:
     rest = iter(chunks)
     first = next(rest, None)
     if first is None:
-        raise InterlinguaError("there is no passage to write.")
+        raise BadInput("there is no passage to write.")
     return first[1].shape[1], chain([first], rest)
 
 
@@ -156,7 +156,7 @@ class EncodedParts(DualEncoder):
                 yield from passages
 
     def passage_vectors(self, passages: Sequence[Passage]) -> Vectors:
-        """The vectors `[passages, dim]` of some passages of the parts. Raises InterlinguaError for one that is in none
+        """The vectors `[passages, dim]` of some passages of the parts. Raises BadInput for one that is in none
         of those that are left."""
         found = []
         for passage in passages:
@@ -169,7 +169,7 @@ class EncodedParts(DualEncoder):
     def _next(self, wanted: Passage) -> None:
         part = next(self._rest, None)
         if part is None:
-            raise InterlinguaError(f"passage {wanted.id!a}: is not among those that were encoded. Encode again.")
+            raise NotFound(f"passage {wanted.id!a}: is not among those that were encoded. Encode again.")
         chunks = list(read_parquet(part))
         self._vectors = np.concatenate([vectors for _, vectors in chunks])
         self._rows = {passage.key: row for row, passage in enumerate(p for held, _ in chunks for p in held)}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, Stale
 from interlingua.files import Durability, durability_of, existing
 from interlingua.index.local.build import build_folder, chunks, encoded, spooled
 from interlingua.index.local.snapshot import Snapshot, analyzers_of, remove_other_caches, whole_store, write_cache
@@ -91,7 +91,7 @@ class Index:
 
         What a build that was stopped has encoded is not encoded again. `model_path` is the name or folder from which
         `open` may load the encoder; `k1` and `b` are BM25's; `names` are those that the reader of the passages gives
-        to their sources, for the index to keep; `durability` is that of later writes. Raises InterlinguaError when the
+        to their sources, for the index to keep; `durability` is that of later writes. Raises BadInput when the
         folder exists and `overwrite` is not set, for two passages with one source and id, and when there is no passage.
         From `interlingua.index.search.APPROXIMATE_FROM` passages on dense search is approximate, see
         `compact`.
@@ -100,12 +100,12 @@ class Index:
 
         path = Path(path)
         if path.exists() and not overwrite:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{path}: already exists. Choose another folder, or replace it with --overwrite "
                 "(in Python: overwrite=True)."
             )
         if path.exists() and not (path / MARKER).exists():
-            raise InterlinguaError(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
+            raise BadInput(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         check_parameters(k1, b)
         kept = durability_of(durability)
         model = lasting_name(model_path)
@@ -116,7 +116,7 @@ class Index:
     def open(cls, path: str | Path, encoder: TextEncoder | None = None, *, durability: str = "full") -> Index:
         """Open an index. Without `encoder`, the model it was built with is loaded when it is first needed.
 
-        Raises InterlinguaError for a folder that is no index, a damaged one, an encoder that gives other vectors
+        Raises BadInput for a folder that is no index, a damaged one, an encoder that gives other vectors
         than the one it was built with, and an unknown `durability`.
         """
         index = cls(existing(path, "index folder"), encoder, durability_of(durability))
@@ -133,7 +133,7 @@ class Index:
         return len(self._snapshot)
 
     def passage(self, id: str) -> Passage:
-        """The passage with an id, or the one called `source:id`. Raises InterlinguaError where there is none, and for
+        """The passage with an id, or the one called `source:id`. Raises BadInput where there is none, and for
         an id of several."""
         snapshot = self.refresh()
         found = named([id], snapshot.find, snapshot.source)
@@ -174,7 +174,7 @@ class Index:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if k < 1:
-            raise InterlinguaError(f"k={k}: must be at least 1.")
+            raise BadInput(f"k={k}: must be at least 1.")
         snapshot, lexical, near = self._newest()
         asked = questions(texts, lang, mode, langs, snapshot.languages, self.path)
         if not asked.queries:
@@ -205,7 +205,7 @@ class Index:
         """Add passages; how many. They are there for good when this returns (see `durability`), and all or none.
 
         `names`, with which the reader of `passages` names their sources, learns those that the index knows, and the
-        index keeps the new ones. Raises InterlinguaError for a passage that is there already or comes twice, as its
+        index keeps the new ones. Raises BadInput for a passage that is there already or comes twice, as its
         source and id tell (without a source: its id), and where another writer is at work.
         """
         return self._write(passages, "add", names)
@@ -215,7 +215,7 @@ class Index:
         One that is there already, exactly so, is not encoded again.
 
         A passage without a source takes the place of the only one with its id, and keeps its source. Raises
-        InterlinguaError where several have the id, and as `add` does.
+        BadInput where several have the id, and as `add` does.
         """
         return self._write(passages, "replace", names)
 
@@ -304,11 +304,8 @@ class Index:
                 taken = Snapshot.take(self._store, self.path, before)
                 near = None if taken is before else near_of(self._store, taken)
                 break
-            except InterlinguaError:
-                newest = PassageStore.open(self.path)
-                if newest.version == self._store.version:
-                    raise
-                self._store = newest  # a writer has removed the version that was being read
+            except Stale:
+                self._store = PassageStore.open(self.path)
         if near is not None:
             self._view = View(taken, Lexical(taken, self.about.k1, self.about.b), near)
 
@@ -372,7 +369,7 @@ class Index:
         if changed > max(FEW, STALE * len(snapshot.base)):
             try:
                 self._cache(store)
-            except (OSError, InterlinguaError) as error:
+            except (OSError, Damaged) as error:
                 say(f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without.")
 
     def _cache(self, store: PassageStore) -> None:
@@ -406,7 +403,7 @@ def _kind(path_or_uri: str | Path, durability: str) -> tuple[Any, dict[str, str]
         from interlingua.index.milvus.index import MilvusIndex
 
         if durability_of(durability) != "full":
-            raise InterlinguaError(
+            raise BadInput(
                 f"{path_or_uri}: a Milvus server decides by itself when a write is on its disk. "
                 "Durability is an option of an index in a folder: leave it out."
             )

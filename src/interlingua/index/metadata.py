@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from interlingua.data.records import Query
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_write
 from interlingua.retrieval.retriever import TextEncoder
 from interlingua.text.analyzers import analyzer
@@ -71,10 +71,10 @@ class IndexInfo:
 
 
 def read_about(folder: Path) -> About:
-    """What index.json says. Raises InterlinguaError when `folder` is no index, or one that cannot be read."""
+    """What index.json says. Raises BadInput when `folder` is no index, or one that cannot be read."""
     file = folder / MARKER
     if not file.is_file():
-        raise InterlinguaError(f"{folder}: is not an index (no {MARKER}). Make one with `interlingua index`.")
+        raise NotFound(f"{folder}: is not an index (no {MARKER}). Make one with `interlingua index`.")
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -82,9 +82,7 @@ def read_about(folder: Path) -> About:
     if not isinstance(about, dict) or "format" not in about:
         raise damaged(file, "no 'format'")
     if (known := about.pop("format")) != FORMAT:
-        raise InterlinguaError(
-            f"{folder}: has index format {known}, {FORMAT} is known. Build it again with --overwrite."
-        )
+        raise BadInput(f"{folder}: has index format {known}, {FORMAT} is known. Build it again with --overwrite.")
     kinds = {"model": str, "fingerprint": dict, "similarity": str, "dim": int, "k1": float, "b": float, "made": str}
     for key, kind in kinds.items():
         if not isinstance(about.get(key), kind):
@@ -123,23 +121,23 @@ def signature(folder: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def damaged(path: Path, reason: object) -> InterlinguaError:
+def damaged(path: Path, reason: object) -> Damaged:
     """The error for a part of an index that cannot be what was written."""
-    return InterlinguaError(f"{path}: is damaged ({reason}). Build it again with --overwrite.")
+    return Damaged(f"{path}: is damaged ({reason}). Build it again with --overwrite.")
 
 
 def load_encoder(model: str, fingerprint: Mapping[str, Any], similarity: str, place: object) -> TextEncoder:
     """The encoder `model` that the index at `place` names, with the `fingerprint` and `similarity` it was made with.
 
-    Raises InterlinguaError where none is named, where it is not there any more, and where it has changed.
+    Raises BadInput where none is named, where it is not there any more, and where it has changed.
     """
     if not model:
-        raise InterlinguaError(
+        raise BadInput(
             f"{place}: does not say which model made it. Give the model with --model "
             "(in Python: pass encoder= when you open it)."
         )
     if Path(model).is_absolute() and not Path(model).exists():
-        raise InterlinguaError(
+        raise NotFound(
             f"{place}: was made with the model {model}, which is not there any more. "
             "Say where it is with --model (in Python: pass encoder= when you open it)."
         )
@@ -162,12 +160,12 @@ def load_to_encode(name_or_path: str | Path) -> Any:
 
 
 def check_encoder(encoder: TextEncoder, fingerprint: Mapping[str, Any], similarity: str, place: object) -> None:
-    """Raise InterlinguaError unless `encoder` is the one that the index at `place` was made with."""
+    """Raise BadInput unless `encoder` is the one that the index at `place` was made with."""
     from interlingua.models.folder import check
 
     check(encoder, fingerprint, str(place))
     if encoder.similarity != similarity:
-        raise InterlinguaError(
+        raise BadInput(
             f"{place}: was made for similarity '{similarity}', the model says "
             f"'{encoder.similarity}'. Make the index again with this model."
         )
@@ -183,7 +181,7 @@ TERMS = 2_000
 """Distinct terms of a question that are compared with passages, the first that the analyzers find."""
 
 
-class OutOfTime(InterlinguaError):
+class OutOfTime(BadInput):
     """A question took more time than it was given."""
 
 
@@ -191,7 +189,7 @@ class Question:
     """A question, normalised once (NFKC), whose terms are found once for each language.
 
     `text` is as it was written, which is what encoders read; `lang` is its language, "" where it is not sure. Pass one
-    object to an index and to `Highlights`, so that both use the same terms. Raises InterlinguaError for a text of more
+    object to an index and to `Highlights`, so that both use the same terms. Raises BadInput for a text of more
     than `LONGEST` characters.
     """
 
@@ -249,20 +247,18 @@ def questions(
     """`texts` as questions in `lang` (one for all or one for each; detected where None), for a search of `mode` among
     the passages in `langs` (None: all) of the index at `place`, which has `languages`. A `Question` stays as it is.
 
-    Raises InterlinguaError for an unknown mode, another number of languages than of questions, a language in which
+    Raises BadInput for an unknown mode, another number of languages than of questions, a language in which
     there is no passage, and a text that is too long.
     """
     if mode not in MODES:
-        raise InterlinguaError(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
+        raise BadInput(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
     given = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
     if len(given) != len(texts):
-        raise InterlinguaError(f"{len(given)} languages for {len(texts)} questions: give one for each.")
+        raise BadInput(f"{len(given)} languages for {len(texts)} questions: give one for each.")
     for name in langs or ():
         if name not in languages:
             unknown = f" Of {languages['']:,} passages the language is unknown." if languages.get("") else ""
-            raise InterlinguaError(
-                f"{place}: has no passage in language '{name}'.{suggestion(name, languages)}{unknown}"
-            )
+            raise BadInput(f"{place}: has no passage in language '{name}'.{suggestion(name, languages)}{unknown}")
     asked = [
         text if isinstance(text, Question) else Question(text, known or None)
         for text, known in zip(texts, given, strict=True)
@@ -273,14 +269,12 @@ def questions(
 
 
 def normal_question(text: str) -> str:
-    """`text` in NFKC. Raises InterlinguaError where it has more than `LONGEST` characters, before or after."""
+    """`text` in NFKC. Raises BadInput where it has more than `LONGEST` characters, before or after."""
     if len(text) > LONGEST:
-        raise InterlinguaError(
-            f"a question has at most {LONGEST:,} characters, this one has {len(text):,}. Shorten it."
-        )
+        raise BadInput(f"a question has at most {LONGEST:,} characters, this one has {len(text):,}. Shorten it.")
     normal = term_nfkc(text)
     if len(normal) > LONGEST:
-        raise InterlinguaError(
+        raise BadInput(
             f"a question has at most {LONGEST:,} characters in Unicode's form NFKC, in which this "
             f"one of {len(text):,} has {len(normal):,}. Shorten it."
         )

@@ -28,7 +28,7 @@ class NearWords:
 
     A word's vector is the mean of those of its subwords; where a script puts no spaces between words, a subword is one.
     `cut` is the analyzer of the question's language: words that it leaves out are not looked for. Without effect for an
-    encoder that has no `static_sides`. Raises InterlinguaError for a question that is not valid Unicode.
+    encoder that has no `static_sides`. Raises BadInput for a question that is not valid Unicode.
     """
 
     def __init__(self, question: str, encoder: Any, cut: Analyzer) -> None:

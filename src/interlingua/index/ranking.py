@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.retrieval.fusion import normalised
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
 from interlingua.retrieval.run import Run
@@ -46,12 +46,12 @@ def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]
 
 
 def only(name: str, rows: Sequence[Row], source_of: Callable[[Row], str], place: object) -> Row:
-    """The one of `rows`, those that `name` means in the index at `place`. Raises InterlinguaError where there is none,
+    """The one of `rows`, those that `name` means in the index at `place`. Raises BadInput where there is none,
     and where there are several, naming each."""
     if not rows:
-        raise InterlinguaError(f"{place}: has no passage '{name}'.")
+        raise BadInput(f"{place}: has no passage '{name}'.")
     if len(rows) > 1:
-        raise InterlinguaError(
+        raise BadInput(
             f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: "
             f"{_listed(name, [source_of(row) for row in rows])}."
         )
@@ -74,7 +74,7 @@ class Arriving:
     ) -> list[tuple[Passage, Row | None]]:
         """Each of `passages` as it is to be written, and the row that it replaces, None for a new one.
 
-        Raises InterlinguaError for a passage that comes twice, one that is there already where the call is "add", and
+        Raises BadInput for a passage that comes twice, one that is there already where the call is "add", and
         one without a source whose id several passages have.
         """
         rows = find([passage.id for passage in passages])
@@ -90,7 +90,7 @@ class Arriving:
         # what this call has written itself is not what it finds
         held = {source: row for source, row in held.items() if source == key[0] or (source, key[1]) not in self._seen}
         if self.verb == "add" and (key[0] in held or (held and not key[0])):
-            raise InterlinguaError(
+            raise BadInput(
                 f"{self.place}: has a passage '{passage.id}' already"
                 f"{'' if key[0] or '' in held else ', from ' + _sources(held)}. Replace it with "
                 "--replace (in Python: replace)."
@@ -98,7 +98,7 @@ class Arriving:
         if key[0] in held or key[0] or not held:
             return passage, held.get(key[0])
         if len(held) > 1:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{self.place}: has {len(held)} passages with the id '{passage.id}', from "
                 f"{_sources(held)}. Say with the metadata 'source' which one is to be replaced."
             )
@@ -109,10 +109,10 @@ class Arriving:
         return replace(passage, metadata={**passage.metadata, "source": source}), row
 
 
-def twice(passage: Passage) -> InterlinguaError:
+def twice(passage: Passage) -> BadInput:
     """The error for two passages with one source and id."""
     of = f" in '{passage.source}'" if passage.source else ""
-    return InterlinguaError(f"passage id '{passage.id}' occurs twice{of}. Ids must be unique in a source.")
+    return BadInput(f"passage id '{passage.id}' occurs twice{of}. Ids must be unique in a source.")
 
 
 def ranking_names(ids: Sequence[str], sources: Callable[[], Sequence[str]]) -> list[str]:

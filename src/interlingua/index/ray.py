@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.index.export import CHUNK, EncodedParts, encoded, write_parquet
 from interlingua.index.index import build_index
 from interlingua.index.ranking import twice
@@ -62,7 +62,7 @@ def encode_on_ray(
     `address` is the cluster's ("auto", "host:6379", "ray://host:10001"), or "local" for this machine alone; without
     one, a cluster that this machine belongs to, else this machine alone. `workers` is the number of processes that
     load the model: by default one a GPU, or without GPUs one a machine. `options` go to `encode_document`. A worker or
-    machine that is lost costs only the parts that it was at, which others take over. Raises InterlinguaError for
+    machine that is lost costs only the parts that it was at, which others take over. Raises BadInput for
     duplicate ids, when there is no passage, where the cluster is not reached, and where a worker fails by itself.
     """
     folder = Path(folder).resolve()
@@ -82,7 +82,7 @@ def encode_on_ray(
     if todo:
         _encode(ray, named, folder, todo, workers, options)
     if missing := [part for part in whole if not (folder / part).exists()]:
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
             "folder on all machines? The same command goes on with them."
         )
@@ -113,7 +113,7 @@ class PartEncoder:
         if (self.folder / name).exists():  # another worker wrote it, and was lost before it could say so
             return 0
         if not source.exists():
-            raise InterlinguaError(f"{source}: is not seen on this machine. The folder must be one that all share.")
+            raise BadInput(f"{source}: is not seen on this machine. The folder must be one that all share.")
         with open(source, encoding="utf-8", newline="\n") as stream:
             passages = [Passage(**json.loads(line)) for line in stream]
         return write_parquet(self.folder / name, encoded(self.model, passages, len(passages), **self.options))
@@ -137,7 +137,7 @@ def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: byte
         yield name
         number += 1
     if not number:
-        raise InterlinguaError("there is no passage to encode.")
+        raise BadInput("there is no passage to encode.")
 
 
 def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
@@ -173,7 +173,7 @@ def _encode(
         for _ in track(done, "encode parts", len(todo)):
             pass
     except ray.exceptions.RayError as error:
-        raise InterlinguaError(
+        raise BadInput(
             f"Ray: encoding failed ({_last_line(str(error))}). What was written stays in {folder}, "
             "and the same command goes on with it."
         ) from error
@@ -184,7 +184,7 @@ def _connected(address: str | None) -> Any:
         import ray
         import ray.data
     except ImportError:
-        raise InterlinguaError("encoding on several machines needs Ray: pip install 'interlingua[ray]'") from None
+        raise NotFound("encoding on several machines needs Ray: pip install 'interlingua[ray]'") from None
     if ray.is_initialized():
         return ray
     address = address or _cluster_here() or "local"
@@ -195,7 +195,7 @@ def _connected(address: str | None) -> Any:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = "on this machine" if address == "local" else f"at '{address}'"
-        raise InterlinguaError(f"Ray: does not start {where} ({_last_line(str(error))}).") from error
+        raise BadInput(f"Ray: does not start {where} ({_last_line(str(error))}).") from error
     return ray
 
 
@@ -209,7 +209,7 @@ def _cluster_here() -> str | None:
 
 def _attempt(address: str) -> None:
     """Connect to a cluster in a process that can be ended: Ray tries for long, and tells why only in its log lines.
-    Raises InterlinguaError where it does not come about."""
+    Raises BadInput where it does not come about."""
     told = ""
     try:
         if (numeric := re.fullmatch(r"(?:\w+://)?([\d.]+):(\d+)", address)) and numeric[1] != "127.0.0.1":
@@ -234,7 +234,7 @@ def _attempt(address: str) -> None:
             "it wants a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what `ray get-auth-token` prints on "
             "its first machine"
         )
-    raise InterlinguaError(
+    raise BadInput(
         f"Ray: no cluster is reached at '{address}': {why}. To encode on this machine alone: "
         "--ray=local (a cluster that is gone is forgotten by `ray stop`)."
     )
@@ -262,7 +262,7 @@ def build_index_on_ray(
     """
     place = str(place)
     if not place.startswith("milvus:") and Path(place).exists() and not overwrite:
-        raise InterlinguaError(
+        raise BadInput(
             f"{place}: already exists. Choose another folder, or replace it with --overwrite "
             "(in Python: overwrite=True)."
         )

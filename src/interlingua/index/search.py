@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Stale
 from interlingua.index.local.rows import Rows
 from interlingua.index.local.snapshot import Mask, Place, Segment, Snapshot
 from interlingua.index.local.table import PassageStore
@@ -107,7 +107,7 @@ def _by_numpy(vectors: Floats, some: Floats, k: int, rows: Rows | None) -> tuple
     with np.errstate(invalid="ignore"):
         scores = vectors @ some.T
     if np.isnan(scores).any():
-        raise InterlinguaError("a score is NaN: some query or passage vector holds NaN or infinity.")
+        raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
     best = np.argpartition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
     values = np.take_along_axis(scores, best, axis=1)
     order = np.argsort(-values, axis=1)
@@ -158,7 +158,7 @@ def approximately(store: PassageStore) -> Near:
     ) -> list[dict[Place, float]]:
         try:
             places = [snapshot.places(store.near(vector, max(LEAST, SPARE_NEAR * depth), probes)) for vector in vectors]
-        except InterlinguaError:
+        except Stale:
             return exactly(snapshot, vectors, depth, chosen)
         if any(len(found) < min(depth, len(snapshot)) for found in places):
             return exactly(snapshot, vectors, depth, chosen)

@@ -12,7 +12,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import atomic_folder
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import (
@@ -38,10 +38,10 @@ from interlingua.progress import say
 def write(folder: Path, query: Parts, passage: Parts) -> None:
     """Write both encoders into `folder`. Prompts of a role are taken from that role's encoder.
 
-    Raises InterlinguaError when the two join title and text differently: a folder has one template.
+    Raises BadInput when the two join title and text differently: a folder has one template.
     """
     if query.settings.template != passage.settings.template:
-        raise InterlinguaError("the two encoders join title and text by different templates; a saved model has one.")
+        raise BadInput("the two encoders join title and text by different templates; a saved model has one.")
     types: dict[str, str] = {}
     structure: dict[str, list[str]] = {}
     for route, parts in zip(ROUTES, (query, passage), strict=True):
@@ -84,7 +84,7 @@ class DualEncoder(nn.Module):
     """`query` and `passage` encoders; without `passage` one encoder serves both roles (tied).
 
     `similarity` ("cosine" or "dot") is how a query and a passage are to be compared; None keeps the encoder's.
-    Raises InterlinguaError when the two give vectors of different sizes.
+    Raises BadInput when the two give vectors of different sizes.
     """
 
     tied = _Tied()
@@ -94,7 +94,7 @@ class DualEncoder(nn.Module):
         self.query = query
         if passage is not None and passage is not query:
             if passage.dim != query.dim:
-                raise InterlinguaError(
+                raise BadInput(
                     f"the query encoder gives vectors of size {query.dim}, the passage encoder of "
                     f"size {passage.dim}. Both must be equal."
                 )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.folder import Settings
 from interlingua.models.subwords import Text
 from interlingua.progress import track
@@ -29,7 +29,7 @@ def default_device(device: str | torch.device | None) -> torch.device:
     try:
         return torch.device(device)
     except RuntimeError as error:
-        raise InterlinguaError(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
+        raise BadInput(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
 
 
 @lru_cache(maxsize=1)
@@ -47,15 +47,15 @@ def cpu_has_bfloat16() -> bool:
 def compute_dtype(device: torch.device, asked: str | torch.dtype | None) -> torch.dtype:
     """The format `encode` computes in: float32 on a CPU, float16 on CUDA (as DPR encodes), or what was asked for.
 
-    Raises InterlinguaError when the processor would only emulate what was asked for.
+    Raises BadInput when the processor would only emulate what was asked for.
     """
     if asked is None:
         return torch.float16 if device.type == "cuda" else torch.float32
     dtype = _DTYPES.get(asked) if isinstance(asked, str) else asked
     if dtype is None or dtype not in _DTYPES.values():
-        raise InterlinguaError(f"dtype {asked!r} is not supported. Use {', '.join(_DTYPES)}.")
+        raise BadInput(f"dtype {asked!r} is not supported. Use {', '.join(_DTYPES)}.")
     if device.type == "cpu" and (dtype == torch.float16 or (dtype == torch.bfloat16 and not cpu_has_bfloat16())):
-        raise InterlinguaError(f"dtype {asked}: this CPU would emulate it, slower than float32. Leave dtype out.")
+        raise BadInput(f"dtype {asked}: this CPU would emulate it, slower than float32. Leave dtype out.")
     return dtype
 
 
@@ -74,7 +74,7 @@ def full_float32() -> Iterator[None]:
 class TokenVectors:
     """`vectors` `[tokens of all texts, dim]`, and `counts`, how many of them each text has, in order.
 
-    Everything here is differentiable. Raises InterlinguaError when the counts do not add up to the vectors.
+    Everything here is differentiable. Raises BadInput when the counts do not add up to the vectors.
     """
 
     vectors: Tensor
@@ -82,17 +82,17 @@ class TokenVectors:
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or sum(self.counts) != len(self.vectors) or min(self.counts, default=0) < 0:
-            raise InterlinguaError(
+            raise BadInput(
                 f"token vectors must be [tokens of all texts, dim]; got {list(self.vectors.shape)} "
                 f"for {len(self.counts)} texts of {sum(self.counts)} tokens together."
             )
 
     @classmethod
     def join(cls, parts: Iterable[TokenVectors]) -> TokenVectors:
-        """The texts of all parts in order. Raises InterlinguaError without a part, since the size is then unknown."""
+        """The texts of all parts in order. Raises BadInput without a part, since the size is then unknown."""
         parts = list(parts)
         if not parts:
-            raise InterlinguaError("token vectors: there is nothing to join.")
+            raise BadInput("token vectors: there is nothing to join.")
         return cls(torch.cat([part.vectors for part in parts]), [count for part in parts for count in part.counts])
 
     def __len__(self) -> int:
@@ -195,10 +195,10 @@ def encode_texts(
 ) -> Tensor:
     """Vectors `[texts, dim]` float32 in the order of `texts`, on the CPU unless `on_device`; no gradient.
 
-    Raises InterlinguaError when a vector is not finite.
+    Raises BadInput when a vector is not finite.
     """
     if batch_size is not None and batch_size < 1:
-        raise InterlinguaError(f"batch_size {batch_size}: must be at least 1.")
+        raise BadInput(f"batch_size {batch_size}: must be at least 1.")
     prompt = encoder.settings.prompt(role, prompt_name, prompt)
     device = encoder.device
     result = torch.empty(len(texts), encoder.dim, device=device if on_device else "cpu")
@@ -214,7 +214,7 @@ def encode_texts(
         encoder.train(training)
     if not bool(torch.isfinite(result).all()):
         bad = int((~torch.isfinite(result).all(1)).nonzero()[0])
-        raise InterlinguaError(
+        raise BadInput(
             f"text {bad}: its vector holds NaN or infinity. Load the encoder with dtype='float32'; "
             "if it stays so, the weights are damaged."
         )
@@ -278,10 +278,10 @@ def encode_tokens(
 ) -> TokenVectors:
     """Token vectors in the order of `texts`, float32, on the CPU unless `on_device`; no gradient.
 
-    Raises InterlinguaError when a vector is not finite.
+    Raises BadInput when a vector is not finite.
     """
     if batch_size is not None and batch_size < 1:
-        raise InterlinguaError(f"batch_size {batch_size}: must be at least 1.")
+        raise BadInput(f"batch_size {batch_size}: must be at least 1.")
     device = encoder.device
     if not texts:
         return TokenVectors(torch.empty(0, encoder.dim, device=device if on_device else "cpu"), [])
@@ -304,7 +304,7 @@ def encode_tokens(
     whole = TokenVectors.join(pieces).select(sorted(range(len(order)), key=order.__getitem__))
     if not bool(torch.isfinite(whole.vectors).all()):
         bad = next(number for number, vectors in enumerate(whole) if not torch.isfinite(vectors).all())
-        raise InterlinguaError(
+        raise BadInput(
             f"text {bad}: its token vectors hold NaN or infinity. Load the encoder with "
             "dtype='float32'; if it stays so, the weights are damaged."
         )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 from transformers import PreTrainedTokenizerBase
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import atomic_folder
 from interlingua.models.encode import compute_dtype, default_device, encode_texts
 from interlingua.models.folder import (
@@ -45,7 +45,7 @@ class Encoder(nn.Module):
     def __init__(self, parts: Parts, *, dtype: str | torch.dtype | None = None) -> None:
         super().__init__()
         if (parts.pooling is None) != isinstance(parts.backbone, StaticEmbedding):
-            raise InterlinguaError("a transformer needs a pooling ('cls' or 'mean'), a static backbone takes none.")
+            raise BadInput("a transformer needs a pooling ('cls' or 'mean'), a static backbone takes none.")
         self.backbone = parts.backbone
         self.dense = nn.ModuleList(parts.dense)
         self.pooling = parts.pooling
@@ -75,13 +75,13 @@ class Encoder(nn.Module):
         model to its first k layers and pools hidden state k (0 = embeddings). `max_length` is a number of tokens or
         one per role. `template` joins title and text: a format string, or "pair" (`<s> title </s></s> text </s>`).
         `dtype` is what `encode` computes in (weights stay float32): by default float32 on a CPU, float16 on CUDA.
-        Raises InterlinguaError for pickled weights, custom code, unknown modules or a folder that holds no model.
+        Raises BadInput for pickled weights, custom code, unknown modules or a folder that holds no model.
         """
         folder = model_folder(name_or_path)
         if (folder / "modules.json").is_file():
             modules = read_modules(folder)
             if modules[:1] and modules[0][0] == "Router":
-                raise InterlinguaError(
+                raise BadInput(
                     f"{folder}: holds two encoders, one for queries and one for passages. "
                     "Load it with DualEncoder.load."
                 )
@@ -89,7 +89,7 @@ class Encoder(nn.Module):
         elif (folder / "config.json").is_file():
             parts = read_parts(folder, [("Transformer", ""), ("Pooling", "1_Pooling")], read_settings(folder))
         else:
-            raise InterlinguaError(f"{folder}: is not a model folder (looked for modules.json and config.json).")
+            raise BadInput(f"{folder}: is not a model folder (looked for modules.json and config.json).")
         parts.language_maps = LanguageMaps.beside(folder)
         whole = cls(parts)
         if (kept := read_json(folder / "fingerprint.json")) is not None:
@@ -129,7 +129,7 @@ class Encoder(nn.Module):
         limit = None
         if isinstance(backbone, StaticEmbedding):
             if pooling not in (None, "mean") or layer not in (None, 0) or isinstance(max_length, Mapping):
-                raise InterlinguaError(
+                raise BadInput(
                     "a static backbone has mean pooling, no layers and one max_length for all "
                     "roles: leave out pooling and layer, and give max_length as one number."
                 )
@@ -250,9 +250,9 @@ class Encoder(nn.Module):
     ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
         """Token ids → `(states, lengths)`: last-layer states `[tokens of all texts, hidden]` laid end to end, and the
         number of tokens of each text `[texts]`. With `layer=k` also hidden state k (0 = embeddings) of the same
-        forward pass, as a third tensor (Condenser). With gradient. Raises InterlinguaError on a static backbone."""
+        forward pass, as a third tensor (Condenser). With gradient. Raises BadInput on a static backbone."""
         if isinstance(self.backbone, StaticEmbedding):
-            raise InterlinguaError("a static backbone has no token states; this needs a transformer.")
+            raise BadInput("a static backbone has no token states; this needs a transformer.")
         states, lengths, early = self.backbone.token_states(ids, layer)
         return (states, lengths) if early is None else (states, lengths, early)
 
@@ -325,10 +325,10 @@ class Encoder(nn.Module):
 
     def folded(self, lang: str) -> Encoder:
         """This encoder with the map of one language as its last layer, for software that knows no calibration: it
-        gives the vectors of `encode(…, lang=lang)` for every text. Weights are shared. Raises InterlinguaError for an
+        gives the vectors of `encode(…, lang=lang)` for every text. Weights are shared. Raises BadInput for an
         encoder that is not calibrated and for a language that has no map."""
         if self.language_maps is None:
-            raise InterlinguaError("this encoder has no calibration to fold in. Fit one: interlingua calibrate.")
+            raise BadInput("this encoder has no calibration to fold in. Fit one: interlingua calibrate.")
         parts = self.parts()
         weight, bias = self.language_maps.of(lang).fold()
         layer = Dense(self.dim, self.dim)

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import restore
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
 
@@ -27,7 +27,7 @@ def model_folder(name_or_path: str | Path) -> Path:
     that comes with this package, "package:name/folder" a folder inside another installed Python package, of which no
     code is run.
 
-    Raises InterlinguaError when it is none of these.
+    Raises BadInput when it is none of these.
     """
     if str(name_or_path) == DEFAULT:
         return Path(__file__).parent / "default"
@@ -38,14 +38,14 @@ def model_folder(name_or_path: str | Path) -> Path:
         return path
     name = str(name_or_path)
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise InterlinguaError(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
+        raise BadInput(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_OTHER_RUNTIMES))
     except Exception as error:  # the hub client raises a dozen kinds; all of them mean: not to be had
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InterlinguaError(
+        raise NotFound(
             f"{name}: no such folder here, and not to be had from the Hugging Face hub ({reason}). "
             "Check the spelling, or download the model and give its folder."
         ) from error
@@ -63,37 +63,37 @@ def _in_package(name: str) -> Path:
     found = find_spec(package) if package.isidentifier() and package != "__main__" else None
     places = found.submodule_search_locations if found is not None else None
     if not places:
-        raise InterlinguaError(
+        raise NotFound(
             f"{PACKAGE}{name}: the Python package '{package}' is not installed. Install it with "
             f"`pip install {package.replace('_', '-')}`."
         )
     folder = Path(places[0], inside)
     if inside.startswith("/") or ".." in inside.split("/") or not folder.is_dir():
-        raise InterlinguaError(f"{PACKAGE}{name}: the package has no folder '{inside}'.")
+        raise BadInput(f"{PACKAGE}{name}: the package has no folder '{inside}'.")
     return folder
 
 
 def require_safetensors(folder: Path) -> None:
-    """Raise InterlinguaError unless `folder` holds safetensors weights."""
+    """Raise BadInput unless `folder` holds safetensors weights."""
     if any(folder.glob("*.safetensors")):
         return
     if any(folder.glob("pytorch_model*.bin")):
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: holds pytorch_model.bin only, a pickle that can run code and is never opened here. Convert it "
             "once on a machine where you trust the file, e.g. with https://huggingface.co/spaces/safetensors/convert, "
             "or `AutoModel.from_pretrained(folder).save_pretrained(folder)`."
         )
-    raise InterlinguaError(f"{folder}: no weights here (looked for *.safetensors).")
+    raise BadInput(f"{folder}: no weights here (looked for *.safetensors).")
 
 
 def read_json(path: Path, default: Any = None) -> Any:
-    """The JSON in `path`, or `default` where there is no such file. Raises InterlinguaError for broken JSON."""
+    """The JSON in `path`, or `default` where there is no such file. Raises BadInput for broken JSON."""
     if not path.is_file():
         return default
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InterlinguaError(f"{path}: cannot be read as JSON ({error}).") from error
+        raise BadInput(f"{path}: cannot be read as JSON ({error}).") from error
 
 
 @contextmanager
@@ -121,17 +121,17 @@ _ROLES = {"query": "query", "passage": "document", "document": "document"}
 def stored_role(role: str) -> str:
     """The name sentence-transformers files use: "query", or "document" for both "passage" and "document"."""
     if role not in _ROLES:
-        raise InterlinguaError(f"role {role!r} is not known.{suggestion(role, _ROLES)}")
+        raise BadInput(f"role {role!r} is not known.{suggestion(role, _ROLES)}")
     return _ROLES[role]
 
 
 def check_similarity(similarity: str | None, where: str = "similarity") -> Similarity:
-    """ "cosine" (also for None) or "dot", else InterlinguaError."""
+    """ "cosine" (also for None) or "dot", else BadInput."""
     if similarity in (None, "cosine"):
         return "cosine"
     if similarity == "dot":
         return "dot"
-    raise InterlinguaError(f"{where}: {similarity!r} is not supported. Use 'cosine' or 'dot'.")
+    raise BadInput(f"{where}: {similarity!r} is not supported. Use 'cosine' or 'dot'.")
 
 
 Pooling = Literal["cls", "mean"]
@@ -139,12 +139,12 @@ POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
 def check_pooling(pooling: str, where: str = "pooling") -> Pooling:
-    """`pooling` if it is known, else InterlinguaError."""
+    """`pooling` if it is known, else BadInput."""
     if pooling == "cls":
         return "cls"
     if pooling == "mean":
         return "mean"
-    raise InterlinguaError(f"{where}: pooling {pooling!r} is not supported.{suggestion(pooling, POOLINGS)}")
+    raise BadInput(f"{where}: pooling {pooling!r} is not supported.{suggestion(pooling, POOLINGS)}")
 
 
 @dataclass
@@ -169,7 +169,7 @@ class Settings:
     ) -> None:
         """Apply what a caller asked for; None leaves a setting as it is.
 
-        Raises InterlinguaError for a length over `limit`, the number of positions the model has.
+        Raises BadInput for a length over `limit`, the number of positions the model has.
         """
         if prompts is not None:
             stored = {_ROLES.get(name, name): prompt for name, prompt in prompts.items()}
@@ -185,12 +185,12 @@ class Settings:
         )
         longest = max(lengths.values(), default=None) if lengths else max_length
         if not isinstance(longest, int) or min(longest, *lengths.values(), longest) < 1:
-            raise InterlinguaError(
+            raise BadInput(
                 f"max_length {max_length!r}: give a number of tokens, or one per role such as "
                 "{'query': 64, 'passage': 256}."
             )
         if limit is not None and longest > limit:
-            raise InterlinguaError(f"max_length {longest}: this model has positions for {limit} tokens at most.")
+            raise BadInput(f"max_length {longest}: this model has positions for {limit} tokens at most.")
         self.max_length, self.role_lengths = longest, lengths
 
     def length(self, role: str | None) -> int | None:
@@ -204,7 +204,7 @@ class Settings:
         if prompt_name is not None:
             name = prompt_name if prompt_name in self.prompts else _ROLES.get(prompt_name, prompt_name)
             if name not in self.prompts:
-                raise InterlinguaError(
+                raise BadInput(
                     f"prompt_name {prompt_name!r}: this encoder has no such prompt."
                     f"{suggestion(prompt_name, self.prompts)}"
                 )
@@ -298,11 +298,11 @@ def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
-    """Raise InterlinguaError, naming `where` and what differs, unless `recorded` is the encoder's fingerprint."""
+    """Raise BadInput, naming `where` and what differs, unless `recorded` is the encoder's fingerprint."""
     now = fingerprint(encoder)
     different = sorted(key for key in now.keys() | recorded.keys() if now.get(key) != recorded.get(key))
     if different:
-        raise InterlinguaError(
+        raise BadInput(
             f"{where}: was made with another model ({', '.join(different)} differ). Use that "
             "model, or make it again with this one."
         )
@@ -359,17 +359,17 @@ Module = tuple[str, str]
 
 
 def short_type(name: object, where: str) -> str:
-    """The short name of a built-in module type. Raises InterlinguaError for any other: its code is never run."""
+    """The short name of a built-in module type. Raises BadInput for any other: its code is never run."""
     short = str(name).rsplit(".", 1)[-1]
     if str(name).startswith("sentence_transformers.") and short in TYPES:
         return short
-    raise InterlinguaError(f"{where}: module type {name} is not supported. Supported: {', '.join(TYPES)}.")
+    raise BadInput(f"{where}: module type {name} is not supported. Supported: {', '.join(TYPES)}.")
 
 
 def subfolder(folder: Path, name: object) -> Path:
     """`folder / name` where `name` is one plain folder name or empty; a model file may not name other places."""
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w-]*|", name):
-        raise InterlinguaError(f"{folder}: {name!r} is not a plain folder name.")
+        raise BadInput(f"{folder}: {name!r} is not a plain folder name.")
     return folder / name
 
 
@@ -379,7 +379,7 @@ def read_modules(folder: Path) -> list[Module]:
     try:
         return [(short_type(entry["type"], str(where)), entry["path"]) for entry in read_json(where)]
     except (TypeError, KeyError) as error:
-        raise InterlinguaError(f"{where}: is not a list of modules with a type and a path.") from error
+        raise BadInput(f"{where}: is not a list of modules with a type and a path.") from error
 
 
 def read_settings(folder: Path) -> Settings:
@@ -403,7 +403,7 @@ def read_settings(folder: Path) -> Settings:
 
 def read_routes(folder: Path) -> list[tuple[Path, list[Module]]]:
     """Where the modules of each encoder lie, and which they are. A Router has two encoders, of queries and of passages;
-    modules after it belong to both. Raises InterlinguaError for another Router."""
+    modules after it belong to both. Raises BadInput for another Router."""
     modules = read_modules(folder)
     if not modules or modules[0][0] != "Router":
         return [(folder, modules)]
@@ -415,7 +415,7 @@ def read_routes(folder: Path) -> list[tuple[Path, list[Module]]]:
             [(short_type(types[name], str(where / ROUTER)), name) for name in structure[route]] for route in ROUTES
         ]
     except (TypeError, KeyError) as error:
-        raise InterlinguaError(f"{where / ROUTER}: a Router with the routes query and document is needed.") from error
+        raise BadInput(f"{where / ROUTER}: a Router with the routes query and document is needed.") from error
     if where != folder and modules[1:]:
-        raise InterlinguaError(f"{folder}: a Router in a subfolder followed by more modules is not supported.")
+        raise BadInput(f"{folder}: a Router in a subfolder followed by more modules is not supported.")
     return [(where, route + modules[1:]) for route in routes]

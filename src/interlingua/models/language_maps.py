@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, Damaged, suggestion
 from interlingua.files import atomic_write
 from interlingua.progress import say
 from interlingua.text.languages import find_code
@@ -84,17 +84,17 @@ class LanguageMaps:
         if lang is None:
             return ANY
         if not isinstance(lang, str):
-            raise InterlinguaError(
+            raise BadInput(
                 f"lang {lang!r} is {type(lang).__name__}: give a language code such as 'fr', one "
                 "for each text, or None."
             )
         return lang if lang in self.maps else code if (code := find_code(lang)) in self.maps else None
 
     def of(self, lang: str | None) -> LanguageMap:
-        """The map of a language. Raises InterlinguaError with a suggestion for one that has none."""
+        """The map of a language. Raises BadInput with a suggestion for one that has none."""
         found = self.find(lang)
         if found is None:
-            raise InterlinguaError(
+            raise BadInput(
                 f"no calibration was fitted for the language '{lang}'."
                 f"{suggestion(str(lang), self.languages)} lang=None takes the one of all languages "
                 "together."
@@ -105,18 +105,16 @@ class LanguageMaps:
         """Vectors [texts, dim] → float32 [texts, dim], each by the map of its language.
 
         `langs` is the language of all or a list of one for each. A language without a map takes "*", which is said
-        once. Raises InterlinguaError for a list of another length and for vectors of another size.
+        once. Raises BadInput for a list of another length and for vectors of another size.
         """
         if vectors.shape[-1] != self.dim:
-            raise InterlinguaError(
+            raise BadInput(
                 f"the calibration is for vectors of size {self.dim}, these have "
                 f"{vectors.shape[-1]}: it belongs to another encoder. Fit it again with this one."
             )
         names = [langs] * len(vectors) if langs is None or isinstance(langs, str) else list(langs)
         if len(names) != len(vectors):
-            raise InterlinguaError(
-                f"{len(names)} languages for {len(vectors)} texts: give one for each text, or one for all."
-            )
+            raise BadInput(f"{len(names)} languages for {len(vectors)} texts: give one for each text, or one for all.")
         rows: dict[str | None, list[int]] = defaultdict(list)
         for row, name in enumerate(names):
             rows[name].append(row)
@@ -151,7 +149,7 @@ class LanguageMaps:
 
     @classmethod
     def load(cls, path: str | Path) -> LanguageMaps:
-        """Read what `save` wrote. Raises InterlinguaError for a file that is something else or is damaged."""
+        """Read what `save` wrote. Raises BadInput for a file that is something else or is damaged."""
         parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
         try:
             with safe_open(path, "pt") as file:
@@ -162,10 +160,10 @@ class LanguageMaps:
             maps = {name: LanguageMap(**tensors) for name, tensors in parts.items()}
             dim = len(maps[ANY].shift)
         except (SafetensorError, OSError, TypeError, KeyError) as error:
-            raise InterlinguaError(f"{path}: cannot be read as a calibration ({error}). Fit it again.") from error
+            raise Damaged(f"{path}: cannot be read as a calibration ({error}). Fit it again.") from error
         for name, one in maps.items():
             if fault := one.fault(dim):
-                raise InterlinguaError(f"{path}: the map of '{name}' is damaged ({fault}). Fit it again.")
+                raise Damaged(f"{path}: the map of '{name}' is damaged ({fault}). Fit it again.")
         return cls(maps, about)
 
     @classmethod

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize as unit_length
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.files import atomic_folder
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import TokenVectors, compute_dtype, default_device, encode_tokens
@@ -112,19 +112,17 @@ def is_late(folder: Path) -> bool:
 
 
 def read(folder: Path) -> LateParts:
-    """Load the modules. Raises InterlinguaError for a folder of another shape, or options that would be lost."""
+    """Load the modules. Raises BadInput for a folder of another shape, or options that would be lost."""
     modules = read_modules(folder)
     kinds = " ".join(kind for kind, _ in modules)
     if not re.fullmatch(r"Transformer Dense (MultiVectorMask Normalize|Normalize MultiVectorMask)", kinds):
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: modules {kinds.replace(' ', ' → ') or 'none'} are not supported for late "
             f"interaction. Supported: {' → '.join(kind for kind, _ in _MODULES)}."
         )
     similarity = read_json(folder / "config_sentence_transformers.json", {}).get("similarity_fn_name")
     if similarity not in (None, "maxsim"):
-        raise InterlinguaError(
-            f"{folder}: similarity {similarity!r} is not supported for late interaction, only 'maxsim'."
-        )
+        raise BadInput(f"{folder}: similarity {similarity!r} is not supported for late interaction, only 'maxsim'.")
     paths = {kind: subfolder(folder, name) for kind, name in modules}
     settings = read_settings(folder)
     backbone = read_transformer(paths["Transformer"], settings)
@@ -136,9 +134,7 @@ def read(folder: Path) -> LateParts:
         _skipped(paths["MultiVectorMask"]),
     )
     if read_json(paths["Normalize"] / "config.json", {}).get("module_input_name") != _TOKENS:
-        raise InterlinguaError(
-            f"{paths['Normalize']}: only a Normalize of {_TOKENS} is supported for late interaction."
-        )
+        raise BadInput(f"{paths['Normalize']}: only a Normalize of {_TOKENS} is supported for late interaction.")
     return parts
 
 
@@ -153,7 +149,7 @@ def _query_expansion(folder: Path, backbone: Transformer, settings: Settings) ->
     if found["token"] == backbone.tokenizer.mask_token:
         found["token"] = None
     if found != plain or not isinstance(expansion.get("length"), int):
-        raise InterlinguaError(
+        raise BadInput(
             f"{where}: query_expansion {expansion} is not supported. Supported: strategy 'fixed' "
             "with a length, filled up with the mask token, which other tokens do not attend to."
         )
@@ -165,7 +161,7 @@ def _skipped(folder: Path) -> tuple[str, ...]:
     where = folder / "config.json"
     config = read_json(where, {})
     if config.get("keep_only_token_ids") or config.get("skiplist_tasks", ["document"]) != ["document"]:
-        raise InterlinguaError(f"{where}: only a skiplist of documents is supported, without keep_only_token_ids.")
+        raise BadInput(f"{where}: only a skiplist of documents is supported, without keep_only_token_ids.")
     return tuple(config.get("skiplist_words") or ())
 
 
@@ -221,11 +217,11 @@ class LateInteractionEncoder(nn.Module):
         """Load what `save` wrote, or a sentence-transformers MultiVectorEncoder of the same four modules.
 
         `dtype` is what `encode` computes in, as for `Encoder.load`; `for_training` turns dropout on.
-        Raises InterlinguaError for a single-vector model: its projection would be random, which only `start` makes.
+        Raises BadInput for a single-vector model: its projection would be random, which only `start` makes.
         """
         folder = model_folder(name_or_path)
         if not is_late(folder):
-            raise InterlinguaError(
+            raise NotFound(
                 f"{folder}: holds no late-interaction model. To begin one from a single-vector "
                 "model, train with model.late_interaction, or use LateInteractionEncoder.start."
             )
@@ -249,12 +245,12 @@ class LateInteractionEncoder(nn.Module):
 
         The projection to `dim` and the rows of the two markers are new, random from `seed`; prompts stay, after the
         marker. Pooling, Dense layers and a calibration are left out.
-        Raises InterlinguaError for a static encoder and for lengths that the model has no positions for.
+        Raises BadInput for a static encoder and for lengths that the model has no positions for.
         """
         if isinstance(encoder.backbone, StaticEmbedding):
-            raise InterlinguaError("a static backbone has no token states; late interaction needs a transformer.")
+            raise BadInput("a static backbone has no token states; late interaction needs a transformer.")
         if dim < 1:
-            raise InterlinguaError(f"late interaction: dim {dim} must be at least 1.")
+            raise BadInput(f"late interaction: dim {dim} must be at least 1.")
         if len(encoder.dense) or encoder.language_maps is not None:
             say("late interaction: the model's Dense layers and calibration are left out; they are for pooled vectors.")
         device = encoder.device
@@ -286,13 +282,13 @@ class LateInteractionEncoder(nn.Module):
         """Set lengths in tokens (special tokens and marker counted) and what queries and documents show. `prompts` by
         role come after the marker; None leaves them, and the template, as they are.
 
-        Raises InterlinguaError for lengths that the model has no positions for, and for query expansion without a
+        Raises BadInput for lengths that the model has no positions for, and for query expansion without a
         mask token.
         """
         limit = self.backbone.positions
         for name, length in (("query_length", query_length), ("document_length", document_length)):
             if length < 1 or (limit is not None and length > limit):
-                raise InterlinguaError(
+                raise BadInput(
                     f"late interaction: {name} {length} is not possible; this model has positions "
                     f"for {limit or 'any number of'} tokens."
                 )
@@ -307,7 +303,7 @@ class LateInteractionEncoder(nn.Module):
 
     def _interact(self, query_expansion: bool, skipped: tuple[str, ...]) -> None:
         if query_expansion and self.tokenizer.mask_token_id is None:
-            raise InterlinguaError(
+            raise BadInput(
                 "late interaction: this model has no mask token to fill queries up with. Set query_expansion to false."
             )
         vocabulary = self.tokenizer.get_vocab() if skipped else {}
@@ -432,7 +428,7 @@ class LateInteractionEncoder(nn.Module):
         the CPU or, with `convert_to_tensor`, on the device. `lang` has no use here (there is no calibration).
 
         `batch_size` counts texts; without it batches hold a budget of tokens. All vectors are held in memory: give a
-        large collection in pieces. Raises InterlinguaError when a vector is not finite.
+        large collection in pieces. Raises BadInput when a vector is not finite.
         """
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
         return encode_tokens(

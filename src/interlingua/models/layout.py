@@ -15,7 +15,7 @@ from tokenizers.normalizers import Sequence as Normalizers
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged
 from interlingua.models.folder import (
     OURS,
     TYPES,
@@ -57,9 +57,7 @@ class Dense(nn.Module):
         super().__init__()
         self.activation_name = activation or "torch.nn.modules.linear.Identity"
         if self.activation_name not in ACTIVATIONS:
-            raise InterlinguaError(
-                f"Dense: activation {activation!r} is not one of the known ones: {', '.join(ACTIVATIONS)}."
-            )
+            raise BadInput(f"Dense: activation {activation!r} is not one of the known ones: {', '.join(ACTIVATIONS)}.")
         self.linear = nn.Linear(in_features, out_features, bias=bias)
         self.activation = ACTIVATIONS[self.activation_name]()
 
@@ -102,12 +100,12 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts
     """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense and Normalize."""
     kinds = [kind for kind, _ in modules]
     if "MultiVectorMask" in kinds:
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: holds a late-interaction model, which gives several vectors a text. Load it "
             "with LateInteractionEncoder.load."
         )
     if not re.fullmatch(r"(Transformer Pooling|StaticEmbedding)( Dense| Normalize)*", " ".join(kinds)):
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: modules {' → '.join(kinds) or 'none'} are not supported. Supported: "
             "Transformer → Pooling or StaticEmbedding, then Dense and Normalize."
         )
@@ -160,7 +158,7 @@ def _pooling(folder: Path) -> Pooling:
     where = folder / "config.json"
     config = read_json(where, {})
     if config.get("include_prompt") is False:
-        raise InterlinguaError(f"{where}: include_prompt false is not supported.")
+        raise BadInput(f"{where}: include_prompt false is not supported.")
     modes = config.get("pooling_mode") or [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
     return check_pooling(modes if isinstance(modes, str) else "+".join(modes), str(where))
 
@@ -171,7 +169,7 @@ def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
     config = read_json(where, {})
     ends = {config.get(key) or of for key in ("module_input_name", "module_output_name")}
     if config.get("use_residual") or ends != {of}:
-        raise InterlinguaError(f"{where}: only a plain Dense layer on {of} is supported here.")
+        raise BadInput(f"{where}: only a plain Dense layer on {of} is supported here.")
     require_safetensors(folder)
     try:
         dense = Dense(
@@ -182,7 +180,7 @@ def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
         )
         dense.load_state_dict(load_file(folder / "model.safetensors"))
     except (KeyError, RuntimeError) as error:
-        raise InterlinguaError(f"{folder}: cannot be read as a Dense layer ({error}).") from error
+        raise Damaged(f"{folder}: cannot be read as a Dense layer ({error}).") from error
     return dense
 
 

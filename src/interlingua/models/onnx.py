@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.files import atomic_folder
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import check_pooling
@@ -67,13 +67,13 @@ def export_onnx(encoder: Encoder, folder: str | Path, *, role: str = "passage", 
     library `tokenizers` alone makes the inputs; `onnx.json` names the prompt to put in front and the similarity.
     A calibrated encoder is exported with the map of `lang` as its last layer, or that of all languages together.
 
-    Raises InterlinguaError without the extra `onnx`, for `lang` on an encoder that is not calibrated, and for a folder
+    Raises BadInput without the extra `onnx`, for `lang` on an encoder that is not calibrated, and for a folder
     that holds something else.
     """
     if encoder.language_maps is not None:
         encoder = encoder.folded(lang or ANY)
     elif lang is not None:
-        raise InterlinguaError(
+        raise BadInput(
             f"lang '{lang}': this encoder is not calibrated, so it has one ONNX for all languages. "
             "Leave the language out."
         )
@@ -132,7 +132,7 @@ def _write_graph(encoder: Encoder, file: Path) -> None:
             program.save(file, external_data=size > _SINGLE_FILE)
     except Exception as error:  # torch.onnx raises whatever went wrong in any of its stages
         kind = getattr(getattr(encoder.backbone, "model", None), "config", None)
-        raise InterlinguaError(
+        raise BadInput(
             f"torch.onnx cannot export this {getattr(kind, 'model_type', 'static')} encoder "
             f"({type(error).__name__}: {str(error).strip().splitlines()[0][:200]})."
         ) from error
@@ -142,7 +142,7 @@ def _require_onnxscript() -> None:
     try:
         import onnxscript  # noqa: F401
     except ImportError:
-        raise InterlinguaError("ONNX export needs onnx and onnxscript: pip install 'interlingua[onnx]'") from None
+        raise NotFound("ONNX export needs onnx and onnxscript: pip install 'interlingua[onnx]'") from None
 
 
 @contextmanager

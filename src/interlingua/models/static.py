@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged
 from interlingua.models.static_encoder import StaticTable, check_vocabulary, int8_rows
 from interlingua.models.subwords import Subwords
 
@@ -41,7 +41,7 @@ class StaticEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         if not 0.0 <= token_dropout < 1.0:
-            raise InterlinguaError(f"token_dropout {token_dropout}: give a probability of at least 0 and below 1.")
+            raise BadInput(f"token_dropout {token_dropout}: give a probability of at least 0 and below 1.")
         self.tokenizer = tokenizer
         self.subwords = Subwords(tokenizer.backend_tokenizer, special=False)
         check_vocabulary(self.subwords, len(rows))
@@ -132,7 +132,7 @@ class StaticEmbedding(nn.Module):
             # not from an object, which would be copied: that takes as long as reading it
             tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
         except Exception as error:  # tokenizers raises bare Exception
-            raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
+            raise Damaged(f"{folder}: cannot be read as a static embedding ({error}).") from error
         limit = (tokenizer.backend_tokenizer.truncation or {}).get("max_length")
         return cls(
             tokenizer,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged
 from interlingua.models.folder import (
     Module,
     Settings,
@@ -56,15 +56,15 @@ class StaticTable:
     @classmethod
     def open(cls, folder: Path) -> StaticTable:
         """What sentence-transformers, model2vec or `StaticEmbedding.save` wrote into a folder, memory-mapped. Raises
-        InterlinguaError for other weights and a damaged file."""
+        BadInput for other weights and a damaged file."""
         require_safetensors(folder)
         try:
             held = mapped(folder / "model.safetensors")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InterlinguaError(f"{folder}: cannot be read as a static embedding ({error}).") from error
+            raise Damaged(f"{folder}: cannot be read as a static embedding ({error}).") from error
         rows = held.get("embedding.weight", held.get("embeddings"))
         if rows is None or not (set(held) == {"embedding.weight"} or set(held) <= {"embeddings", "weights", "mapping"}):
-            raise InterlinguaError(
+            raise BadInput(
                 f"{folder}: model.safetensors holds {', '.join(sorted(held))}; a static embedding "
                 "has embedding.weight, or embeddings with weights and a mapping as model2vec "
                 "writes."
@@ -77,7 +77,7 @@ class StaticTable:
         )
         fitting = rows.ndim == 2 and (scales is None or scales.shape == (table.shape[0],))
         if not fitting or (mapping is not None and not ((mapping >= 0) & (mapping < len(rows))).all()):
-            raise InterlinguaError(f"{folder}: cannot be read as a static embedding (its tensors do not fit together).")
+            raise Damaged(f"{folder}: cannot be read as a static embedding (its tensors do not fit together).")
         return table
 
     def take(self, ids: NDArray[np.int64]) -> Floats:
@@ -180,7 +180,7 @@ class StaticEncoder:
     @classmethod
     def load(cls, name_or_path: str | Path) -> StaticEncoder | None:
         """The model of a folder or name, as `DualEncoder.load` finds it; None for a model of another kind. Raises
-        InterlinguaError as `DualEncoder.load` does."""
+        BadInput as `DualEncoder.load` does."""
         folder = model_folder(name_or_path)
         if not (folder / "modules.json").is_file() or any(folder.glob("*calibration.safetensors")):
             return None
@@ -245,9 +245,7 @@ def _encode(
         found[part] = side.vectors(side.tokenize(texts[part], role, prompt=prompt))
     finite = np.isfinite(found).all(axis=1)
     if not finite.all():
-        raise InterlinguaError(
-            f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are damaged."
-        )
+        raise BadInput(f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are damaged.")
     found = found[:, :truncate_dim]
     if normalize_embeddings:
         found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), TINY)
@@ -285,9 +283,9 @@ def int8_rows(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
 
 
 def check_vocabulary(subwords: Subwords, rows: int) -> None:
-    """Raise InterlinguaError for a tokenizer with more subwords than there are `rows`."""
+    """Raise BadInput for a tokenizer with more subwords than there are `rows`."""
     if (size := subwords.tokenizer.get_vocab_size()) > rows:
-        raise InterlinguaError(f"the tokenizer has {size:,} subwords but the embedding only {rows:,} rows.")
+        raise BadInput(f"the tokenizer has {size:,} subwords but the embedding only {rows:,} rows.")
 
 
 def _side(place: Path, modules: Sequence[Module], folder: Path) -> StaticSide:
@@ -296,7 +294,7 @@ def _side(place: Path, modules: Sequence[Module], folder: Path) -> StaticSide:
     try:
         tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
     except Exception as error:  # tokenizers raises bare Exception
-        raise InterlinguaError(f"{own}: cannot be read as a static embedding ({error}).") from error
+        raise Damaged(f"{own}: cannot be read as a static embedding ({error}).") from error
     settings.max_length = (tokenizer.truncation or {}).get("max_length")
     subwords = Subwords(tokenizer, special=False)
     check_vocabulary(subwords, table.shape[0])

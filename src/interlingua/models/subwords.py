@@ -28,7 +28,7 @@ from tokenizers.normalizers import NFKC, Lowercase, Normalizer, Replace, Strip
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import Metaspace
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.text.languages import nfkc
 
 
@@ -288,7 +288,7 @@ DEFAULT_TEMPLATE = "{title} {text}"
 
 
 def check_template(template: str) -> str:
-    """`template` if it is "pair" or a format string of exactly {title} and {text}, else InterlinguaError."""
+    """`template` if it is "pair" or a format string of exactly {title} and {text}, else BadInput."""
     try:
         fields = [field for _, field, spec, conversion in string.Formatter().parse(template) if field is not None]
         plain = not any(spec or conversion for _, _, spec, conversion in string.Formatter().parse(template))
@@ -296,7 +296,7 @@ def check_template(template: str) -> str:
         fields, plain = [], False
     if template == PAIR or (sorted(fields) == ["text", "title"] and plain):
         return template
-    raise InterlinguaError(
+    raise BadInput(
         f"title template {template!r}: use '{PAIR}', or a text that holds {{title}} and {{text}} "
         f"once each, such as '{DEFAULT_TEMPLATE}'."
     )
@@ -316,7 +316,7 @@ def _unicode() -> Iterator[None]:
     try:
         yield
     except (TypeError, UnicodeEncodeError) as error:  # strings they are all
-        raise InterlinguaError(
+        raise BadInput(
             "a text holds half a surrogate pair, so it is not valid Unicode. Was it read as UTF-8?"
         ) from error
 
@@ -347,10 +347,10 @@ class Subwords:
     ) -> list[list[int]]:
         """Token ids of each text, `prompt` in front, at most `max_length` long with special tokens.
 
-        Raises InterlinguaError for anything that is neither a string nor a pair of strings.
+        Raises BadInput for anything that is neither a string nor a pair of strings.
         """
         if max_length is not None and max_length <= self._overhead:
-            raise InterlinguaError(f"max_length {max_length}: must be larger than the {self._overhead} special tokens.")
+            raise BadInput(f"max_length {max_length}: must be larger than the {self._overhead} special tokens.")
         self._reset()
         inputs = [self._input(number, text, prompt, template) for number, text in enumerate(texts)]
         with _unicode():
@@ -380,7 +380,7 @@ class Subwords:
         if isinstance(text, str):
             return prompt + text
         if not (isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(part, str) for part in text)):
-            raise InterlinguaError(
+            raise BadInput(
                 f"text {number}: {str(text)[:60]!r} is {type(text).__name__}. "
                 "Give a string or a (title, text) pair of strings."
             )

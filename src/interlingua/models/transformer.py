@@ -30,7 +30,7 @@ from transformers import (
 )
 from transformers.masking_utils import sdpa_mask
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.folder import Pooling, quiet, require_safetensors
 from interlingua.models.subwords import Subwords
 
@@ -191,7 +191,7 @@ class Transformer(nn.Module):
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         super().__init__()
         if not getattr(tokenizer, "is_fast", False):
-            raise InterlinguaError(
+            raise BadInput(
                 "the model's tokenizer is not a fast one (tokenizer.json); convert it first with "
                 "transformers' AutoTokenizer and save_pretrained."
             )
@@ -272,7 +272,7 @@ class Transformer(nn.Module):
         the states of hidden layer `layer` (0 = embeddings) if one is named."""
         lengths = torch.tensor([len(text) for text in ids], dtype=torch.long)
         if layer is not None and not 0 <= layer <= self.layers:
-            raise InterlinguaError(f"layer {layer}: this model has hidden states 0 to {self.layers}.")
+            raise BadInput(f"layer {layer}: this model has hidden states 0 to {self.layers}.")
         if not self.packs():
             states, mask, early = self._padded(ids, layer)
             real = mask.bool()
@@ -295,10 +295,10 @@ class Transformer(nn.Module):
     def cut(self, layer: int) -> None:
         """Keep the first `layer` layers, so that the last state is hidden state `layer` of the whole model.
 
-        Raises InterlinguaError where that is not so (a norm after the last layer, e.g. ModernBERT).
+        Raises BadInput where that is not so (a norm after the last layer, e.g. ModernBERT).
         """
         if not 0 <= layer <= self.layers:
-            raise InterlinguaError(f"layer {layer}: this model has hidden states 0 to {self.layers}.")
+            raise BadInput(f"layer {layer}: this model has hidden states 0 to {self.layers}.")
         if layer == self.layers:
             return
         stack = [m for m in self.model.modules() if isinstance(m, nn.ModuleList) and len(m) == self.layers]
@@ -313,7 +313,7 @@ class Transformer(nn.Module):
                 got = self.token_states(probe)[0]
         self.model.train(training)
         if len(stack) != 1 or wanted is None or not torch.allclose(got, wanted, atol=1e-4, rtol=1e-3):
-            raise InterlinguaError(
+            raise BadInput(
                 f"layer {layer}: a {self.model.config.model_type} model cannot be cut (its last "
                 "state is not simply the last layer's). Leave `layer` out for this model."
             )
@@ -326,7 +326,7 @@ class Transformer(nn.Module):
 
     @classmethod
     def load(cls, folder: Path) -> Transformer:
-        """Read a Hugging Face model folder in float32. Raises InterlinguaError for pickles, custom code, lacking or
+        """Read a Hugging Face model folder in float32. Raises BadInput for pickles, custom code, lacking or
         misfitting weights."""
         require_safetensors(folder)
         try:
@@ -342,14 +342,12 @@ class Transformer(nn.Module):
                 )
                 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise InterlinguaError(
-                f"{folder}: cannot be loaded as a Hugging Face model ({_first_line(error)})."
-            ) from error
+            raise BadInput(f"{folder}: cannot be loaded as a Hugging Face model ({_first_line(error)}).") from error
         pooler = {name for name in report["missing_keys"] if name.startswith("pooler.")}
         missing = sorted(set(report["missing_keys"]) - pooler)
         if missing or report["mismatched_keys"]:
             names = [*missing, *(str(key[0]) for key in report["mismatched_keys"])]
-            raise InterlinguaError(
+            raise BadInput(
                 f"{folder}: {len(names)} weights are missing or of another shape than config.json "
                 f"says ({', '.join(names[:3])})."
             )

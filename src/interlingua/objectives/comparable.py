@@ -16,7 +16,7 @@ from transformers import BertConfig, PretrainedConfig
 from transformers.models.bert.modeling_bert import BertLayer
 
 from interlingua.data.linked import SpanMode, SpanPair, cut
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 from interlingua.models.transformer import ATTENTION, Run
 from interlingua.objectives.late_interaction import maxsim
@@ -46,7 +46,7 @@ class CondenserHead(nn.Module):
             (6 of 12, as the README of the published code recommends).
         layers: of the head.
 
-    Raises InterlinguaError for a `skip_from` that the model does not have or that is its last.
+    Raises BadInput for a `skip_from` that the model does not have or that is its last.
     """
 
     def __init__(self, config: PretrainedConfig, *, skip_from: int | None = None, layers: int = 2) -> None:
@@ -54,7 +54,7 @@ class CondenserHead(nn.Module):
         depth = int(config.num_hidden_layers)
         self.skip_from = depth // 2 if skip_from is None else skip_from
         if not 0 <= self.skip_from < depth or layers < 1:
-            raise InterlinguaError(
+            raise BadInput(
                 f"a Condenser head of {layers} layers on hidden state {self.skip_from}: it needs 1 "
                 f"layer or more, and early states out of 0 to {depth - 1} for this model."
             )
@@ -106,7 +106,7 @@ def span_tokens(
     """A span of each text: the ids that stand before every span (special tokens, the role's prompt), for each text up
     to `length` of its own ids as `cut` chooses them by its draw, and the ids that stand after every span.
 
-    Raises InterlinguaError when a span with what stands around it is longer than the model reads.
+    Raises BadInput when a span with what stands around it is longer than the model reads.
     """
     mask = encoder.tokenizer.backend_tokenizer.encode("a", add_special_tokens=True).special_tokens_mask
     before = next(place for place, special in enumerate(mask) if not special)
@@ -115,7 +115,7 @@ def span_tokens(
     opening, closing = empty[: len(empty) - after], empty[len(empty) - after :]
     most = encoder.backbone.positions
     if most is not None and length + len(empty) > most:
-        raise InterlinguaError(
+        raise BadInput(
             f"a span of {length} tokens with the {len(empty)} around it is longer than the {most} "
             "that this model reads. Lower objectives.comparable.span."
         )
@@ -211,7 +211,7 @@ def comparable_rows(
     pairs = len(source)
     dimensions = (2, 3) if similarity == "cls" else (3,)
     if source.ndim not in dimensions or target.ndim not in dimensions or pairs != len(target):
-        raise InterlinguaError(
+        raise BadInput(
             "comparable loss: source and target must be [pairs, tokens, dim] of equally many pairs "
             f"(for 'cls' also [pairs, dim]); got {list(source.shape)} and {list(target.shape)}."
         )
@@ -231,7 +231,7 @@ def comparable_rows(
     left_out = itself if denominator == "simclr" else language[:, None] == language[None, :]
     if groups is not None:
         if groups.shape != (pairs,):
-            raise InterlinguaError(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
+            raise BadInput(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
         both = groups.to(scores.device).repeat(2)
         left_out = left_out | ((both[:, None] == both[None, :]) & ~partner)
     logits = (scores / temperature).masked_fill(left_out, -torch.inf)
@@ -248,7 +248,7 @@ def _maxsim_of_all(
 ) -> Tensor:
     """`[2 · pairs, 2 · pairs]`: f of every span with every span."""
     if source_mask is None or target_mask is None:
-        raise InterlinguaError("comparable loss: MaxSim needs the masks of source and target; only 'cls' does without.")
+        raise BadInput("comparable loss: MaxSim needs the masks of source and target; only 'cls' does without.")
     longest = max(source.shape[1], target.shape[1])
     spans = torch.cat([F.pad(side.float(), (0, 0, 0, longest - side.shape[1])) for side in (source, target)])
     mask = torch.cat([F.pad(side, (0, longest - side.shape[1])) for side in (source_mask, target_mask)])
@@ -260,7 +260,7 @@ def _maxsim_of_all(
 
 def _known(what: str, value: str, values: tuple[str, ...]) -> None:
     if value not in values:
-        raise InterlinguaError(f"{what} '{value}' is not known.{suggestion(value, values)}")
+        raise BadInput(f"{what} '{value}' is not known.{suggestion(value, values)}")
 
 
 class Comparable(SpanObjective):
@@ -317,11 +317,9 @@ class Comparable(SpanObjective):
         check_temperature(temperature)
         sizes = {"span": span, "min_tokens": min_tokens, "longest_word": longest_word, "proj_dim": proj_dim}
         if not 0 < rate < 1 or min(mlm, condenser) < 0:
-            raise InterlinguaError(
-                f"rate {rate} must lie between 0 and 1, mlm {mlm} and condenser {condenser} be 0 or more."
-            )
+            raise BadInput(f"rate {rate} must lie between 0 and 1, mlm {mlm} and condenser {condenser} be 0 or more.")
         if any(size is not None and size < 1 for size in sizes.values()) or min_tokens > span:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{', '.join(f'{name} {size}' for name, size in sizes.items())}: must be 1 or more, "
                 "and min_tokens no more than span."
             )
@@ -351,9 +349,9 @@ class Comparable(SpanObjective):
     def spans(self, batch: Batch, encoder: Any, step: int) -> Spans:
         pairs = require(batch["linked"], SpanPair, self)
         if len(pairs) < 2:
-            raise InterlinguaError("a batch of one pair has nothing to tell apart. Raise data.linked.batch.")
+            raise BadInput("a batch of one pair has nothing to tell apart. Raise data.linked.batch.")
         if encoder.is_static or encoder.tokenizer.mask_token_id is None:
-            raise InterlinguaError(
+            raise BadInput(
                 "C3 pre-training needs a transformer with a mask token; this model is none (a "
                 "static backbone has no token states)."
             )
@@ -369,7 +367,7 @@ class Comparable(SpanObjective):
         long = [len(content) >= self.min_tokens for content in contents]
         kept = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
         if len(kept) < 2:
-            raise InterlinguaError(
+            raise BadInput(
                 f"of {len(pairs)} pairs of linked documents {len(kept)} have {self.min_tokens} "
                 "tokens on both sides: nothing to tell apart. Give longer documents, or lower "
                 "objectives.comparable.min_tokens."

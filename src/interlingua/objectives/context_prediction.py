@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from interlingua.data.records import ContextPair
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.folder import Similarity
 from interlingua.objectives.objective import (
     Batch,
@@ -51,7 +51,7 @@ class MemoryBank(nn.Module):
     ) -> None:
         super().__init__()
         if size < 0:
-            raise InterlinguaError(f"a memory bank of {size} vectors: give a number of 0 or more.")
+            raise BadInput(f"a memory bank of {size} vectors: give a number of 0 or more.")
         self.size, self.shared, self.place = size, shared, device
         self.dtype = torch.float16 if dtype == "float16" else torch.float32
 
@@ -127,7 +127,7 @@ class ProjectionHead(nn.Module):
     ) -> None:
         super().__init__()
         if projection is not None and projection < 1:
-            raise InterlinguaError(f"projection {projection}: give the size of the projected vectors, 1 or more.")
+            raise BadInput(f"projection {projection}: give the size of the projected vectors, 1 or more.")
         self.norm, self.momentum = norm, momentum
         self.first, self.second = nn.Linear(dim, dim), nn.Linear(dim, projection or dim)
         if norm != "none":
@@ -138,10 +138,10 @@ class ProjectionHead(nn.Module):
             self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
     def forward(self, centers: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Both `[windows, dim]` → both `[windows, projection]`. Raises InterlinguaError for a single window, which
+        """Both `[windows, dim]` → both `[windows, projection]`. Raises BadInput for a single window, which
         has no batch statistics."""
         if self.norm != "none" and self.training and len(centers) < 2:
-            raise InterlinguaError(
+            raise BadInput(
                 "batch normalisation needs at least 2 windows in a batch, got "
                 f"{len(centers)}. Raise data.contexts.batch, or set batch_norm: none."
             )
@@ -231,7 +231,7 @@ def context_rows(
         past = similarities(both, bank.detach(), similarity) / temperature
         if mask is not None:
             if mask.shape not in ((len(bank),), (windows, len(bank))):
-                raise InterlinguaError(
+                raise BadInput(
                     f"mask must be [entries] = [{len(bank)}] or [windows, entries] = "
                     f"[{windows}, {len(bank)}], got {list(mask.shape)}."
                 )
@@ -296,7 +296,7 @@ class ContextPrediction(Objective):
         pairs = require(batch["contexts"], ContextPair, self)
         langs = sorted({pair.lang for pair in pairs})
         if len(langs) > 1 and not self.bank.shared:
-            raise InterlinguaError(
+            raise BadInput(
                 f"context prediction got one batch in {', '.join(langs)}: the model would tell "
                 "languages apart, not sentences. Set data.contexts.one_language: true."
             )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interlingua.data.records import ParallelPair
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.objectives.objective import (
     Batch,
     Loss,
@@ -101,7 +101,7 @@ def distil_scores_rows(
     """`distil_scores` before its mean: `[questions]`; a question whose candidates are all left out has 0."""
     check_temperature(temperature)
     if student.ndim != 2 or student.shape != teacher.shape or (mask is not None and mask.shape != student.shape):
-        raise InterlinguaError(
+        raise BadInput(
             "distillation of scores: student, teacher and mask must all be [questions, candidates]; "
             f"got {list(student.shape)}, {list(teacher.shape)}"
             f"{'' if mask is None else f', {list(mask.shape)}'}."
@@ -180,7 +180,7 @@ def known_side(pair: ParallelPair, lang: str) -> str:
     for text, of in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
         if of == lang:
             return text
-    raise InterlinguaError(
+    raise BadInput(
         f"distillation: a pair of '{pair.source_lang}' and '{pair.target_lang}' has no side in the "
         f"teacher's language '{lang}'. Keep pairs that have with data.parallel.langs, or set "
         "objectives.distillation.lang."

@@ -1,7 +1,7 @@
 """The shape of an embedding space in a few numbers: the signs of collapse, and how far languages lie apart.
 
 Pure functions of embeddings `[texts, dim]` (tensor or array, any floating type, any device); all arithmetic
-in float32, without gradient. Each raises InterlinguaError where there are too few texts to say anything.
+in float32, without gradient. Each raises BadInput where there are too few texts to say anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 
 
 @torch.no_grad()
@@ -25,7 +25,7 @@ def alignment(x: Any, y: Any) -> float:
     """
     left, right = normalize(_matrix(x, 1), dim=1), normalize(_matrix(y, 1), dim=1)
     if left.shape != right.shape:
-        raise InterlinguaError(f"shapes {tuple(left.shape)} and {tuple(right.shape)}: pairs need equal shapes.")
+        raise BadInput(f"shapes {tuple(left.shape)} and {tuple(right.shape)}: pairs need equal shapes.")
     return float((left - right).square().sum(dim=1).mean())
 
 
@@ -65,7 +65,7 @@ def language_distance(vectors: Mapping[str, Any]) -> float:
     language; above 1 when the language matters more than what is said.
     """
     if len(vectors) < 2:
-        raise InterlinguaError(f"{len(vectors)} languages: a distance needs two.")
+        raise BadInput(f"{len(vectors)} languages: a distance needs two.")
     matrices = {lang: _matrix(rows, 2) for lang, rows in vectors.items()}
     centroids = {lang: rows.mean(dim=0) for lang, rows in matrices.items()}
     spreads = {lang: (rows - centroids[lang]).square().sum(dim=1).mean() for lang, rows in matrices.items()}
@@ -73,7 +73,7 @@ def language_distance(vectors: Mapping[str, Any]) -> float:
     for a, b in combinations(matrices, 2):
         spread = ((spreads[a] + spreads[b]) / 2).sqrt()
         if not float(spread):
-            raise InterlinguaError(f"the vectors of '{a}' and of '{b}' are all equal: distances have no unit.")
+            raise BadInput(f"the vectors of '{a}' and of '{b}' are all equal: distances have no unit.")
         ratios.append((centroids[a] - centroids[b]).norm() / spread)
     return float(torch.stack(ratios).mean())
 
@@ -81,7 +81,7 @@ def language_distance(vectors: Mapping[str, Any]) -> float:
 def _matrix(z: Any, least: int) -> Tensor:
     matrix = torch.as_tensor(z).detach().float()
     if matrix.ndim != 2 or len(matrix) < least:
-        raise InterlinguaError(
+        raise BadInput(
             f"embeddings of shape {tuple(matrix.shape)}: [texts, dim] is needed, with {least} texts or more."
         )
     return matrix

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair, Sentence
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.objectives.objective import (
     Batch,
     Loss,
@@ -58,7 +58,7 @@ def language_contrastive(
         A float32 scalar; with no pairs, a zero that is connected to the graph.
 
     Raises:
-        InterlinguaError: for shapes that do not fit, fewer than three sentences, or an unknown normalizer.
+        BadInput: for shapes that do not fit, fewer than three sentences, or an unknown normalizer.
     """
     sums, terms = language_rows(source, target, others, temperature=temperature, mask=mask)
     return _normalised(sums, terms, 2 * len(source) + (0 if others is None else len(others)), normalizer)
@@ -78,9 +78,7 @@ def language_rows(
     pairs = len(source)
     sentences = torch.cat([source, target] if others is None else [source, target, others.to(source.dtype)])
     if pairs > 0 and len(sentences) < 3:
-        raise InterlinguaError(
-            "the language loss needs at least three sentences: two pairs, or one pair and one other."
-        )
+        raise BadInput("the language loss needs at least three sentences: two pairs, or one pair and one other.")
     # one product for the similarities of every sentence to every source and target
     scores = similarities(sentences[: 2 * pairs], sentences)
     d = (scores[:pairs] - scores[pairs:]) / temperature
@@ -91,7 +89,7 @@ def language_rows(
     left_out[index, index] = left_out[index, index + pairs] = True
     if mask is not None:
         if mask.shape != d.shape:
-            raise InterlinguaError(f"mask must be [pairs, sentences] = {list(d.shape)}, got {list(mask.shape)}.")
+            raise BadInput(f"mask must be [pairs, sentences] = {list(d.shape)}, got {list(mask.shape)}.")
         left_out = left_out | mask.to(d.device)
     return brackets.masked_fill(left_out, 0.0).sum(1), 2.0 * (~left_out).sum(1)
 
@@ -99,7 +97,7 @@ def language_rows(
 def _normalised(sums: Tensor, terms: Tensor, sentences: int, normalizer: str) -> Tensor:
     """The loss of these rows among N `sentences`; with no rows, a zero that is connected to the graph."""
     if normalizer not in ("mean", "paper"):
-        raise InterlinguaError(f"normalizer '{normalizer}' is not known.{suggestion(normalizer, ['mean', 'paper'])}")
+        raise BadInput(f"normalizer '{normalizer}' is not known.{suggestion(normalizer, ['mean', 'paper'])}")
     if not len(sums):
         return sums.sum()
     return sums.sum() / (terms.sum().clamp(min=1) if normalizer == "mean" else sentences * (sentences - 2))

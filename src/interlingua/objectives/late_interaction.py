@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from interlingua.data.records import Passage, QuestionPassage
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, check_temperature, require
 from interlingua.objectives.retrieval import as_text, false_negatives
@@ -35,26 +35,26 @@ def maxsim(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask
         query_mask, document_mask: bool `[queries, tokens]` and `[documents, tokens]`, True = a token, False = padding.
             Padding of a document is never the maximum, padding of a query adds nothing; neither gets a gradient.
 
-    A query without a token scores 0 with every document. Raises InterlinguaError for a document without a token, which
+    A query without a token scores 0 with every document. Raises BadInput for a document without a token, which
     has no maximum, and for shapes that do not fit.
     """
     _check(queries, query_mask, "queries")
     _check(documents, document_mask, "documents")
     if queries.shape[2] != documents.shape[2]:
-        raise InterlinguaError(
+        raise BadInput(
             f"MaxSim: token vectors must have one dim, got {queries.shape[2]} (queries) and "
             f"{documents.shape[2]} (documents)."
         )
     empty = (~document_mask.any(1)).nonzero()
     if len(empty):
-        raise InterlinguaError(f"MaxSim: document {int(empty[0])} has no token, so no maximum. Leave it out.")
+        raise BadInput(f"MaxSim: document {int(empty[0])} has no token, so no maximum. Leave it out.")
     scores: Tensor = _MaxSim.apply(queries.float(), query_mask, documents.float(), document_mask)  # type: ignore[no-untyped-call]
     return scores
 
 
 def _check(vectors: Tensor, mask: Tensor, what: str) -> None:
     if vectors.ndim != 3 or mask.shape != vectors.shape[:2] or mask.dtype != torch.bool:
-        raise InterlinguaError(
+        raise BadInput(
             f"MaxSim: {what} must be [{what}, tokens, dim] with a bool mask [{what}, tokens]; got "
             f"{list(vectors.shape)} and {mask.dtype} {list(mask.shape)}."
         )
@@ -117,21 +117,21 @@ def late_interaction_scores(
         queries: `[queries, tokens, dim]`, query_mask: bool `[queries, tokens]`, True = a token, False = padding.
         documents: `[queries, …, tokens, dim]` with any dimensions between, document_mask: bool `[queries, …, tokens]`.
 
-    Raises InterlinguaError for an unknown similarity, shapes that do not fit, and a document without a token.
+    Raises BadInput for an unknown similarity, shapes that do not fit, and a document without a token.
     """
     if similarity not in get_args(TokenSimilarity):
-        raise InterlinguaError(
+        raise BadInput(
             f"similarity '{similarity}' is not known for tokens.{suggestion(similarity, get_args(TokenSimilarity))}"
         )
     shapes = queries.shape[:2] == query_mask.shape and documents.shape[:-1] == document_mask.shape
     if not shapes or queries.shape[0] != documents.shape[0] or queries.shape[-1] != documents.shape[-1]:
-        raise InterlinguaError(
+        raise BadInput(
             "late interaction: queries must be [queries, tokens, dim] and documents [queries, …, "
             f"tokens, dim], with masks; got {list(queries.shape)}, {list(query_mask.shape)}, "
             f"{list(documents.shape)}, {list(document_mask.shape)}."
         )
     if not bool(document_mask.any(-1).all()):
-        raise InterlinguaError("late interaction: a document has no token, so no maximum. Leave it out.")
+        raise BadInput("late interaction: a document has no token, so no maximum. Leave it out.")
     count, dim = len(queries), queries.shape[-1]
     queries, flat = queries.float(), documents.float().reshape(count, -1, dim)
     tokens = queries @ flat.transpose(1, 2)
@@ -213,7 +213,7 @@ def _in_batch_rows(
 ) -> Tensor:
     check_temperature(temperature)
     if len(documents) < len(queries):
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(queries)} queries need at least as many documents, got {len(documents)}: "
             "documents[:len(queries)] are the positives."
         )
@@ -256,9 +256,7 @@ def _distilled_rows(
         return (queries.sum() + documents.sum()).float().expand(0)
     scores = late_interaction_scores(queries, query_mask, documents, document_mask)
     if teacher.shape != scores.shape:
-        raise InterlinguaError(
-            f"teacher must be [queries, candidates] = {list(scores.shape)}, got {list(teacher.shape)}."
-        )
+        raise BadInput(f"teacher must be [queries, candidates] = {list(scores.shape)}, got {list(teacher.shape)}.")
     wanted = teacher.detach().to(scores).log_softmax(-1)
     return F.kl_div((scores / temperature).log_softmax(-1), wanted, log_target=True, reduction="none").sum(-1)
 
@@ -292,13 +290,11 @@ class LateInteraction(Objective):
         super().__init__()
         check_temperature(temperature)
         if hard_negatives < (0 if contrast == "in_batch" else 1):
-            raise InterlinguaError(f"hard_negatives {hard_negatives} is too few for contrast '{contrast}'.")
+            raise BadInput(f"hard_negatives {hard_negatives} is too few for contrast '{contrast}'.")
         if contrast == "pairwise" and temperature != 1.0:
-            raise InterlinguaError("temperature is for contrast 'in_batch' and 'distilled'; 'pairwise' has none.")
+            raise BadInput("temperature is for contrast 'in_batch' and 'distilled'; 'pairwise' has none.")
         if contrast != "pairwise" and similarity != "cosine":
-            raise InterlinguaError(
-                f"similarity 'l2' is for contrast 'pairwise'; with '{contrast}' halve the temperature."
-            )
+            raise BadInput(f"similarity 'l2' is for contrast 'pairwise'; with '{contrast}' halve the temperature.")
         self.contrast, self.similarity, self.temperature = contrast, similarity, temperature
         self.hard_negatives, self.mask_false_negatives = hard_negatives, mask_false_negatives
 

@@ -15,7 +15,7 @@ from torch.nn.functional import gelu, linear
 from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
 from interlingua.data.records import ParallelPair, Sentence
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.models.folder import model_folder, quiet, require_safetensors
 from interlingua.objectives.objective import Batch, MaskedRow, TokenObjective, require
 
@@ -42,7 +42,7 @@ class MaskedLanguageModelHead(nn.Module):
     def load_from(self, name_or_path: str | Path) -> None:
         """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors).
 
-        Raises InterlinguaError when it has no `lm_head` of these sizes; this head is then as it was.
+        Raises BadInput when it has no `lm_head` of these sizes; this head is then as it was.
         """
         folder = model_folder(name_or_path)
         require_safetensors(folder)
@@ -52,15 +52,15 @@ class MaskedLanguageModelHead(nn.Module):
                     folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
                 )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise InterlinguaError(f"{folder}: holds no masked language model.") from error
+            raise NotFound(f"{folder}: holds no masked language model.") from error
         head = getattr(model, "lm_head", None)
         missing = [name for name in report["missing_keys"] if name.startswith("lm_head.") and "decoder" not in name]
         if head is None or missing or not model.config.tie_word_embeddings:
-            raise InterlinguaError(f"{folder}: holds no trained lm_head as XLM-R's.")
+            raise NotFound(f"{folder}: holds no trained lm_head as XLM-R's.")
         state = {name: value for name, value in head.state_dict().items() if not name.startswith("decoder.")}
         shapes = {name: tuple(value.shape) for name, value in state.items()}
         if shapes != {name: tuple(value.shape) for name, value in self.state_dict().items()}:
-            raise InterlinguaError(f"{folder}: its lm_head has other sizes than this one.")
+            raise BadInput(f"{folder}: its lm_head has other sizes than this one.")
         self.load_state_dict(state)
         self.layer_norm.eps = head.layer_norm.eps
 
@@ -151,7 +151,7 @@ class MaskedLanguageModelling(TokenObjective):
     ) -> None:
         super().__init__()
         if not 0 < rate < 1:
-            raise InterlinguaError(f"the masking rate must lie between 0 and 1, got {rate}.")
+            raise BadInput(f"the masking rate must lie between 0 and 1, got {rate}.")
         self.rate, self.role, self.seed, self.vocabulary = rate, role, seed, vocabulary
         self.head = MaskedLanguageModelHead(hidden, vocabulary)
 
@@ -162,7 +162,7 @@ class MaskedLanguageModelling(TokenObjective):
     def rows(self, batch: Batch, encoder: Any, step: int) -> list[MaskedRow]:
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
-            raise InterlinguaError(
+            raise BadInput(
                 "masked-language modelling needs a tokenizer with a mask token; this model has none "
                 "(a static backbone cannot be warmed up this way)."
             )

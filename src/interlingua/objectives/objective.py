@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args
 from torch import Size, Tensor, device, nn
 from torch.nn import functional as F
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 from interlingua.models.folder import Similarity
 from interlingua.models.subwords import Text as Text
@@ -25,12 +25,12 @@ from interlingua.models.subwords import Text as Text
 def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
     """`[rows of a, rows of b]` similarities, float32. A zero vector has cosine 0 with everything.
 
-    Raises InterlinguaError for an unknown `kind` or vectors of different length.
+    Raises BadInput for an unknown `kind` or vectors of different length.
     """
     if kind not in get_args(Similarity):
-        raise InterlinguaError(f"similarity '{kind}' is not known.{suggestion(kind, get_args(Similarity))}")
+        raise BadInput(f"similarity '{kind}' is not known.{suggestion(kind, get_args(Similarity))}")
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
-        raise InterlinguaError(f"vectors must be [rows, dim] with one dim; got {list(a.shape)} and {list(b.shape)}.")
+        raise BadInput(f"vectors must be [rows, dim] with one dim; got {list(a.shape)} and {list(b.shape)}.")
     a, b = a.float(), b.float()
     if kind == "cosine":
         a, b = F.normalize(a, dim=-1), F.normalize(b, dim=-1)
@@ -38,16 +38,16 @@ def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
 
 
 def check_temperature(temperature: float | Tensor) -> None:
-    """Raise InterlinguaError unless the temperature is positive."""
+    """Raise BadInput unless the temperature is positive."""
     value = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not value > 0:
-        raise InterlinguaError(f"temperature must be positive, got {value}.")
+        raise BadInput(f"temperature must be positive, got {value}.")
 
 
 def check_paired(source: Tensor, target: Tensor, what: str) -> None:
-    """Raise InterlinguaError unless both are `[pairs, dim]` of one shape."""
+    """Raise BadInput unless both are `[pairs, dim]` of one shape."""
     if source.ndim != 2 or source.shape != target.shape:
-        raise InterlinguaError(
+        raise BadInput(
             f"{what}: source and target must both be [pairs, dim]; got {list(source.shape)} and {list(target.shape)}."
         )
 
@@ -175,7 +175,7 @@ class SpanObjective(nn.Module):
 def require(records: Sequence[Any], kind: type[R], objective: nn.Module) -> Sequence[R]:
     """`records`, or an error when the stream holds another kind of record than the objective reads."""
     if records and not isinstance(records[0], kind):
-        raise InterlinguaError(
+        raise BadInput(
             f"objective {type(objective).__name__} reads {kind.__name__} records, "
             f"but its stream holds {type(records[0]).__name__}. Point it at another data source."
         )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from interlingua.data.records import Passage, QuestionPassage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.folder import Similarity
 from interlingua.objectives.objective import (
     Batch,
@@ -74,16 +74,14 @@ def info_nce_rows(
     """`info_nce` before its mean: one loss a question, `[queries]`."""
     check_temperature(temperature)
     if len(passages) < len(queries):
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(queries)} questions need at least as many passages, got {len(passages)}: "
             "passages[:len(queries)] are the positives."
         )
     logits = similarities(queries, passages, similarity) / temperature
     if mask is not None:
         if mask.shape != logits.shape:
-            raise InterlinguaError(
-                f"mask must be [queries, candidates] = {list(logits.shape)}, got {list(mask.shape)}."
-            )
+            raise BadInput(f"mask must be [queries, candidates] = {list(logits.shape)}, got {list(mask.shape)}.")
         own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
         logits = logits.masked_fill(mask.to(logits.device) & ~own, -torch.inf)
     gold = torch.arange(len(queries), device=logits.device)
@@ -132,14 +130,12 @@ class Retrieval(Objective):
         super().__init__()
         check_temperature(temperature)
         if hard_negatives < 0:
-            raise InterlinguaError(f"hard_negatives must be 0 or more, got {hard_negatives}.")
+            raise BadInput(f"hard_negatives must be 0 or more, got {hard_negatives}.")
         self.similarity, self.hard_negatives, self.symmetric = similarity, hard_negatives, symmetric
         self.mask_false_negatives, self.self_guided_margin = mask_false_negatives, self_guided_margin
         self.temperature, self.strip_question_mark = temperature, strip_question_mark
         if learnable_temperature and temperature < 1 / LARGEST_SCALE:
-            raise InterlinguaError(
-                f"a learnable temperature starts at {1 / LARGEST_SCALE} or above; got {temperature}."
-            )
+            raise BadInput(f"a learnable temperature starts at {1 / LARGEST_SCALE} or above; got {temperature}.")
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learnable_temperature else None
 
     def candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.objectives.objective import (
     Batch,
     Loss,
@@ -96,7 +96,7 @@ def semantic_rows(
     if groups is None:
         return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
     if groups.shape != (pairs,):
-        raise InterlinguaError(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
+        raise BadInput(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
     both = groups.to(logits.device).repeat(2)
     related = (both[:, None] == both[None, :]) & ~itself
     if multi_positive:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.objectives.objective import (
     Batch,
     Loss,
@@ -72,7 +72,7 @@ def translation_ranking_rows(
     logits = (scores - margin * own) / temperature
     if groups is not None:
         if groups.shape != (len(source),):
-            raise InterlinguaError(f"groups must be [pairs] = [{len(source)}], got {list(groups.shape)}.")
+            raise BadInput(f"groups must be [pairs] = [{len(source)}], got {list(groups.shape)}.")
         groups = groups.to(scores.device)
         logits = logits.masked_fill((groups[:, None] == groups[None, :]) & ~own, -torch.inf)
     gold = torch.arange(len(source), device=scores.device)
@@ -80,9 +80,9 @@ def translation_ranking_rows(
 
 
 def check_margin(margin: float) -> None:
-    """Raise InterlinguaError unless the margin lies in [0, 2), the range of a difference of cosines."""
+    """Raise BadInput unless the margin lies in [0, 2), the range of a difference of cosines."""
     if not 0 <= margin < 2:
-        raise InterlinguaError(f"margin must be at least 0 and less than 2, got {margin}.")
+        raise BadInput(f"margin must be at least 0 and less than 2, got {margin}.")
 
 
 class TranslationRanking(Objective):

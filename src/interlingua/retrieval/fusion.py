@@ -8,7 +8,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.retrieval.run import Run
 
 Scores = NDArray[np.float64]
@@ -20,7 +20,7 @@ def interpolate(sparse: Run, dense: Run, alpha: float) -> Run:
     For each query, over the union of both lists: a document that one list lacks gets that list's lowest score, then
     each list's scores become (s − (min + max) / 2) / (max − min), from −½ to ½. A list whose scores are all equal,
     and an empty one, says nothing and adds 0. Results as long as the union; a query of either run is in the result.
-    Raises InterlinguaError for an `alpha` that is no number of 0 or more, or a score that is infinite.
+    Raises BadInput for an `alpha` that is no number of 0 or more, or a score that is infinite.
     """
     return weighted_sum([sparse, dense], [1.0, alpha])
 
@@ -47,7 +47,7 @@ def normalised(runs: Sequence[Run]) -> Iterator[tuple[str, list[str], Scores]]:
     """For each query of any run: its id, the union of its documents (id descending), and their normalised scores
     `[runs, documents]` float64, as `interpolate` describes them."""
     if not runs:
-        raise InterlinguaError("no runs to fuse. Give at least one.")
+        raise BadInput("no runs to fuse. Give at least one.")
     for query_id in dict.fromkeys(name for run in runs for name in run):
         lists = [dict(run.get(query_id, [])) for run in runs]
         ids = sorted({name for found in lists for name in found}, reverse=True)
@@ -55,7 +55,7 @@ def normalised(runs: Sequence[Run]) -> Iterator[tuple[str, list[str], Scores]]:
         for row, found in zip(scores, lists, strict=True):
             low, high = min(found.values(), default=0.0), max(found.values(), default=0.0)
             if not (isfinite(low) and isfinite(high)):
-                raise InterlinguaError(
+                raise BadInput(
                     f"query '{query_id}': a score is infinite, which cannot be normalised. Look at what made the run."
                 )
             if high > low:
@@ -66,24 +66,24 @@ def normalised(runs: Sequence[Run]) -> Iterator[tuple[str, list[str], Scores]]:
 
 
 def check_weights(weights: Sequence[float], runs: int) -> None:
-    """Raise InterlinguaError unless there are `runs` weights, numbers of 0 or more."""
+    """Raise BadInput unless there are `runs` weights, numbers of 0 or more."""
     if len(weights) != runs:
-        raise InterlinguaError(f"{len(weights)} weights for {runs} runs: give one for each.")
+        raise BadInput(f"{len(weights)} weights for {runs} runs: give one for each.")
     for weight in weights:
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not isfinite(weight) or weight < 0:
-            raise InterlinguaError(f"alpha {weight!r}: must be a number of 0 or more.")
+            raise BadInput(f"alpha {weight!r}: must be a number of 0 or more.")
 
 
 def rrf(runs: Sequence[Run], k: int = 60) -> Run:
     """Reciprocal rank fusion (Cormack et al. 2009): a document's score is Σ 1 / (k + its rank), over the runs that
     have it; ranks count from 1. A query of any run is in the result.
 
-    Raises InterlinguaError for no runs, or a `k` under 0.
+    Raises BadInput for no runs, or a `k` under 0.
     """
     if not runs:
-        raise InterlinguaError("no runs to fuse. Give at least one.")
+        raise BadInput("no runs to fuse. Give at least one.")
     if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-        raise InterlinguaError(f"k={k!r}: must be a whole number of 0 or more (60 in the paper).")
+        raise BadInput(f"k={k!r}: must be a whole number of 0 or more (60 in the paper).")
     fused = Run()
     for query_id in dict.fromkeys(name for run in runs for name in run):
         scores: dict[str, float] = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from interlingua.data.records import Passage, Query, QuestionPassage
 from interlingua.data.stream import key_of
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.retrieval.retriever import Retriever
 from interlingua.text.languages import text_hash, text_key
 
@@ -23,7 +23,7 @@ class Pool:
 
     A passage of a question is one of the pool's that has its id, else the first one that has its text (up to case and
     spacing), else it is added. `added` counts those; `renamed` those whose id has another text in the pool, which are
-    taken for the same passage (a translation). Raises InterlinguaError for an id that two of the passages given share.
+    taken for the same passage (a translation). Raises BadInput for an id that two of the passages given share.
     """
 
     def __init__(self, questions: Iterable[QuestionPassage], passages: Iterable[Passage] = ()) -> None:
@@ -33,7 +33,7 @@ class Pool:
         self.added = self.renamed = 0
         for passage in passages:
             if passage.id in self.by_id:
-                raise InterlinguaError(
+                raise BadInput(
                     f"the passage id '{passage.id}' occurs twice. Ids must be unique in all files of passages together."
                 )
             self._add(passage)
@@ -85,14 +85,14 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.per_question < 1 or self.depth < 1 or self.skip_top < 0 or self.seed < 0:
-            raise InterlinguaError(
+            raise BadInput(
                 f"hard negatives: per_question {self.per_question} and depth {self.depth} must be "
                 f"at least 1, skip_top {self.skip_top} and seed {self.seed} at least 0."
             )
         if self.skip_top >= self.depth:
-            raise InterlinguaError(f"hard negatives: skip_top {self.skip_top} leaves nothing of depth {self.depth}.")
+            raise BadInput(f"hard negatives: skip_top {self.skip_top} leaves nothing of depth {self.depth}.")
         if self.margin is not None and not 0 < self.margin <= 1:
-            raise InterlinguaError(f"hard negatives: margin {self.margin} must be above 0 and at most 1.")
+            raise BadInput(f"hard negatives: margin {self.margin} must be above 0 and at most 1.")
 
     def limit(self, positive: float) -> float:
         """The score above which a passage may be an unknown positive."""

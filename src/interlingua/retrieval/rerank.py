@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.progress import say
 from interlingua.retrieval.retriever import Candidates, Retriever, Scorer, chosen_queries
 from interlingua.retrieval.run import Run
@@ -39,11 +39,11 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
 
     For each query a permutation of these results: nothing is lost and nothing added. Results beyond `depth` are left
     out, which is said with their number. A query with an empty list stays, with an empty list; queries that are not in
-    `run` stay out. Raises InterlinguaError for a query of `run` that is not among `queries`, a `depth` under 1, or a
+    `run` stay out. Raises BadInput for a query of `run` that is not among `queries`, a `depth` under 1, or a
     scorer that does not score exactly its candidates.
     """
     if depth < 1:
-        raise InterlinguaError(f"depth {depth}: must be at least 1.")
+        raise BadInput(f"depth {depth}: must be at least 1.")
     candidates = {query_id: run.ids(query_id) for query_id in run}
     left_out = {query_id: len(ids) - depth for query_id, ids in candidates.items() if len(ids) > depth}
     if left_out:
@@ -60,7 +60,7 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
         found = scored.get(query_id, []) if ids else []
         names, scores = [name for name, _ in found], [score for _, score in found]
         if len(names) != len(ids) or set(names) != set(ids):
-            raise InterlinguaError(
+            raise BadInput(
                 f"query '{query_id}': the scorer gave {len(names):,} scores for {len(ids):,} "
                 f"candidates, none for {len(set(ids) - set(names)):,} of them. A scorer scores "
                 "exactly its candidates."
@@ -111,7 +111,7 @@ class MaxP:
         asked = chosen_queries(queries, candidates)
         unknown = [name for ids in candidates.values() for name in ids if name not in self._windows]
         if unknown:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{len(unknown):,} candidates are not among the passages, the first is "
                 f"'{unknown[0]}'. The first stage must be of the same collection."
             )
@@ -137,20 +137,20 @@ def subword_windows(encoder: Any, window: int = WINDOW, stride: int = STRIDE) ->
     The title stands in each window (one that would fill more than half of it is cut), so that a window of a titled
     passage holds less text; it starts earlier then, if need be, and no text is left out. A passage that fits is its
     own only window. Windows are cut between subwords, also inside a word: read by itself, a window may come out a
-    subword longer or shorter. Raises InterlinguaError for a window longer than the model reads, or a stride longer
+    subword longer or shorter. Raises BadInput for a window longer than the model reads, or a stride longer
     than the window.
     """
     side = getattr(encoder, "passage", encoder)
     if not hasattr(side, "tokenizer") or not hasattr(side, "tokenize"):
-        raise InterlinguaError(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
+        raise BadInput(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
     limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])
     if limit is not None and window > limit:
-        raise InterlinguaError(
+        raise BadInput(
             f"windows of {window} tokens: this model reads {limit} of a passage, the rest would be "
             f"lost. Write maxp={limit}/{min(stride, limit // 2)}."
         )
     if not 0 < stride <= window or window < 2 * (extra + 1):
-        raise InterlinguaError(
+        raise BadInput(
             f"windows of {window} tokens every {stride}: the window must be longer than "
             f"{2 * extra + 1} tokens, and the stride between 1 and the window."
         )

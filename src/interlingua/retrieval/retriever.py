@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.retrieval.run import Run
 
 Vectors = NDArray[np.float32]
@@ -65,19 +65,19 @@ def passage_texts(passages: Sequence[Passage]) -> list[str | tuple[str, str]]:
 def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> Vectors:
     """`vectors` `[texts, dim]` as float32, divided by their lengths where `similarity` is "cosine".
 
-    Raises InterlinguaError naming the first text whose vector is not finite, or is zero under cosine.
+    Raises BadInput naming the first text whose vector is not finite, or is zero under cosine.
     """
     if similarity not in ("cosine", "dot"):
-        raise InterlinguaError(f"similarity '{similarity}': must be 'cosine' or 'dot'.")
+        raise BadInput(f"similarity '{similarity}': must be 'cosine' or 'dot'.")
     array: Vectors = np.asarray(vectors, dtype=np.float32)
     if array.ndim != 2 or len(array) != len(ids):
-        raise InterlinguaError(
+        raise BadInput(
             f"the encoder gave vectors of shape {array.shape} for {len(ids)} texts ({what}); "
             f"[{len(ids)}, dim] was expected."
         )
     bad = ~np.isfinite(array).all(axis=1)
     if bad.any():
-        raise InterlinguaError(
+        raise BadInput(
             f"{what} '{ids[int(bad.argmax())]}': its vector holds NaN or infinity ({int(bad.sum())} "
             f"of {len(ids)} do). The model or its number format is at fault: try float32."
         )
@@ -87,7 +87,7 @@ def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> 
     lengths = np.sqrt(np.einsum("nd,nd->n", array, array, dtype=np.float64))
     zero = lengths == 0
     if zero.any():
-        raise InterlinguaError(
+        raise BadInput(
             f"{what} '{ids[int(zero.argmax())]}': its vector is zero ({int(zero.sum())} of"
             f" {len(ids)} are), so it has no cosine. Is its text empty?"
         )
@@ -117,7 +117,7 @@ def passages_by_id(passages: Sequence[Passage], ids: Iterable[str]) -> list[Pass
     """The passages with these ids, in the order of `ids`. Those of a collection that stays on disk
     (`interlingua.data.layouts`) are read one by one.
 
-    Raises InterlinguaError for ids that no passage has, saying how many.
+    Raises BadInput for ids that no passage has, saying how many.
     """
     wanted = list(ids)
     lookup = getattr(passages, "by_id", None)
@@ -128,7 +128,7 @@ def passages_by_id(passages: Sequence[Passage], ids: Iterable[str]) -> list[Pass
         found = {passage.id: passage for passage in passages if passage.id in chosen}
     unknown = [name for name in wanted if name not in found]
     if unknown:
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(unknown):,} of {len(wanted):,} candidates are no passages of the collection, the "
             f"first is '{unknown[0]}'. The first stage must be of the same collection."
         )
@@ -136,11 +136,11 @@ def passages_by_id(passages: Sequence[Passage], ids: Iterable[str]) -> list[Pass
 
 
 def chosen_queries(queries: Sequence[Query], candidates: Candidates) -> list[Query]:
-    """The queries of `candidates`, in its order. Raises InterlinguaError for candidates of a query without text."""
+    """The queries of `candidates`, in its order. Raises BadInput for candidates of a query without text."""
     known = {query.id: query for query in queries}
     unknown = [name for name in candidates if name not in known]
     if unknown:
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(unknown):,} queries of the first stage have no text, the first is "
             f"'{unknown[0]}'. The run and the queries must be of one test set."
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import atomic_write, read_lines
 
 Vectors = NDArray[np.float32]
@@ -29,7 +29,7 @@ def gold_ranks(
     (`interlingua.retrieval.dense.exact.tie_ranks`). Score matrices are held for `block` queries at a time.
     """
     if not len(golds) == len(queries) or len(tie_order) != len(passages):
-        raise InterlinguaError(
+        raise BadInput(
             f"{len(queries)} queries with {len(golds)} gold lists, {len(passages)} passages with "
             f"{len(tie_order)} tie ranks: the numbers must agree."
         )
@@ -81,22 +81,20 @@ class Run(Mapping[str, list[tuple[str, float]]]):
     def add(self, query_id: str, ids: Sequence[str], scores: ArrayLike) -> None:
         """Add the results of one query, in any order; they are sorted here.
 
-        Raises InterlinguaError for a query added twice, unequal lengths, a document that occurs twice, NaN.
+        Raises BadInput for a query added twice, unequal lengths, a document that occurs twice, NaN.
         """
         if query_id in self._ids:
-            raise InterlinguaError(f"query '{query_id}': already has results in this run. Merge them before adding.")
+            raise BadInput(f"query '{query_id}': already has results in this run. Merge them before adding.")
         ids = list(ids)
         values = np.asarray(scores, dtype=np.float32)
         if values.shape != (len(ids),):
-            raise InterlinguaError(f"query '{query_id}': {len(ids)} documents but scores of shape {values.shape}.")
+            raise BadInput(f"query '{query_id}': {len(ids)} documents but scores of shape {values.shape}.")
         if len(set(ids)) != len(ids):
             twice = next(name for name in ids if ids.count(name) > 1)
-            raise InterlinguaError(
-                f"query '{query_id}': document '{twice}' occurs twice. Keep one score for each document."
-            )
+            raise BadInput(f"query '{query_id}': document '{twice}' occurs twice. Keep one score for each document.")
         if np.isnan(values).any():
             at = ids[int(np.isnan(values).argmax())]
-            raise InterlinguaError(
+            raise BadInput(
                 f"query '{query_id}': the score of document '{at}' is NaN. Look for NaN in the vectors or the model."
             )
         if not (values[1:] < values[:-1]).all():
@@ -142,7 +140,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
     def truncate(self, depth: int) -> Run:
         """A run with the first `depth` results of each query."""
         if depth < 0:
-            raise InterlinguaError(f"depth {depth}: must not be negative.")
+            raise BadInput(f"depth {depth}: must not be negative.")
         shorter = Run()
         shorter._ids = {query_id: ids[:depth] for query_id, ids in self._ids.items()}
         shorter._scores = {query_id: scores[:depth] for query_id, scores in self._scores.items()}
@@ -153,7 +151,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         """Read `query Q0 document rank score tag` lines, gzipped or not.
 
         The rank column is ignored, as trec_eval ignores it. Blank lines are allowed.
-        Raises InterlinguaError naming file, line and reason.
+        Raises BadInput naming file, line and reason.
         """
         found: dict[str, dict[str, float]] = {}
         for number, line in read_lines(path):
@@ -162,19 +160,19 @@ class Run(Mapping[str, list[tuple[str, float]]]):
                 continue
             where = f"{path}, line {number}"
             if len(fields) != 6:
-                raise InterlinguaError(
+                raise BadInput(
                     f"{where}: {len(fields)} fields where a TREC run has 6 (query Q0 document rank score tag)."
                 )
             query_id, _, passage_id, _, text, _ = fields
             try:
                 score = float(text)
             except ValueError:
-                raise InterlinguaError(f"{where}: the score '{text}' is not a number.") from None
+                raise BadInput(f"{where}: the score '{text}' is not a number.") from None
             if score != score:
-                raise InterlinguaError(f"{where}: the score is NaN. Look for NaN in what made the run.")
+                raise BadInput(f"{where}: the score is NaN. Look for NaN in what made the run.")
             documents = found.setdefault(query_id, {})
             if passage_id in documents:
-                raise InterlinguaError(
+                raise BadInput(
                     f"{where}: document '{passage_id}' occurs twice for query '{query_id}'. "
                     "Keep one line for each document."
                 )
@@ -186,7 +184,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
 
         Scores have 9 significant digits: reading them back gives the same float32. The format has no
         line for a query without results; such a query is absent from the file (and scores 0 all the same).
-        Raises InterlinguaError for an id or tag that is empty or holds white space.
+        Raises BadInput for an id or tag that is empty or holds white space.
         """
         _check_word(tag, "tag")
         with atomic_write(path) as stream:
@@ -198,6 +196,4 @@ class Run(Mapping[str, list[tuple[str, float]]]):
 
 def _check_word(word: str, what: str) -> None:
     if word.split() != [word]:
-        raise InterlinguaError(
-            f"{what} {word!r}: a TREC run separates fields by white space. Use a name without spaces."
-        )
+        raise BadInput(f"{what} {word!r}: a TREC run separates fields by white space. Use a name without spaces.")

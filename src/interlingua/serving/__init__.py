@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import NotFound
 from interlingua.lazy import lazy_names
 
 try:
@@ -10,6 +10,6 @@ try:
     import prometheus_client  # noqa: F401
     import uvicorn  # noqa: F401
 except ImportError as error:
-    raise InterlinguaError(f"serving needs {error.name}: pip install 'interlingua[serve]'.") from error
+    raise NotFound(f"serving needs {error.name}: pip install 'interlingua[serve]'.") from error
 
 __getattr__, __dir__ = lazy_names(__name__, {"ServeSettings": "service", "create_app": "app"})

@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from interlingua import __version__
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.progress import say
 from interlingua.serving.middleware import HostNames, RequestLog, Tokens, WholeBody
 from interlingua.serving.routes import embedding_routes, page_routes, passage_routes, search_routes, status_routes
@@ -66,20 +66,20 @@ def create_app(index: Any, settings: ServeSettings | None = None, reranker: Any 
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at this address, `port` 0 for any that is free. Raises InterlinguaError where it cannot be had."""
+    """A socket at this address, `port` 0 for any that is free. Raises BadInput where it cannot be had."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except (OSError, UnicodeError, OverflowError) as error:
-        raise InterlinguaError(f"--host {host} --port {port}: is no address to listen at ({error}).") from error
+        raise BadInput(f"--host {host} --port {port}: is no address to listen at ({error}).") from error
     try:
         listener.bind(address)
         listener.listen(socket.SOMAXCONN)  # now, so that another server here fails when it starts
     except (OSError, OverflowError) as error:
         listener.close()
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InterlinguaError(
+        raise BadInput(
             f"{host} port {port}: cannot listen there ({reason}). Stop what runs there, or choose another with --port."
         ) from error
     return listener
@@ -117,7 +117,7 @@ class _Server(uvicorn.Server):
 def run(app: FastAPI, listener: socket.socket, timeout: float) -> None:
     """Answer until SIGINT or SIGTERM; then take nothing new, finish within `timeout` seconds what has begun, return.
 
-    Raises InterlinguaError when the application does not start.
+    Raises BadInput when the application does not start.
     """
     # h11 also where httptools is installed: it limits how long the head of a request may be
     config = uvicorn.Config(
@@ -141,5 +141,5 @@ def run(app: FastAPI, listener: socket.socket, timeout: float) -> None:
         signal.signal(signal.SIGTERM, before)
         listener.close()
     if not server.started:
-        raise InterlinguaError("the server did not start; the lines above say why.")
+        raise BadInput("the server did not start; the lines above say why.")
     say("stopped.")

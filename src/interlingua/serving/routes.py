@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Busy, Damaged, Stale
 from interlingua.index.metadata import Question
 from interlingua.serving.middleware import note
 from interlingua.serving.schemas import (
@@ -270,7 +270,7 @@ def passage_routes(service: Service) -> APIRouter:
 async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
     """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
     done = await service.writer.submit(Change(service.index), write, size)
-    if isinstance(done, InterlinguaError):
+    if isinstance(done, Busy | Damaged | Stale):
         raise ApiError(409, "not_written", service.told(done), {"Retry-After": "5"}) from done
     if isinstance(done, Exception):
         raise done

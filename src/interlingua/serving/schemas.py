@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, InterlinguaError
 from interlingua.index.metadata import LONGEST, OutOfTime, normal_question
 
 LONGEST_MESSAGE = 500
@@ -58,6 +58,9 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
     def user(request: Request, error: Any) -> Response:
         return error_response(ApiError(400, "bad_request", told(error)))
 
+    def fault(request: Request, error: Any) -> Response:
+        return error_response(ApiError(500, "damaged", told(error)))
+
     def late(request: Request, error: Any) -> Response:
         return error_response(ApiError(422, "out_of_time", told(error)))  # not 503, after which clients ask again
 
@@ -74,6 +77,7 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
 
     app.add_exception_handler(ApiError, api)
     app.add_exception_handler(InterlinguaError, user)
+    app.add_exception_handler(Damaged, fault)
     app.add_exception_handler(OutOfTime, late)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -118,7 +122,7 @@ def _filled(text: str) -> str:
 def _short(text: str) -> str:
     try:
         normal_question(text)
-    except InterlinguaError as error:
+    except BadInput as error:
         raise PydanticCustomError("too_long", "{reason}", {"reason": str(error)}) from None
     return text
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, Stale
 from interlingua.index.metadata import Budget, OutOfTime, Question
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.batching import Batcher
@@ -34,7 +34,7 @@ class ServeSettings:
     `read_token` reading needs that or `token`. `log_queries` puts the text of questions into the log;
     `rerank_model` is what answers call the reranker. With `names`, only requests to one of these hosts are answered.
 
-    Raises InterlinguaError for numbers out of range, and for tokens that a header cannot carry.
+    Raises BadInput for numbers out of range, and for tokens that a header cannot carry.
     """
 
     max_batch: int = 64
@@ -52,22 +52,20 @@ class ServeSettings:
     def __post_init__(self) -> None:
         for name in ("max_batch", "queue", "max_body"):
             if (number := getattr(self, name)) < 1:
-                raise InterlinguaError(f"serving: {name} {number} must be at least 1.")
+                raise BadInput(f"serving: {name} {number} must be at least 1.")
         if not (0 <= self.delay < inf and 0 < self.timeout < inf and 0 < self.budget < inf):
-            raise InterlinguaError(
+            raise BadInput(
                 f"serving: delay {self.delay} must not be negative, timeout {self.timeout} and "
                 f"budget {self.budget} must be more than 0 seconds, and all of them finite."
             )
         for token in (self.token, self.read_token):
             if token and (not token.isascii() or not token.isprintable() or " " in token):
-                raise InterlinguaError(
+                raise BadInput(
                     "serving: a token is of printable ASCII characters without spaces. A good one: "
                     "python -c 'import secrets; print(secrets.token_urlsafe())'."
                 )
         if self.read_token and not self.token:
-            raise InterlinguaError(
-                "serving: with a token for reading there must be one for writing too, which also reads."
-            )
+            raise BadInput("serving: with a token for reading there must be one for writing too, which also reads.")
 
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -270,13 +268,13 @@ def check_lengths(texts: Sequence[str]) -> None:
 def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
     """The first `dimensions` of each vector, brought to unit length again; all of them as they are without it.
 
-    Raises InterlinguaError when the vectors have fewer.
+    Raises BadInput when the vectors have fewer.
     """
     array: NDArray[np.float32] = np.asarray(vectors, dtype=np.float32)
     if dimensions is None or dimensions == array.shape[1]:
         return array
     if dimensions > array.shape[1]:
-        raise InterlinguaError(f"dimensions: {dimensions} is more than the {array.shape[1]} that the model gives.")
+        raise BadInput(f"dimensions: {dimensions} is more than the {array.shape[1]} that the model gives.")
     array = array[:, :dimensions]
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     shorter: NDArray[np.float32] = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
@@ -444,6 +442,6 @@ class Change:
                         done.append(Changed(item(self.index), len(self.index)))
                     except Exception as error:
                         done.append(error)
-        except InterlinguaError as error:  # another process writes, or the disk does not take it
+        except (Busy, Damaged, Stale) as error:  # another process writes, or the disk does not take it
             return [one if isinstance(one, Exception) else error for one in done] or [error] * len(items)
         return done

@@ -20,7 +20,7 @@ from unicodedata import combining, normalize
 
 import regex
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.files import atomic_folder
 
 RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
@@ -90,13 +90,13 @@ def normalise_code(tag: str) -> str:
     """The code of a language tag: "zh-TW" → "zh", "ara" → "ar", "en_US.UTF-8" → "en"; "yue" stays.
 
     Accepts ISO 639-1, 639-2 and 639-3 codes, deprecated codes (iw, in) and any region or script after `-` or `_`.
-    Raises InterlinguaError with a suggestion for an unknown tag.
+    Raises BadInput with a suggestion for an unknown tag.
     """
     code = find_code(tag)
     if code is None:
         near = " or ".join(f"'{code}' ({languages()[code].name})" for code in _near(tag))
         hint = f"Did you mean {near}?" if near else "Write a code such as 'en', 'sw' or 'yue'."
-        raise InterlinguaError(f"'{tag}' is not a language code (ISO 639). {hint}")
+        raise BadInput(f"'{tag}' is not a language code (ISO 639). {hint}")
     return code
 
 
@@ -112,7 +112,7 @@ def _near(tag: str) -> list[str]:
 
 
 def language(tag: str) -> Language:
-    """The language of a tag, whatever its spelling. Raises InterlinguaError with a suggestion for an unknown tag."""
+    """The language of a tag, whatever its spelling. Raises BadInput with a suggestion for an unknown tag."""
     return languages()[normalise_code(tag)]
 
 
@@ -141,7 +141,7 @@ def detect_language(text: str) -> str:
     """The code of the language that `text` is written in, or "" when that is not sure or no language is recognised.
 
     Knows 112 of the languages in `languages.tsv`. Text in another one may be taken for its nearest relative (Yiddish
-    for Hebrew). Raises InterlinguaError where py3langid is not installed.
+    for Hebrew). Raises NotFound where py3langid is not installed.
     """
     text = text[:READ]
     if not any(map(str.isalpha, text)):
@@ -160,7 +160,7 @@ def _identifier() -> Any:
     try:
         from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
     except ImportError as error:
-        raise InterlinguaError(
+        raise NotFound(
             "telling the language of a text needs py3langid: pip install 'interlingua[index]'. "
             "Or say the language (lang=…, --lang)."
         ) from error
@@ -180,7 +180,7 @@ def _model(file: Path) -> tuple[Any, ...]:
     with suppress(OSError, ValueError):
         return _unpacked(place)
     model: tuple[Any, ...] = load_model(file)
-    with suppress(OSError, InterlinguaError):
+    with suppress(OSError, BadInput):
         _keep(model, place)
     return model
 

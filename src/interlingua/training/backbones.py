@@ -22,7 +22,7 @@ from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import Settings
 from interlingua.models.layout import Parts
@@ -53,14 +53,14 @@ def train_tokenizer(
     one text becomes `<s> A </s>`, two become `<s> A </s></s> B </s>`. `character_coverage` is the share of characters
     that get a token; the rarest others become <unk>, or with `byte_fallback` the bytes of their UTF-8, which are 256 of
     the tokens (after the first four). A corpus too small for `vocab_size` gives fewer tokens.
-    Raises InterlinguaError without the sentencepiece package or without text.
+    Raises BadInput without the sentencepiece package or without text.
     """
     try:
         import sentencepiece
     except ImportError as error:
-        raise InterlinguaError("learning a vocabulary needs sentencepiece: `pip install sentencepiece`.") from error
+        raise NotFound("learning a vocabulary needs sentencepiece: `pip install sentencepiece`.") from error
     if vocab_size < 16:
-        raise InterlinguaError(f"vocab_size {vocab_size}: is too small, thousands are usual.")
+        raise BadInput(f"vocab_size {vocab_size}: is too small, thousands are usual.")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -85,7 +85,7 @@ def train_tokenizer(
             unk_piece=SPECIAL[3],
         )
     except RuntimeError as error:
-        raise InterlinguaError(
+        raise BadInput(
             f"no vocabulary of {vocab_size:,} tokens could be learned from these texts ({error}). "
             "Give more text, or ask for fewer tokens."
         ) from error
@@ -112,10 +112,10 @@ def unigram_tokenizer(
 
 
 def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokenizerFast:
-    """A tokenizer that has XLM-R's special tokens, with their roles. Raises InterlinguaError where it lacks one."""
+    """A tokenizer that has XLM-R's special tokens, with their roles. Raises BadInput where it lacks one."""
     missing = [token for token in (*SPECIAL, MASK) if tokenizer.token_to_id(token) is None]
     if missing:
-        raise InterlinguaError(f"the tokenizer has no token {', '.join(missing)}: a transformer needs XLM-R's.")
+        raise BadInput(f"the tokenizer has no token {', '.join(missing)}: a transformer needs XLM-R's.")
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<s>",
@@ -223,7 +223,7 @@ def build_encoder(
 
     `texts` are what a new vocabulary is learned from. `options` are those of `Encoder.load`; new backbones have mean
     pooling unless told otherwise. The same spec, texts and seed give the same weights.
-    Raises InterlinguaError for an unknown field, or a new backbone without texts.
+    Raises BadInput for an unknown field, or a new backbone without texts.
     """
     if isinstance(spec, (str, Path)):
         return Encoder.load(spec, **options)
@@ -231,9 +231,9 @@ def build_encoder(
         backbone = spec if isinstance(spec, Backbone) else Backbone.model_validate(dict(spec))
     except ValidationError as error:
         reasons = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'backbone'}: {e['msg']}" for e in error.errors())
-        raise InterlinguaError(f"backbone: {reasons}.") from error
+        raise BadInput(f"backbone: {reasons}.") from error
     if texts is None:
-        raise InterlinguaError("backbone: a new vocabulary is learned from text; give `texts`.")
+        raise BadInput("backbone: a new vocabulary is learned from text; give `texts`.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if backbone.scratch is not None:
@@ -278,7 +278,7 @@ def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
 def _static_rows(spec: Scratch) -> StaticEmbedding:
     backbone = Encoder.load(str(spec.embeddings), device="cpu").backbone
     if not isinstance(backbone, StaticEmbedding) or backbone.hidden_size != spec.hidden:
-        raise InterlinguaError(
+        raise BadInput(
             f"backbone.scratch.embeddings: {spec.embeddings} must be a static model of "
             f"{spec.hidden} dimensions, as backbone.scratch.hidden says."
         )

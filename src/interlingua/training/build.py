@@ -13,7 +13,7 @@ import torch
 from interlingua.data.datasets import open_store, open_stream, texts_of
 from interlingua.data.store import Store
 from interlingua.data.stream import key_of
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
@@ -38,11 +38,11 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
     """Train what the recipe says into the folder `out`; the model is `out/model` afterwards.
 
     The same call continues an interrupted run, bit for bit (same machine, same number of processes), and
-    returns at once when the run is complete. Raises InterlinguaError when `out` holds another recipe's run.
+    returns at once when the run is complete. Raises BadInput when `out` holds another recipe's run.
     """
     check(recipe)
     if device is not None and default_device(device).type == "cuda" and not torch.cuda.is_available():
-        raise InterlinguaError(f"device {device!r}: no CUDA device is there. Use 'cpu', or leave it out.")
+        raise BadInput(f"device {device!r}: no CUDA device is there. Use 'cpu', or leave it out.")
     out, processes = Path(out), Processes.join(device)
     if processes.first:
         _claim(recipe, out)
@@ -80,9 +80,7 @@ def _claim(recipe: Recipe, out: Path) -> None:
         if same_recipe(file.read_text(encoding="utf-8"), recipe):
             return
         if any((run / "model").exists() or newest(run / "checkpoints") for run in (out, out / "warm_up")):
-            raise InterlinguaError(
-                f"{out}: holds a run of another recipe (see {file}). Use another --out, or delete it."
-            )
+            raise BadInput(f"{out}: holds a run of another recipe (see {file}). Use another --out, or delete it.")
         for leftover in ("start", "best"):
             shutil.rmtree(out / leftover, ignore_errors=True)
     with atomic_write(file) as stream:
@@ -148,7 +146,7 @@ def model_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, s
         return LateInteractionEncoder.start(encoder, **options, seed=seed)
     model = LateInteractionEncoder.load(source)
     if (dim := options.pop("dim")) != model.dim or spec.layer is not None:
-        raise InterlinguaError(
+        raise BadInput(
             f"{source}: is a late-interaction model of dim {model.dim}, which cannot be cut or "
             f"given another. Leave out model.layer and set model.late_interaction.dim (now {dim})."
         )
@@ -227,7 +225,7 @@ def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
     bf16 = spec.precision == "bf16" or (spec.precision == "auto" and device.type == "cuda")
     if bf16 and not (device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)):
         if spec.precision == "bf16":
-            raise InterlinguaError("training.precision: bf16 needs a CUDA device that has it; use auto or float32.")
+            raise BadInput("training.precision: bf16 needs a CUDA device that has it; use auto or float32.")
         bf16 = False
     return Chunking(spec.chunk_tokens, spec.gradient_cache, bf16)
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from interlingua.data.stream import Stream
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged
 from interlingua.files import atomic_folder
 from interlingua.objectives.objective import Objective
 from interlingua.training.optimizer import Optimizer
@@ -30,11 +30,11 @@ def save_checkpoint(
 ) -> Path:
     """Write `folder/step-NNNNNNN` (safetensors and JSON), whole or not at all; keep the newest few.
 
-    Raises InterlinguaError for weights that are not finite: the last good checkpoint must not give way to them.
+    Raises BadInput for weights that are not finite: the last good checkpoint must not give way to them.
     """
     broken = next((name for name, tensor in weights(modules).items() if not torch.isfinite(tensor).all()), None)
     if broken is not None:
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: not saved: after step {step:,} the weights '{broken}' are not finite. What "
             "was saved before is untouched. Lower optimizer.lr."
         )
@@ -71,13 +71,13 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Put everything back; the saved state (step and extras).
 
-    Raises InterlinguaError for a damaged checkpoint or one of another model.
+    Raises Damaged for a damaged checkpoint or one of another model.
     """
     try:
         state: dict[str, Any] = json.loads((path / "state.json").read_text(encoding="utf-8"))
         saved = {name: load_file(path / f"{name}.safetensors") for name in ("model", "optimizer")}
     except (OSError, ValueError, SafetensorError) as error:
-        raise InterlinguaError(
+        raise Damaged(
             f"{path}: the checkpoint is damaged ({error}). Delete this folder; the run then goes "
             "on from the one before it."
         ) from error
@@ -93,7 +93,7 @@ def load_checkpoint(
             )
     current = weights(modules)
     if {k: v.shape for k, v in current.items()} != {k: v.shape for k, v in saved["model"].items()}:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}: the checkpoint is of another model than the recipe describes. "
             "Use another --out, or delete the run folder."
         )

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from interlingua.data.datasets import DataSpec
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import existing, read_lines
 from interlingua.plain_yaml import parse_yaml
 from interlingua.training.optimizer import OptimizerSpec
@@ -163,7 +163,7 @@ def find_recipe(name: str | Path) -> Path:
     known = [str(p.relative_to(recipe_folder()).with_suffix("")) for p in recipe_folder().rglob("*.yaml")]
     if path.suffix in (".yaml", ".yml") and not str(name).startswith("recipes/"):
         existing(path, "recipe")
-    raise InterlinguaError(f"{name}: no such recipe.{suggestion(str(name), known)}")
+    raise NotFound(f"{name}: no such recipe.{suggestion(str(name), known)}")
 
 
 def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | None = None) -> Recipe:
@@ -173,23 +173,23 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | Non
     """
     tree = raw_recipe(find_recipe(name))
     if "title" in tree:
-        raise InterlinguaError(f"{name}: is a table, not a recipe. Use `interlingua reproduce {name}`.")
+        raise BadInput(f"{name}: is a table, not a recipe. Use `interlingua reproduce {name}`.")
     return resolve(tree, overrides, data, where=str(name))
 
 
 def read_yaml(path: Path) -> Any:
-    """The value of a YAML file. Raises InterlinguaError naming it when it is no YAML or not UTF-8."""
+    """The value of a YAML file. Raises BadInput naming it when it is no YAML or not UTF-8."""
     try:
         return parse_yaml("".join(f"{line}\n" for _, line in read_lines(path)))
     except yaml.YAMLError as error:
-        raise InterlinguaError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+        raise BadInput(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def raw_recipe(path: Path) -> dict[str, Any]:
     """The YAML of a recipe merged over its `base`."""
     tree = read_yaml(path)
     if not isinstance(tree, dict):
-        raise InterlinguaError(f"{path}: a recipe is a mapping with model, data, objectives and training.")
+        raise BadInput(f"{path}: a recipe is a mapping with model, data, objectives and training.")
     if (base := tree.pop("base", None)) is not None:
         return merge(raw_recipe(existing(path.parent / base, "base recipe")), tree)
     return tree
@@ -211,9 +211,7 @@ def resolve(
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key.strip():
-            raise InterlinguaError(
-                f"'{override}' is not an override. Write key.path=value, such as training.steps=100."
-            )
+            raise BadInput(f"'{override}' is not an override. Write key.path=value, such as training.steps=100.")
         branch: dict[str, Any] = {}
         leaf = branch
         *parents, name = key.strip().split(".")
@@ -223,12 +221,12 @@ def resolve(
             leaf[name] = parse_yaml(value)
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-            raise InterlinguaError(f"'{override}': the value is not valid YAML: {reason}") from error
+            raise BadInput(f"'{override}': the value is not valid YAML: {reason}") from error
         tree = merge(tree, branch)
     try:
         recipe = Recipe.model_validate(_fill(tree, data, where))
     except ValidationError as error:
-        raise InterlinguaError(f"{where}: {explain(error, Recipe)}") from error
+        raise BadInput(f"{where}: {explain(error, Recipe)}") from error
     return recipe
 
 
@@ -239,9 +237,7 @@ def _fill(tree: Any, data: str | None, where: str) -> Any:
         return [_fill(value, data, where) for value in tree]
     if isinstance(tree, str) and "{data}" in tree:
         if data is None:
-            raise InterlinguaError(
-                f"{where}: this recipe reads files under {{data}}. Say where they are with --data FOLDER."
-            )
+            raise BadInput(f"{where}: this recipe reads files under {{data}}. Say where they are with --data FOLDER.")
         return tree.replace("{data}", data)
     return tree
 

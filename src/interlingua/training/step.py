@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors, token_batches, token_rows
 from interlingua.models.late_interaction import Model
 from interlingua.objectives.objective import Batch, Loss, MaskedRow, Objective, SpanObjective, Text, TokenObjective
@@ -162,7 +162,7 @@ class Term:
             if name in available:
                 found.append(name)
             elif not stream.endswith("?"):
-                raise InterlinguaError(
+                raise BadInput(
                     f"objective '{self.name}' needs data named '{name}'; the recipe has "
                     f"{', '.join(sorted(available)) or 'none'}."
                 )
@@ -373,7 +373,7 @@ def _spans(
 
 def _check(loss: Tensor, name: str) -> None:
     if not torch.isfinite(loss):
-        raise InterlinguaError(
+        raise BadInput(
             f"the loss of '{name}' is {loss.item()}. The last checkpoint is untouched. Lower "
             "optimizer.lr or raise the temperature, and look at the data for empty texts."
         )

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.data.store import Store
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives.distillation import known_side
@@ -45,14 +45,14 @@ class TeacherVectors:
             # the last, as it is the first to go when another run puts others in their place
             self.about: dict[str, Any] = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise InterlinguaError(
+            raise Busy(
                 f"{folder}: holds no teacher's vectors, or another run is just making others there. "
                 "Give each run a folder of its own (objectives.distillation.teacher.vectors)."
             ) from error
         del self.about["done"]
         given = self.vectors.shape[1]
         if dim > given:
-            raise InterlinguaError(
+            raise BadInput(
                 f"objectives.distillation.teacher: its vectors have {given} numbers, those of the "
                 f"model {dim}. They must have at least as many."
             )
@@ -101,7 +101,7 @@ class TeacherVectors:
         return about
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Raises InterlinguaError for a text that was not among those of `build`."""
+        """Raises BadInput for a text that was not among those of `build`."""
         vectors = torch.from_numpy(self.vectors[self._rows(texts)].astype(np.float32))
         if self.space is not None:
             centre, axes = map(torch.from_numpy, self.space)
@@ -114,7 +114,7 @@ class TeacherVectors:
         found = np.minimum(rows, len(self.keys) - 1)
         missing = (self.keys[found] != wanted).any(1)
         if missing.any():
-            raise InterlinguaError(
+            raise BadInput(
                 f"distillation: the teacher was not asked for the text "
                 f"{texts[int(missing.argmax())][:60]!r} when its vectors were computed."
             )
@@ -187,7 +187,7 @@ def learn_from(
     processes.wait()
     vectors = TeacherVectors(folder, dim, processes.device)
     if made is not None and vectors.about != made:
-        raise InterlinguaError(
+        raise Stale(
             f"{folder}: another run has put other vectors there just now. Give each run a folder of "
             "its own (objectives.distillation.teacher.vectors)."
         )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import XLMRobertaConfig
 
 from interlingua.data.stream import Stream
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.models.late_interaction import Model
 from interlingua.models.transformer import Transformer
 from interlingua.objectives import (
@@ -63,22 +63,20 @@ def check(recipe: Recipe) -> None:
         try:
             Backbone.model_validate(recipe.model.backbone)
         except ValidationError as error:
-            raise InterlinguaError(f"model.backbone: {explain(error, Backbone)}") from error
+            raise BadInput(f"model.backbone: {explain(error, Backbone)}") from error
     if recipe.training.keep == "best" and recipe.validation is None:
-        raise InterlinguaError(
+        raise BadInput(
             "training.keep is 'best', but there is no validation to choose by. Add validation.questions, or keep: last."
         )
     for name in recipe.tokenizer_data or ():
         if name not in recipe.data:
-            raise InterlinguaError(f"tokenizer_data: '{name}' is no entry of data.{suggestion(name, recipe.data)}")
+            raise BadInput(f"tokenizer_data: '{name}' is no entry of data.{suggestion(name, recipe.data)}")
     named = [name for name, spec in recipe.objectives.items() if spec is not None]
     if not named:
-        raise InterlinguaError("the recipe has no objectives.")
+        raise BadInput("the recipe has no objectives.")
     kinds = {kind_of(name, recipe.objectives[name] or {}) for name in named}
     if "language" in kinds and not REPELLING & kinds:
-        raise InterlinguaError(
-            "the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval."
-        )
+        raise BadInput("the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval.")
     _check_mix(recipe, named)
     _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
@@ -95,13 +93,13 @@ def check(recipe: Recipe) -> None:
                 size = {"config": XLMRobertaConfig(**small), "vocabulary": 1}
             try:
                 kind(**size, **{key: value for key, value in options.items() if key not in OURS})
-            except InterlinguaError as error:
-                raise InterlinguaError(f"objectives.{name}: {error}") from error
+            except BadInput as error:
+                raise BadInput(f"objectives.{name}: {error}") from error
 
 
 def _check_transformer(name: str, recipe: Recipe) -> None:
     if isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None:
-        raise InterlinguaError(f"objectives.{name} {WITHOUT_STATES}")
+        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
 
 
 def _check_mix(recipe: Recipe, named: list[str]) -> None:
@@ -109,33 +107,33 @@ def _check_mix(recipe: Recipe, named: list[str]) -> None:
     if mix is None:
         return
     if recipe.training.step_mode == "alternate":
-        raise InterlinguaError(
+        raise BadInput(
             "training.mix draws one objective a step, training.step_mode: alternate takes a step "
             "for each. Leave one of them out."
         )
     if set(mix) != set(named):
-        raise InterlinguaError(
+        raise BadInput(
             f"training.mix has shares for {', '.join(sorted(mix))}; the recipe's objectives are "
             f"{', '.join(sorted(named))}. Give each one a share."
         )
     if not all(0 < share < float("inf") for share in mix.values()):
-        raise InterlinguaError("training.mix: every share must be a number above 0.")
+        raise BadInput("training.mix: every share must be a number above 0.")
 
 
 def _check_late_interaction(recipe: Recipe) -> None:
     if recipe.model.late_interaction is None:
         return
     if recipe.model.encoders != "tied":
-        raise InterlinguaError(
+        raise BadInput(
             "model.late_interaction has one encoder for queries and passages. "
             "Set model.encoders: tied, or leave it out."
         )
     if isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None:
-        raise InterlinguaError("model.late_interaction needs a transformer; model.backbone is static.")
+        raise BadInput("model.late_interaction needs a transformer; model.backbone is static.")
     given = [name for name in ("pooling", "normalize", "max_length") if getattr(recipe.model, name) is not None]
     given += ["similarity"] * (recipe.model.similarity != "cosine")
     if given:
-        raise InterlinguaError(
+        raise BadInput(
             f"model.{given[0]} has no meaning beside model.late_interaction: every token has a "
             "vector of unit length, and query_length and document_length are the lengths. "
             "Leave it out."
@@ -148,12 +146,12 @@ def _check_vectors(name: str, kind: type[nn.Module], recipe: Recipe) -> None:
     if issubclass(kind, TokenObjective) or (issubclass(kind, Objective) and kind.multi_vector == late):
         return
     if late:
-        raise InterlinguaError(
+        raise BadInput(
             f"objectives.{name} is not for a model with model.late_interaction, which gives one "
             "vector a token. Use objectives.late_interaction, or leave model.late_interaction out."
         )
     if issubclass(kind, Objective):
-        raise InterlinguaError(
+        raise BadInput(
             f"objectives.{name} compares tokens, but the model gives one vector a text. Add model.late_interaction."
         )
 
@@ -163,7 +161,7 @@ def kind_of(name: str, spec: dict[str, Any]) -> str:
     kind = spec.get("kind") or name
     if kind not in OBJECTIVES:
         where = f"objectives.{name}" if kind == name else f"objectives.{name}.kind: '{kind}'"
-        raise InterlinguaError(f"{where} is not known.{suggestion(str(kind), OBJECTIVES)}")
+        raise BadInput(f"{where} is not known.{suggestion(str(kind), OBJECTIVES)}")
     return str(kind)
 
 
@@ -190,7 +188,7 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any
     shared = "similarity" in parameters and not getattr(objective, "multi_vector", True)
     given = {"similarity": recipe.model.similarity} if shared else {}
     if shared and spec.get("similarity", recipe.model.similarity) != recipe.model.similarity:
-        raise InterlinguaError(
+        raise BadInput(
             f"objectives.{name}.similarity is '{spec['similarity']}' but model.similarity is "
             f"'{recipe.model.similarity}': search would compare otherwise than training did. "
             "Set model.similarity alone."
@@ -198,7 +196,7 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any
     try:
         return dict(options.model_validate({**given, **spec}))
     except ValidationError as error:
-        raise InterlinguaError(f"objectives.{name}: {explain(error, options)}") from error
+        raise BadInput(f"objectives.{name}: {explain(error, options)}") from error
 
 
 def term_of(
@@ -233,10 +231,10 @@ def term_of(
 
 
 def of_transformer(name: str, model: Model) -> dict[str, Any]:
-    """What a span objective must know of the model. Raises InterlinguaError for a static backbone."""
+    """What a span objective must know of the model. Raises BadInput for a static backbone."""
     backbone = model.passage.backbone
     if not isinstance(backbone, Transformer):
-        raise InterlinguaError(f"objectives.{name} {WITHOUT_STATES}")
+        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
     return {"config": backbone.model.config, "vocabulary": len(cast(Tensor, backbone.input_embeddings.weight))}
 
 
@@ -249,7 +247,7 @@ def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
         return f"a new head, since the pretrained one is not for the states of layer {recipe.model.layer}"
     try:
         head.load_from(backbone)
-    except InterlinguaError as error:
+    except NotFound as error:
         return f"a new head. {error}"
     return f"the pretrained head of {backbone}"
 

@@ -11,7 +11,7 @@ from interlingua.data.files.tables import Row, check_columns, read_jsonl, read_p
 from interlingua.data.files.walk import BadFile, File, Report, SourceNames, check_text, find_files
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.text.languages import detect_language, normalise_code
 from interlingua.text.sentences import PARAGRAPH, WORD
 
@@ -59,16 +59,16 @@ def read_files(
     own; without it the language is detected.
 
     Holds one passage, one paragraph and one batch of rows, and the ids of rows. What was read and left out is said at
-    the end, or noted in `report` where one is given. Raises InterlinguaError for a missing path, a file given that is
+    the end, or noted in `report` where one is given. Raises BadInput for a missing path, a file given that is
     empty or of no known kind, nothing to read at all, and for a bad row or file unless `on_bad_row` is "skip".
     """
     if chunk_chars < 1 or overlap < 0:
-        raise InterlinguaError(
+        raise BadInput(
             f"chunk_chars={chunk_chars}, overlap={overlap}: a passage has one character or more, "
             "and 0 or more sentences in common with the next."
         )
     if on_bad_row not in ("error", "skip"):
-        raise InterlinguaError(f"on_bad_row='{on_bad_row}' is unknown.{suggestion(on_bad_row, ('error', 'skip'))}")
+        raise BadInput(f"on_bad_row='{on_bad_row}' is unknown.{suggestion(on_bad_row, ('error', 'skip'))}")
     check_columns(columns or {})
     reader = _Reader(normalise_code(lang) if lang else "", chunk_chars, overlap, columns or {}, report or Report())
     reader.report.on_bad_row = on_bad_row
@@ -81,7 +81,7 @@ def read_files(
             yield passage
     if not found:
         why = "; ".join(line.strip() for line in reader.report.reasons()) or "there is no file"
-        raise InterlinguaError(
+        raise BadInput(
             f"{', '.join(map(str, roots))}: no passage to read ({why}). What can be read: "
             f"{', '.join((*TABLES, *DOCUMENTS))}."
         )
@@ -125,12 +125,12 @@ class _Reader:
 
     def _pass_over(self, file: File, reason: str, message: str) -> None:
         if file.given:
-            raise InterlinguaError(f"{file.path}: {message}.")
+            raise BadInput(f"{file.path}: {message}.")
         self.report.skip(file.name, reason)
 
     def _document(self, file: File, suffix: str) -> Iterator[Passage]:
         if (file.name, "") in self.seen:  # no row has an empty id
-            raise InterlinguaError(f"{file.path}: a second file called '{file.name}'. Give each file once.")
+            raise BadInput(f"{file.path}: a second file called '{file.name}'. Give each file once.")
         self.seen.add((file.name, ""))
         return self._chunks(DOCUMENTS[suffix](file.path), file.name, {"source": file.name}, self.lang)
 

@@ -12,7 +12,7 @@ from typing import Any
 from interlingua.data.files.walk import LONGEST_LINE, BadFile, Report
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import filled_lines, plain_name
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import open_raw, read_lines
 
 USUAL = {
@@ -36,10 +36,10 @@ class Row:
 
 
 def check_columns(columns: Mapping[str, str]) -> None:
-    """Raise InterlinguaError unless `columns` names columns for text, title, id, lang only."""
+    """Raise BadInput unless `columns` names columns for text, title, id, lang only."""
     for role in columns:
         if role not in USUAL:
-            raise InterlinguaError(f"columns: '{role}' is nothing that a column can be.{suggestion(role, USUAL)}")
+            raise BadInput(f"columns: '{role}' is nothing that a column can be.{suggestion(role, USUAL)}")
 
 
 def choose_columns(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
@@ -175,13 +175,13 @@ def read_parquet(
     """(number, row) of every row. Columns of lists, objects and bytes (vectors, images) are not even read, and of the
     others a batch at a time, also where the whole file is one row group.
 
-    Raises BadFile for a file that is no Parquet or has no column of text, InterlinguaError where pyarrow is missing.
+    Raises BadFile for a file that is no Parquet or has no column of text, BadInput where pyarrow is missing.
     """
     try:
         import pyarrow as arrow  # type: ignore[import-untyped]
         from pyarrow import parquet
     except ImportError as error:
-        raise InterlinguaError(f"{path}: reading Parquet needs pyarrow: pip install 'interlingua[index]'.") from error
+        raise NotFound(f"{path}: reading Parquet needs pyarrow: pip install 'interlingua[index]'.") from error
     try:
         with open_raw(path) as stream, parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20) as table:
             schema = table.schema_arrow

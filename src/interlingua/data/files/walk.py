@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from interlingua.data.readers.rows import LISTED, BadRow
 from interlingua.data.readers.source import expand
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input
 from interlingua.progress import say
 
@@ -33,7 +33,7 @@ class Report:
 
     `languages`: passages of each language ("" where it is unknown). `skipped`: files of a folder that are none of its
     passages (hidden, empty, of another kind), by reason. `bad`: rows and files that could not be used; under
-    `on_bad_row="error"` the first of them raises InterlinguaError, under "skip" they are counted and the first are
+    `on_bad_row="error"` the first of them raises BadInput, under "skip" they are counted and the first are
     listed. `left_out`: columns that are neither read nor metadata.
     """
 
@@ -53,10 +53,10 @@ class Report:
         self.examples.setdefault(reason, name)
 
     def reject(self, path: Path, place: int | None, reason: str) -> None:
-        """Raise InterlinguaError for a row (`place` is its line or number) or a file, or count it."""
+        """Raise BadInput for a row (`place` is its line or number) or a file, or count it."""
         where = f"{path}, line {place}" if place else str(path)
         if self.on_bad_row == "error":
-            raise InterlinguaError(
+            raise BadInput(
                 f"{where}: {reason}{'' if reason.endswith('?') else '.'} Mend it, or leave out what "
                 "cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is "
                 "counted and listed."
@@ -214,12 +214,12 @@ def find_files(
     A file that is given is called by its name (`faq.csv`), one in a folder by its path from there, the name of the
     folder included (`handbook/sub/guide.md`), always with `/`, as far as `names` (`SourceNames`) knows no other name.
     `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what
-    in a folder is no regular file; a pipe is read where it is given itself. Raises InterlinguaError for a path that
+    in a folder is no regular file; a pipe is read where it is given itself. Raises BadInput for a path that
     does not exist, and for a folder inside another one given.
     """
     roots = [root for path in paths for root in ([Path(path)] if Path(path).is_dir() else expand(path))]
     if not roots:
-        raise InterlinguaError("no path of passages is given. Name files or folders.")
+        raise BadInput("no path of passages is given. Name files or folders.")
     names = names or SourceNames()
     for root, name in [(root, names.name(root)) for root in roots]:
         if root.is_dir():
@@ -268,18 +268,16 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
-        raise InterlinguaError(f"{folder}: cannot be read ({error.strerror}).") from error
+        raise BadInput(f"{folder}: cannot be read ({error.strerror}).") from error
 
 
 def _alone(folder: Path, roots: Iterable[Path]) -> None:
-    """Raise InterlinguaError when another root lies in `folder`: its files would be read twice."""
+    """Raise BadInput when another root lies in `folder`: its files would be read twice."""
     place = Path(os.path.realpath(folder))
     for other in roots:
         there = Path(os.path.realpath(other))
         if there != place and there.is_relative_to(place):
-            raise InterlinguaError(
-                f"{other}: lies in {folder}, which is given too, and would be read twice. Give one of them."
-            )
+            raise BadInput(f"{other}: lies in {folder}, which is given too, and would be read twice. Give one of them.")
 
 
 def _text(name: str) -> str:

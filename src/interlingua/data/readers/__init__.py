@@ -2,7 +2,7 @@
 
 Every function takes a file, a folder or a glob (all files in sorted order), gzipped or not, or the bundled
 `encyclopedia`, `encyclopedia:train`, `encyclopedia:test`; recognises the format by content unless `format` names it;
-and streams. `on_bad_row="error"` raises InterlinguaError with file, line, reason and what to do; "skip" counts the bad
+and streams. `on_bad_row="error"` raises BadInput with file, line, reason and what to do; "skip" counts the bad
 rows and lists them at the end. Bytes that are not UTF-8 and files that are broken as a whole are always an error.
 """
 
@@ -45,7 +45,7 @@ from interlingua.data.readers.questions import (
 from interlingua.data.readers.source import Format, PathLike, expand, group, read_all, source_fingerprint
 from interlingua.data.readers.xml import is_po, is_tmx, is_xliff, read_po, read_tmx, read_xliff
 from interlingua.data.records import Document, ParallelPair, QuestionPassage, Sentence
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.text.languages import normalise_code
 
 __all__ = [
@@ -140,7 +140,7 @@ def read_sentences(
     `SENTENCES`; with a side those of `read_parallel`, whose options are taken then."""
     if side is not None:
         if side not in SIDES:
-            raise InterlinguaError(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
+            raise BadInput(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
         given = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
         return _side(read_parallel(path, format=format, on_bad_row=on_bad_row, **given), side)
     if encyclopedia.is_encyclopedia(path):
@@ -155,7 +155,7 @@ def _langs(lang: str | None) -> list[str] | None:
 
 def _no_options(options: dict[str, Any]) -> None:
     if options:
-        raise InterlinguaError(f"the bundled encyclopedia takes no option '{next(iter(options))}'. Leave it out.")
+        raise BadInput(f"the bundled encyclopedia takes no option '{next(iter(options))}'. Leave it out.")
 
 
 def _side(pairs: Iterator[ParallelPair], side: str) -> Iterator[Sentence]:

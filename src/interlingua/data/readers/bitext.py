@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlingua.data.readers.source import PathLike, plain_name
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import existing, read_lines
 from interlingua.text.languages import normalise_code
 
@@ -48,18 +48,18 @@ def bucc_pairs(folder: PathLike, split: str = "training") -> list[str]:
 def read_bucc(folder: PathLike, pair: str, split: str = "training") -> Comparable:
     """The `split` ("training" or "sample") of a `pair` such as "fr-en", in `folder` or a sub-folder; .gz too.
 
-    Raises InterlinguaError for a missing file, a bad row, an id that comes twice or is not there.
+    Raises BadInput for a missing file, a bad row, an id that comes twice or is not there.
     """
     codes = pair.split("-")
     if len(codes) != 2:
-        raise InterlinguaError(f"BUCC pair '{pair}': two codes are needed, like fr-en.")
+        raise BadInput(f"BUCC pair '{pair}': two codes are needed, like fr-en.")
     x, y, gold = (_file(Path(folder), f"{pair}.{split}.{end}") for end in (*codes, "gold"))
     sides = list(read_sentences(x)), list(read_sentences(y))
     pairs = read_gold(gold)
     for side, file, place in zip(sides, (x, y), (0, 1), strict=True):
         unknown = {ids[place] for ids in pairs} - {identifier for identifier, _ in side}
         if unknown:
-            raise InterlinguaError(f"{gold}: {len(unknown):,} ids are not in {file} ({min(unknown)}, …). {WHOLE}")
+            raise BadInput(f"{gold}: {len(unknown):,} ids are not in {file} ({min(unknown)}, …). {WHOLE}")
     return Comparable(*sides, pairs, normalise_code(codes[0]), normalise_code(codes[1]))
 
 
@@ -74,9 +74,9 @@ def read_sentences(path: PathLike) -> Iterator[tuple[str, str]]:
                 if tab and identifier
                 else "id <tab> sentence is needed"
             )
-            raise InterlinguaError(f"{path}, line {number}: {what}. {WHOLE}")
+            raise BadInput(f"{path}, line {number}: {what}. {WHOLE}")
         if identifier in seen:
-            raise InterlinguaError(f"{path}, line {number}: the id '{identifier}' comes twice. {WHOLE}")
+            raise BadInput(f"{path}, line {number}: the id '{identifier}' comes twice. {WHOLE}")
         seen.add(identifier)
         yield identifier, sentence
 
@@ -87,10 +87,10 @@ def read_gold(path: PathLike) -> Gold:
     for number, line in read_lines(path):
         ids = tuple(line.split("\t"))
         if len(ids) != 2 or not all(ids):
-            raise InterlinguaError(f"{path}, line {number}: id <tab> id is needed. {WHOLE}")
+            raise BadInput(f"{path}, line {number}: id <tab> id is needed. {WHOLE}")
         pairs.add((ids[0], ids[1]))
     if not pairs:
-        raise InterlinguaError(f"{path}: holds no pair. {WHOLE}")
+        raise BadInput(f"{path}: holds no pair. {WHOLE}")
     return frozenset(pairs)
 
 
@@ -98,7 +98,7 @@ def _file(folder: Path, name: str) -> Path:
     found = sorted(file for file in existing(folder, "folder").rglob(f"{name}*") if plain_name(file) == name)
     if len(found) != 1:
         what = f"no {name} (or .gz)" if not found else f"{name} {len(found)} times"
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: {what} in the folder and its sub-folders. BUCC 2018 has, for each pair and "
             "split, two files of sentences and one .gold."
         )

@@ -11,7 +11,7 @@ from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of,
 from interlingua.data.readers.source import columns, filled_lines, first_keys, language_suffix, plain_name
 from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
 from interlingua.data.store import KeyedStore
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import read_lines
 from interlingua.text.languages import find_code, normalise_code
 from interlingua.text.sentences import split_sentences
@@ -56,7 +56,7 @@ def read_sentence_lines(path: Path, bad: BadRows, *, lang: str | None = None) ->
     (`news.ar`, `news.ar.gz`), or the whole name (`ar.txt`)."""
     code = lang or language_suffix(path) or find_code(plain_name(path).split(".")[0])
     if not code:
-        raise InterlinguaError(f"{path}: the file name tells no language (like ar.txt). Give lang.")
+        raise BadInput(f"{path}: the file name tells no language (like ar.txt). Give lang.")
     code = normalise_code(code)
 
     def parse(line: str) -> Sentence:
@@ -107,7 +107,7 @@ def read_clirmatrix(
     Those that are linked wait in a temporary folder, not in memory. Pairs with a document that has no text are counted.
     """
     if not source_documents or not target_documents or not target_lang:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}: CLIRMatrix needs source_documents=…, target_documents=… (TSV of id and text) and target_lang=…."
         )
     langs = normalise_code(source_lang), normalise_code(target_lang)
@@ -174,7 +174,7 @@ def linked(source: Passage, target: Passage) -> LinkedDocuments:
 def _store(folder: Path, documents: str | list[str], bad: BadRows, wanted: set[str], lang: str) -> KeyedStore[Passage]:
     files = [Path(name) for name in ([documents] if isinstance(documents, str) else documents)]
     if not wanted:
-        raise InterlinguaError("CLIRMatrix: no result has the grade that is asked for. Lower grade=….")
+        raise BadInput("CLIRMatrix: no result has the grade that is asked for. Lower grade=….")
 
     def texts() -> Iterator[Passage]:
         found = False
@@ -187,7 +187,7 @@ def _store(folder: Path, documents: str | list[str], bad: BadRows, wanted: set[s
                     found = True
                     yield Passage(name, text, "", lang)
         if not found:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{', '.join(map(str, files))}: none of the {len(wanted):,} documents wanted is in "
                 f"it, such as '{min(wanted)}'. Are these the documents in '{lang}'?"
             )

@@ -24,7 +24,7 @@ from interlingua.data.readers.source import (
 )
 from interlingua.data.records import Document, ParallelPair
 from interlingua.data.stream import mix
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.files import read_lines
 from interlingua.text.languages import normalise_code
 
@@ -34,7 +34,7 @@ def read_moses(
 ) -> Iterator[ParallelPair]:
     """One record a line; the languages are the names' endings unless given.
 
-    Raises InterlinguaError when the files have different numbers of lines, before the first record: from the line
+    Raises BadInput when the files have different numbers of lines, before the first record: from the line
     that is missing on, every pair would be a wrong translation.
     """
     first, second = path
@@ -42,7 +42,7 @@ def read_moses(
     target = normalise_code(target_lang or language_suffix(second) or _unknown(path))
     counts = [sum(1 for _ in read_lines(file)) for file in path]
     if counts[0] != counts[1]:
-        raise InterlinguaError(
+        raise BadInput(
             f"{first} has {counts[0]:,} lines, {second} has {counts[1]:,}. "
             "They must translate each other line by line: fetch both again."
         )
@@ -57,7 +57,7 @@ def read_moses(
 
 
 def _unknown(path: TwoFiles) -> str:
-    raise InterlinguaError(f"{path[0]}, {path[1]}: the names end in no language. Give source_lang and target_lang.")
+    raise BadInput(f"{path[0]}, {path[1]}: the names end in no language. Give source_lang and target_lang.")
 
 
 def is_plain_pairs(path: Path, start: str) -> bool:
@@ -136,7 +136,7 @@ def read_wikimatrix(
     and rows not drawn are counted. Hu et al. 2023 sample 50,000 pairs per language and do not say how.
     """
     if select not in SELECTIONS:
-        raise InterlinguaError(f"select='{select}' is unknown.{suggestion(select, SELECTIONS)}")
+        raise BadInput(f"select='{select}' is unknown.{suggestion(select, SELECTIONS)}")
     source, target = languages_of(path, source_lang, target_lang)
     if limit is None:
         yield from (pair for _, pair in _above(path, bad, source, target, threshold))
@@ -194,7 +194,7 @@ def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = (
     versions differ in length are counted as bad rows. Holds the documents of the languages asked for in memory.
     """
     if not pairs:
-        raise InterlinguaError(f"{path}: say which languages to join, such as options: {{pairs: [en-ko, tr-zh]}}.")
+        raise BadInput(f"{path}: say which languages to join, such as options: {{pairs: [en-ko, tr-zh]}}.")
     wanted = [_codes(pair) for pair in pairs]
     held: dict[str, dict[str, Document]] = defaultdict(dict)
     for document in read_document_rows(path, bad):
@@ -219,5 +219,5 @@ def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = (
 def _codes(pair: str) -> tuple[str, str]:
     first, dash, second = str(pair).partition("-")
     if not dash:
-        raise InterlinguaError(f"'{pair}' is not a pair of languages. Write it as en-ko.")
+        raise BadInput(f"'{pair}' is not a pair of languages. Write it as en-ko.")
     return normalise_code(first), normalise_code(second)

@@ -23,7 +23,7 @@ from interlingua.data.readers.rows import (
 )
 from interlingua.data.readers.source import columns, filled_lines, first_keys, head, whole_json
 from interlingua.data.records import Passage, QuestionPassage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines
 
 CHUNK = 1 << 20
@@ -33,16 +33,16 @@ LARGEST = 1 << 26
 def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """`(line number, object)` for every element of the array that the file consists of.
 
-    Holds one element and one chunk of 1 Mi characters. Raises InterlinguaError with the line for anything that is
+    Holds one element and one chunk of 1 Mi characters. Raises BadInput with the line for anything that is
     not an array of objects, a truncated file, or an element of more than 64 Mi characters.
     """
     try:
         with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
             yield from _Window(path, stream).elements()
     except UnicodeDecodeError as error:
-        raise InterlinguaError(f"{path}: not UTF-8 ({error}). Convert the file with `iconv -t UTF-8`.") from error
+        raise BadInput(f"{path}: not UTF-8 ({error}). Convert the file with `iconv -t UTF-8`.") from error
     except UNREADABLE as error:
-        raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
+        raise BadInput(f"{path}: cannot be read ({error}).") from error
 
 
 class _Window:
@@ -74,7 +74,7 @@ class _Window:
             try:
                 value, end = decode(self.text, self.start)
             except RecursionError as error:
-                raise InterlinguaError(f"{self.path}, line {self.line}: nested too deeply.") from error
+                raise BadInput(f"{self.path}, line {self.line}: nested too deeply.") from error
             except ValueError as error:
                 # Either the element is cut off at the end of the window, or it is no JSON: only more text can tell.
                 if len(self.text) - self.start > LARGEST or not self._more():
@@ -111,7 +111,7 @@ class _Window:
         self._advance(1)
 
     def _fail(self, reason: str) -> None:
-        raise InterlinguaError(f"{self.path}, line {self.line}: {reason}. Fetch or write the file again.")
+        raise BadInput(f"{self.path}, line {self.line}: {reason}. Fetch or write the file again.")
 
 
 GOLD_SCORE = 1000
@@ -152,7 +152,7 @@ COLUMNS = ["id", "text", "title"]
 def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
     """The passages of a file of 100-word pieces of Wikipedia (Karpukhin et al. 2020), gzipped or not, all in `lang`.
 
-    The first line may name the columns. Raises InterlinguaError naming file and line for other columns, an empty id or
+    The first line may name the columns. Raises BadInput naming file and line for other columns, an empty id or
     text, a stray quote, an id that occurs twice.
     """
     head(path)
@@ -163,22 +163,22 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
             where = f"{path}, line {rows.line_num}"
             if rows.line_num == 1 and row[:1] == ["id"]:
                 if row != COLUMNS:
-                    raise InterlinguaError(
+                    raise BadInput(
                         f"{where}: the columns are {', '.join(row)}; they must be id, text, title "
                         "(DPR's). Write the file so, or as jsonl."
                     )
                 continue
             if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
-                raise InterlinguaError(
+                raise BadInput(
                     f"{where}: {len(row)} column(s); three are needed, id, text, title, and only "
                     "the title may be empty. Mend the row."
                 )
             if row[0] in seen:
-                raise InterlinguaError(f"{where}: the passage id '{row[0]}' occurs twice. Ids must be unique.")
+                raise BadInput(f"{where}: the passage id '{row[0]}' occurs twice. Ids must be unique.")
             seen.add(row[0])
             yield Passage(row[0], row[1], row[2], lang)
     except csv.Error as error:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}, line {rows.line_num}: {error}. A field that begins with a double quote must "
             "end with one, and have those inside it doubled."
         ) from error
@@ -199,7 +199,7 @@ def is_squad(path: Path, start: str) -> bool:
 
 
 def paragraphs(path: Path) -> Iterator[Paragraph]:
-    """Every paragraph in order. Raises InterlinguaError when the file is not laid out as SQuAD."""
+    """Every paragraph in order. Raises BadInput when the file is not laid out as SQuAD."""
     data = whole_json(path)
     number = 0
     try:
@@ -208,7 +208,7 @@ def paragraphs(path: Path) -> Iterator[Paragraph]:
                 yield Paragraph(number, f"data[{a}].paragraphs[{p}]", string(article, "title", ""), row)
                 number += 1
     except BadRow as bad:
-        raise InterlinguaError(f"{path}: not in SQuAD's layout: {bad}.") from bad
+        raise BadInput(f"{path}: not in SQuAD's layout: {bad}.") from bad
 
 
 def read_squad(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:

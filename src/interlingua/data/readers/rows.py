@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.progress import say
 from interlingua.text.languages import text_hash
 
@@ -30,18 +30,18 @@ class BadRows:
 
     def __init__(self, policy: str = "error") -> None:
         if policy not in ("error", "skip"):
-            raise InterlinguaError(f"on_bad_row='{policy}' is unknown.{suggestion(policy, ('error', 'skip'))}")
+            raise BadInput(f"on_bad_row='{policy}' is unknown.{suggestion(policy, ('error', 'skip'))}")
         self.policy = policy
         self.total = 0
         self.listed: list[str] = []
         self.notes: Counter[tuple[Path, str]] = Counter()
 
     def reject(self, path: Path, place: int | str, reason: str) -> None:
-        """Raise InterlinguaError (file, place, reason, what to do), or count the row."""
+        """Raise BadInput (file, place, reason, what to do), or count the row."""
         where = f"{path}, line {place}" if isinstance(place, int) else f"{path}, {place}"
         if self.policy == "error":
             end = "" if reason.endswith("?") else "."
-            raise InterlinguaError(
+            raise BadInput(
                 f"{where}: {reason}{end} Mend the row, or have such rows counted, listed and left "
                 "out: `on_bad_row: skip` in the recipe's data entry, --on-bad-row skip on the "
                 "command line of `inspect`."
@@ -132,7 +132,7 @@ def lang_of(row: dict[str, Any], default: str | None, key: str = "lang") -> str:
         raise BadRow(f"'{key}' must be text, it is {type(tag).__name__}")
     try:
         return normalise_code(tag)
-    except InterlinguaError as error:
+    except BadInput as error:
         raise BadRow(str(error).rstrip(".")) from error
 
 

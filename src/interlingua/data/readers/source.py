@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from interlingua.data.encyclopedia import is_encyclopedia, topic_files
 from interlingua.data.readers.rows import BadRows
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.files import UNREADABLE, existing, is_input, open_input, read_lines
 from interlingua.progress import say
 from interlingua.text.languages import find_code, normalise_code
@@ -47,21 +47,21 @@ def expand(path: PathLike | Iterable[PathLike]) -> list[Path]:
     else:
         return [existing(here)]
     if not found:
-        raise InterlinguaError(f"{path}: {what}. Check the path.")
+        raise BadInput(f"{path}: {what}. Check the path.")
     return found
 
 
 def head(path: Path) -> str:
-    """The first 64 KiB as text, to recognise a format by. Raises InterlinguaError for an empty file."""
+    """The first 64 KiB as text, to recognise a format by. Raises BadInput for an empty file."""
     try:
         with open_input(path) as stream:
             start = stream.read(HEAD_BYTES)
     except UNREADABLE as error:
-        raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
+        raise BadInput(f"{path}: cannot be read ({error}).") from error
     utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = start.decode("utf-16" if utf16 else "utf-8-sig", errors="ignore")
     if not text.strip():
-        raise InterlinguaError(f"{path}: is empty. Check how the file was made, or remove it.")
+        raise BadInput(f"{path}: is empty. Check how the file was made, or remove it.")
     return text
 
 
@@ -71,7 +71,7 @@ def whole_json(path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InterlinguaError(f"{path}: not JSON ({error}). Fetch the file again.") from error
+        raise BadInput(f"{path}: not JSON ({error}). Fetch the file again.") from error
 
 
 def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -109,7 +109,7 @@ def kind_of(path: Path) -> str:
 def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -> str:
     """Identifies what would be read from `path` (whatever the readers accept) with `options`: 16 hex digits over the
     names, sizes and modification times (ns) of the files and the options. An id of ir_datasets stands for itself. For
-    `RecordStore.build`. Raises InterlinguaError for a pipe: nothing tells whether it would give the same again."""
+    `RecordStore.build`. Raises BadInput for a pipe: nothing tells whether it would give the same again."""
     parts: list[object] = [sorted((key, repr(value)) for key, value in options.items())]
     for one in [path] if isinstance(path, (str, bytes)) or not isinstance(path, Iterable) else path:
         if is_encyclopedia(one):
@@ -120,7 +120,7 @@ def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -
             continue
         for file in files_of(one):
             if not file.is_file():
-                raise InterlinguaError(
+                raise BadInput(
                     f"{file}: is a pipe. Training must find the same data when it goes on after a "
                     "stop. Save what the pipe gives to a file."
                 )
@@ -147,7 +147,7 @@ def languages_of(path: Path, source_lang: str | None, target_lang: str | None) -
     named = languages_in_name(path) or (None, None)
     source, target = source_lang or named[0], target_lang or named[1]
     if not source or not target:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}: the file name tells no pair of languages (like ar-en.tsv). Give source_lang and target_lang."
         )
     return normalise_code(source), normalise_code(target)
@@ -162,7 +162,7 @@ def language_suffix(path: Path) -> str | None:
 def group(paths: PathLike | Iterable[PathLike]) -> list[Path | TwoFiles]:
     """The files of a path with Moses files put together two by two: the one that is not English with the English one
     (of two that are not English, in the order of their names). A path may be their common beginning: "corpus" for
-    corpus.ar and corpus.en. Raises InterlinguaError for a file without a partner and for partners that cannot be told.
+    corpus.ar and corpus.en. Raises BadInput for a file without a partner and for partners that cannot be told.
     """
     files = [file for one in ([paths] if isinstance(paths, (str, Path)) else paths) for file in files_of(one)]
     stems: dict[Path, list[Path]] = defaultdict(list)
@@ -201,20 +201,20 @@ def _couples(sides: list[Path]) -> list[Path | TwoFiles]:
         )
         if len(others) != 1:
             found = ", ".join(file.name for file in others) or "none"
-            raise InterlinguaError(
+            raise BadInput(
                 f"{sides[0]}: one side of a parallel corpus; the other side cannot be told "
                 f"(found: {found}). Give both files."
             )
         sides = [*sides, others[0]]
     by_lang = {language_suffix(file): file for file in sides}
     if len(by_lang) < len(sides):
-        raise InterlinguaError(f"{sides[0]}: two files beside each other are of the same language. Give the two files.")
+        raise BadInput(f"{sides[0]}: two files beside each other are of the same language. Give the two files.")
     if len(sides) == 2:
         named = languages_in_name(sides[0])
         order = named if named and set(named) == set(by_lang) else sorted(by_lang, key=lambda code: code == "en")
         return [(by_lang[order[0]], by_lang[order[1]])]
     if "en" not in by_lang:
-        raise InterlinguaError(f"{sides[0]}: {len(sides)} languages and none is English. Give two files at a time.")
+        raise BadInput(f"{sides[0]}: {len(sides)} languages and none is English. Give two files at a time.")
     return [(file, by_lang["en"]) for code, file in by_lang.items() if code != "en"]
 
 
@@ -240,7 +240,7 @@ class Format(Generic[Record]):
         }
 
     def checked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Those of the options `given` that this format has. Raises InterlinguaError for a value of another type, and
+        """Those of the options `given` that this format has. Raises BadInput for a value of another type, and
         for a value of an option that it does not have."""
         known, found = self.options(), {}
         for key, value in given.items():
@@ -249,22 +249,22 @@ class Format(Generic[Record]):
                     found[key] = TypeAdapter(known[key]).validate_python(value)
                 except ValidationError as error:
                     reason = error.errors()[0]["msg"].lower()
-                    raise InterlinguaError(f"the format '{self.name}': {key}={value!r}: {reason}.") from error
+                    raise BadInput(f"the format '{self.name}': {key}={value!r}: {reason}.") from error
             elif value is not None:
-                raise InterlinguaError(f"the format '{self.name}' has no option '{key}'.{suggestion(key, known)}")
+                raise BadInput(f"the format '{self.name}' has no option '{key}'.{suggestion(key, known)}")
         return found
 
 
 def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: str | None) -> Format[Record]:
-    """The format called `name`, else the first whose content matches. Raises InterlinguaError for an unknown name,
+    """The format called `name`, else the first whose content matches. Raises BadInput for an unknown name,
     an empty file, or a file that no format matches."""
     if name is not None:
         chosen = next((one for one in formats if one.name == name), None)
         if chosen is None:
-            raise InterlinguaError(f"format='{name}' is unknown.{suggestion(name, [one.name for one in formats])}")
+            raise BadInput(f"format='{name}' is unknown.{suggestion(name, [one.name for one in formats])}")
         if (chosen.matches is None) != isinstance(unit, tuple):
             needs = "two files (x.ar, x.en)" if chosen.matches is None else "one file"
-            raise InterlinguaError(f"{unit if isinstance(unit, Path) else unit[0]}: the format '{name}' needs {needs}.")
+            raise BadInput(f"{unit if isinstance(unit, Path) else unit[0]}: the format '{name}' needs {needs}.")
         return chosen
     if isinstance(unit, tuple):
         return next(one for one in formats if one.matches is None)
@@ -273,7 +273,7 @@ def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: st
         if one.matches and one.matches(unit, start):
             return one
     known = "; ".join(f"{one.name} ({one.what})" for one in formats)
-    raise InterlinguaError(
+    raise BadInput(
         f"{unit}: none of the formats that are read here. Known: {known}. "
         "If it is one of them, say which with format=…."
     )

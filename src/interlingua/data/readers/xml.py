@@ -12,7 +12,7 @@ import polib
 from interlingua.data.readers.rows import BadRow, BadRows, lang_of
 from interlingua.data.readers.source import plain_name
 from interlingua.data.records import ParallelPair
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines
 from interlingua.text.languages import find_code, normalise_code
 
@@ -31,7 +31,7 @@ class Event(NamedTuple):
 def xml_events(path: Path) -> Iterator[Event]:
     """The elements and texts of an XML file in document order, 64 KiB in memory at a time.
 
-    A DOCTYPE is allowed (TMX has one) and its DTD is not read. Raises InterlinguaError with the line for XML that is
+    A DOCTYPE is allowed (TMX has one) and its DTD is not read. Raises BadInput with the line for XML that is
     not well formed, for a declared entity (a bomb has one) and for a reference to an undeclared one.
     """
     parser = expat.ParserCreate()
@@ -42,7 +42,7 @@ def xml_events(path: Path) -> Iterator[Event]:
         events.append(Event(kind, name, attributes or {}, parser.CurrentLineNumber))
 
     def refuse(name: str, *_: object) -> None:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}, line {parser.CurrentLineNumber}: the entity '{name}' is not read, as files "
             "with entities can harm. Write the characters themselves."
         )
@@ -61,12 +61,12 @@ def xml_events(path: Path) -> Iterator[Event]:
             parser.Parse(b"", True)
             yield from events
     except expat.ExpatError as error:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}, line {error.lineno}: not well-formed XML "
             f"({expat.errors.messages[error.code]}). Export the file again."
         ) from error
     except UNREADABLE as error:
-        raise InterlinguaError(f"{path}: cannot be read ({error}).") from error
+        raise BadInput(f"{path}: cannot be read ({error}).") from error
 
 
 def _local(tag: str) -> str:
@@ -245,11 +245,11 @@ def read_po(
     try:
         catalogue = polib.pofile(content)
     except (OSError, ValueError) as error:
-        raise InterlinguaError(f"{path}: not a PO file ({error}). Check it with msgfmt -c.") from error
+        raise BadInput(f"{path}: not a PO file ({error}). Check it with msgfmt -c.") from error
     source = normalise_code(source_lang or "en")
     target = target_lang or catalogue.metadata.get("Language") or find_code(plain_name(path).split(".")[0])
     if not target:
-        raise InterlinguaError(
+        raise BadInput(
             f"{path}: neither the header (Language:) nor the file name tells the language. Give target_lang."
         )
     return bad.parsed(path, _entries(path, catalogue, bad), _parser(source, normalise_code(target)))

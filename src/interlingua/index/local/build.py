@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged
 from interlingua.files import check_replaceable, make_folder, move_into_place
 from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_rows
 from interlingua.index.local.snapshot import write_cache
@@ -37,7 +37,7 @@ CHUNK = 4096  # passages encoded at a time
 
 
 def distinct(passages: Iterable[Passage], keys: set[tuple[str, str]]) -> Iterator[Passage]:
-    """`passages`, whose keys join `keys`. Raises InterlinguaError for one that is there already."""
+    """`passages`, whose keys join `keys`. Raises BadInput for one that is there already."""
     for passage in passages:
         if (key := passage.key) in keys:
             raise twice(passage)
@@ -106,7 +106,7 @@ def build_folder(
 
     Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced. Where that is left from
     a build that was stopped, by a power cut too, passages that it holds unchanged are not encoded again; any other
-    order or choice of passages is fine. `names` of sources are kept. Raises InterlinguaError for two passages with one
+    order or choice of passages is fine. `names` of sources are kept. Raises BadInput for two passages with one
     source and id, when there is no passage, for a folder of something else, and where somebody else builds it; `path`
     is then as it was.
     """
@@ -141,10 +141,11 @@ def _left(partial: Path, made_with: dict[str, Any]) -> PassageStore | None:
     """What a build with the same model left, None where there is nothing to go on with; `partial` is then empty."""
     try:
         same = json.loads((partial / STARTED).read_text(encoding="utf-8")) == made_with
-        if same:
+    except (OSError, ValueError):
+        same = False
+    if same:
+        with suppress(Damaged):  # for one, a table that is not there yet
             return go_back(partial)
-    except (OSError, ValueError):  # InterlinguaError, for a table that is not there yet, is a ValueError
-        pass
     for old in partial.iterdir():
         if old.is_dir():
             shutil.rmtree(old)
@@ -182,7 +183,7 @@ def _write(
         store.sync()
         fresh += len(chunk)
     if store is None or not given:
-        raise InterlinguaError("there is no passage to index.")
+        raise BadInput("there is no passage to index.")
     gone = np.array([number for key, (_, number) in written.items() if key not in given], dtype=np.int64)
     if len(gone):
         store.delete(gone)
@@ -208,7 +209,7 @@ def _leave(partial: Path, path: Path) -> None:
     """Keep what was written for the next try, and say so; remove a folder without passages."""
     try:
         kept = len(PassageStore.open(partial).numbers())
-    except InterlinguaError:
+    except Damaged:
         kept = 0
     if kept:
         say(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 
 Rows = NDArray[np.int64]
 BATCH = 4096
@@ -27,7 +27,7 @@ def arrow() -> Any:
     try:
         import pyarrow  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
-        raise InterlinguaError("an index needs lancedb and pyarrow: pip install 'interlingua[index]'") from None
+        raise NotFound("an index needs lancedb and pyarrow: pip install 'interlingua[index]'") from None
     return pyarrow
 
 
@@ -47,7 +47,7 @@ def text_schema() -> Any:
 
 
 def to_rows(passages: Sequence[Passage]) -> Any:
-    """A record batch of `text_schema`. Raises InterlinguaError for text that is no Unicode (half a surrogate pair)."""
+    """A record batch of `text_schema`. Raises BadInput for text that is no Unicode (half a surrogate pair)."""
     pa = arrow()
     columns = {name: [getattr(passage, name) for passage in passages] for name in TEXTS[:-1]}
     pairs = [[{"key": key, "value": value} for key, value in sorted(passage.metadata.items())] for passage in passages]
@@ -56,7 +56,7 @@ def to_rows(passages: Sequence[Passage]) -> Any:
         return pa.record_batch({**columns, "metadata": pairs}, schema=schema)
     except (UnicodeEncodeError, pa.ArrowException, TypeError) as error:
         bad = next((passage.id for passage in passages if not _is_unicode(passage)), passages[0].id)
-        raise InterlinguaError(
+        raise BadInput(
             f"passage {bad!a}: its id, language, title, text and metadata must be strings of valid Unicode ({error})."
         ) from error
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, Stale
 from interlingua.files import atomic_folder
 from interlingua.index.local.rows import (
     BATCH,
@@ -324,7 +324,7 @@ def _reach(vectors: NDArray[np.float32]) -> float:
 
 def _save(folder: Path, name: str, array: NDArray[Any]) -> None:
     if name not in ARRAYS:
-        raise InterlinguaError(f"'{name}' is no array of a cache.")
+        raise BadInput(f"'{name}' is no array of a cache.")
     np.save(folder / f"{name}.npy", array.astype(ARRAYS[name], copy=False))
 
 
@@ -492,8 +492,9 @@ class Snapshot:
 
 def whole_store(index: Path) -> PassageStore:
     """The store of an index at its newest version. Where a power cut took files of versions that were not synced, that
-    is the newest one that is whole (`go_back`). Raises InterlinguaError where there is none."""
+    is the newest one that is whole (`go_back`). Raises Damaged where there is none."""
     seen = -1
+    reason: Damaged | Stale
     while True:
         synced = synced_version(index)
         try:
@@ -504,7 +505,7 @@ def whole_store(index: Path) -> PassageStore:
                 store.check()
                 return store
             reason = damaged(index, f"its table ends before version {synced}, which was written")
-        except InterlinguaError as error:
+        except (Damaged, Stale) as error:
             reason = error
         if synced == seen:
             break
@@ -529,4 +530,4 @@ def _cache(store: PassageStore, index: Path) -> Segment:
         if not said:
             say(f"{index}: its cache is made again from its passages")
             write_cache(store, index)
-    raise InterlinguaError(f"{index}: the cache that was just written cannot be read. Look at the disk.")
+    raise Damaged(f"{index}: the cache that was just written cannot be read. Look at the disk.")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
 from interlingua.files import atomic_write, sync
 from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, arrow, subword_column, subword_type, text_schema
 from interlingua.progress import say
@@ -64,7 +64,7 @@ class PassageStore:
 
     @classmethod
     def open(cls, folder: Path, version: int | None = None) -> PassageStore:
-        """The table in `folder`, held at `version` if given. Raises InterlinguaError where there is none, or none that
+        """The table in `folder`, held at `version` if given. Raises Damaged where there is none, or none that
         can be read."""
         with _plain_errors(folder):
             table = _connect(folder).open_table(TABLE)
@@ -75,7 +75,7 @@ class PassageStore:
     @property
     def _table(self) -> Any:
         if self._opened is None:
-            with _plain_errors(self.folder):
+            with self._reading():
                 table = _connect(self.folder).open_table(TABLE)
                 if table.version != self._seen:
                     table.checkout(self._seen)
@@ -98,32 +98,32 @@ class PassageStore:
         return self._seen if self._opened is None else int(self._opened.version)
 
     def __len__(self) -> int:
-        with _plain_errors(self.folder):
+        with self._reading():
             return int(self._table.count_rows())
 
     def refresh(self) -> int:
-        """Go to the newest version; its number. Raises InterlinguaError where there is no table that can be read."""
+        """Go to the newest version; its number. Raises Damaged where there is no table that can be read."""
         if self._opened is None:
             if (newest := newest_version(self.folder)) is not None:
                 self._seen = newest
                 return newest
             self._opened = PassageStore.open(self.folder)._opened
-        with _plain_errors(self.folder):
+        with self._reading():
             self._table.checkout_latest()
             return self.version
 
     def numbers(self) -> NDArray[np.int64]:
         """The numbers of all rows."""
-        with _plain_errors(self.folder):
+        with self._reading():
             found = self._table.search().select(["number"]).to_arrow().column("number")
         return np.asarray(found.to_numpy(), dtype=np.int64)
 
     def batches(self, columns: tuple[str, ...], size: int, after: int = -1) -> Iterator[Any]:
         """All rows with a number above `after`, in record batches of no more than `size`."""
-        with _plain_errors(self.folder):
+        with self._reading():
             reader = self._table.search().where(f"number > {after:d}").select(list(columns)).to_batches(size)
         while True:
-            with _plain_errors(self.folder):
+            with self._reading():
                 batch = next(reader, None)
             if batch is None:
                 return
@@ -137,9 +137,9 @@ class PassageStore:
         self, first: int, rows: Any, vectors: NDArray[np.float32], subwords: Sequence[NDArray[np.int64]] | None = None
     ) -> Any:
         """A record batch to add: the texts `rows`, their `vectors` and their `subwords` (None: without any), numbered
-        from `first`. Raises InterlinguaError for vectors of another size."""
+        from `first`. Raises BadInput for vectors of another size."""
         if vectors.shape[1] != self.dim:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{self.folder}: the encoder gave vectors of size {vectors.shape[1]}, the index "
                 f"holds {self.dim}. Use the model that it was made with."
             )
@@ -172,7 +172,7 @@ class PassageStore:
     @property
     def approximate(self) -> bool:
         """Whether the vectors have an index of Lance, in which `near` searches."""
-        with _plain_errors(self.folder):
+        with self._reading():
             return any(index.columns == ["vector"] for index in self._table.list_indices())
 
     def index_vectors(self, wanted: bool) -> None:
@@ -190,7 +190,7 @@ class PassageStore:
     def near(self, vector: NDArray[np.float32], k: int, probes: int) -> NDArray[np.int64]:
         """The numbers of `k` rows whose vectors are likely to have the greatest dot products with `vector`, by Lance's
         index, of which it looks into `probes` parts. Rows that are newer than it are compared one by one."""
-        with _plain_errors(self.folder):
+        with self._reading():
             search = self._table.search(vector).distance_type("dot").nprobes(probes).limit(k)
             found = search.select(["number", "_distance"]).to_arrow().column("number")
         return np.asarray(found.to_numpy(), dtype=np.int64)
@@ -209,7 +209,7 @@ class PassageStore:
 
     def sync(self) -> None:
         """Have the disk hold the version that is read and note that in `synced.json`, unless it says so already. Raises
-        InterlinguaError where the disk does not take it."""
+        Damaged where the disk does not take it."""
         if synced_version(self.folder) == (version := self.version):
             return
         with _plain_errors(self.folder):
@@ -222,12 +222,29 @@ class PassageStore:
             self._on_disk = held
 
     def check(self, columns: Sequence[str] = ("number",)) -> None:
-        """Read these columns of all rows, and the index of the vectors if there is one. Raises InterlinguaError where a
+        """Read these columns of all rows, and the index of the vectors if there is one. Raises Damaged where a
         file of this version is missing or cut short: Lance describes a file at its end."""
         for _ in self.batches(tuple(columns), BATCH):
             pass
         if self.approximate:
             self.near(np.zeros(self.dim, np.float32), 1, 1)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raise Stale for what cannot be read because a writer has removed this version: there is a newer one."""
+        try:
+            with _plain_errors(self.folder):
+                yield
+        except Damaged as error:
+            newest = newest_version(self.folder)
+            if newest is None:
+                with _plain_errors(self.folder):
+                    newest = int(_connect(self.folder).open_table(TABLE).version)
+            if newest == self.version:
+                raise
+            raise Stale(
+                f"{self.folder}: a writer has removed version {self.version} of its table, version {newest} is newest"
+            ) from error
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -271,23 +288,23 @@ def go_back(folder: Path) -> PassageStore:
     """The table in `folder` at its newest version of which all can be read. Hold `lock`.
 
     A power cut may take files of versions that were not synced. Where such are the newest, the one before them is made
-    the newest again, under a number that is newer than theirs, and synced; that is said. Raises InterlinguaError where
+    the newest again, under a number that is newer than theirs, and synced; that is said. Raises Damaged where
     neither the version that was synced last nor a newer one can be read.
     """
     synced = synced_version(folder)
-    manifests = {_version_of(file): file for file in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest")}
+    manifests = _manifests(folder)
     newest = max(manifests, default=0)
     for version, file in list(manifests.items()):
         if version > synced and not file.read_bytes().endswith(MAGIC):  # cut short: nothing can be opened beside it
             manifests.pop(version).unlink()
-    reason: InterlinguaError | None = None
+    reason: Damaged | Stale | None = None
     for version in sorted(manifests, reverse=True):
         if version < synced:
             break
         try:
             store = PassageStore.open(folder, version)
             store.check(store.schema.names)
-        except InterlinguaError as error:
+        except (Damaged, Stale) as error:
             reason = error
             continue
         if version < newest:
@@ -301,28 +318,27 @@ def go_back(folder: Path) -> PassageStore:
             )
             store.sync()
         return PassageStore.open(folder)
-    raise reason or InterlinguaError(
+    raise reason or Damaged(
         f"{folder}: the table of passages cannot be read (version {synced or 1} is not "
         f"there). In a copy that was made during a write, delete {SYNCED}; else build the "
         "index again."
     )
 
 
-def _version_of(manifest: Path) -> int:
-    """Lance names the newest version so that it comes first: by what it lacks to the greatest number."""
-    number = int(manifest.stem)
-    return number if len(manifest.stem) < 20 else LAST - number
+def _manifests(folder: Path) -> dict[int, Path]:
+    """The manifests of the table in `folder` by version, of which Lance writes one for each
+    (https://lance.org/format/table/transaction/): `v.manifest`, or 2⁶⁴ − 1 − v in 20 digits, so that the newest is
+    listed first."""
+    paths = [path for path in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest") if path.stem.isdecimal()]
+    return {LAST - int(path.stem) if len(path.stem) == 20 else int(path.stem): path for path in paths}
 
 
 def newest_version(folder: Path) -> int | None:
-    """The newest version of the table in `folder` by the names of its manifests, of which Lance writes one for each
-    (https://lance.org/format/table/transaction/): `v.manifest`, or 2⁶⁴ − 1 − v in 20 digits. None where that is not
-    clear, and where the newest manifest is cut."""
-    names = [path for path in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest") if path.stem.isdecimal()]
-    if not names or len({len(path.stem) == 20 for path in names}) > 1:
+    """The newest version of the table in `folder` by the names of its manifests. None where that is not clear: names of
+    both kinds, and a newest manifest that is cut."""
+    found = _manifests(folder)
+    if not found or len({len(path.stem) == 20 for path in found.values()}) > 1:
         return None
-    turned = len(names[0].stem) == 20
-    found = {LAST - int(path.stem) if turned else int(path.stem): path for path in names}
     newest = max(found)
     try:
         with open(found[newest], "rb") as file:
@@ -336,7 +352,7 @@ def newest_version(folder: Path) -> int | None:
 def lock(folder: Path) -> Iterator[None]:
     """Be the one writer of the index in `folder`. The system lets go of it when a process ends, however it ends.
 
-    Raises InterlinguaError at once where another writer is at work.
+    Raises Busy at once where another writer is at work.
     """
     from filelock import FileLock, Timeout
 
@@ -344,7 +360,7 @@ def lock(folder: Path) -> Iterator[None]:
     try:
         held.acquire()
     except Timeout:
-        raise InterlinguaError(
+        raise Busy(
             f"{folder}: is being written by another process. Wait until it is done, then try "
             "again. Searching goes on meanwhile."
         ) from None
@@ -364,7 +380,7 @@ def _connect(folder: Path) -> Any:
     try:
         import lancedb
     except ImportError:
-        raise InterlinguaError("an index needs lancedb: pip install 'interlingua[index]'") from None
+        raise NotFound("an index needs lancedb: pip install 'interlingua[index]'") from None
     return lancedb.connect(str(folder))
 
 
@@ -373,11 +389,11 @@ def _plain_errors(folder: Path) -> Iterator[None]:
     """What LanceDB raises, as one line."""
     try:
         yield
-    except InterlinguaError:
+    except (NotFound, Damaged, Stale):
         raise
     except (RuntimeError, OSError, ValueError, arrow().ArrowException) as error:
         reason = " ".join(str(error).split())[:300]
-        raise InterlinguaError(
+        raise Damaged(
             f"{folder}: the table of passages cannot be read or written ({reason}). Look whether "
             "the disk is full; if files were changed, build the index again."
         ) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, NotFound, Stale
 from interlingua.files import make_folder
 from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of
 from interlingua.index.local.table import PassageStore, lock
@@ -58,14 +58,14 @@ class IndexTokens:
     @classmethod
     def open(cls, index: Path, encoder: Any, before: IndexTokens) -> IndexTokens:
         """What the index in a folder has for this encoder (None: no encoder), perhaps nothing. `before` is given back
-        where it still is all there is. Raises InterlinguaError for a damaged part."""
+        where it still is all there is. Raises BadInput for a damaged part."""
         if not (index / FOLDER).exists() or getattr(encoder, "similarity", "") != "maxsim":
             return cls(())
         folder = folder_of(index, encoder)
         while (parts := complete(folder)) != before.parts:
             try:
                 return cls(parts)
-            except InterlinguaError:
+            except (NotFound, Damaged):
                 if complete(folder) == parts:
                     raise  # else a part was removed just now
         return before
@@ -95,10 +95,10 @@ def keep_tokens(index: Path, encoder: Any) -> int:
     """Encode the passages of an index that have no token vectors by `encoder` yet, part by part; how many.
 
     A part of which most passages are gone is removed first. The index may be searched and changed meanwhile. Raises
-    InterlinguaError for an encoder without token vectors, and where another process does the same.
+    BadInput for an encoder without token vectors, and where another process does the same.
     """
     if getattr(encoder, "similarity", "") != "maxsim":
-        raise InterlinguaError(
+        raise BadInput(
             "this model gives one vector a text, and reranks without token vectors. Give a model of late interaction."
         )
     folder, made = folder_of(index, encoder), signature(index)
@@ -114,9 +114,9 @@ def keep_tokens(index: Path, encoder: Any) -> int:
                     _write(folder / passages[0].id, encoder, passages, lambda: signature(index) == made)
                     count += len(passages)
                 return count
-            except InterlinguaError:
-                if PassageStore.open(index).version == store.version:
-                    raise  # else a writer has removed the version that was being read
+            except Stale:
+                if signature(index) != made:
+                    raise  # else a newer version is to be read
 
 
 def _write(path: Path, encoder: Any, passages: Sequence[Passage], same: Callable[[], bool]) -> None:
@@ -131,7 +131,7 @@ def _write(path: Path, encoder: Any, passages: Sequence[Passage], same: Callable
             raise
     if not same():
         shutil.rmtree(path, ignore_errors=True)
-        raise InterlinguaError(f"{path.parent}: the index was built anew meanwhile. Give the command again.")
+        raise Stale(f"{path.parent}: the index was built anew meanwhile. Give the command again.")
 
 
 def _tidy(folder: Path, live: Rows) -> None:
@@ -141,7 +141,7 @@ def _tidy(folder: Path, live: Rows) -> None:
     for part in complete(folder):
         try:
             numbers = _numbers(_open(part))
-        except InterlinguaError:
+        except (NotFound, Damaged):
             numbers = np.empty(0, dtype=np.int64)
         if not len(numbers) or 2 * np.isin(numbers, live).sum() < len(numbers):
             _remove(part.path)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.retrieval.late_interaction.static import MOST
 
 FUSIONS = ("local", "rrf")
@@ -49,16 +49,16 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """Read `milvus://host:port/collection`, `milvus:https://…` or `milvus:file.db/collection`, with `?fusion=rrf`
-        or without. Raises InterlinguaError for anything else; a token belongs into the environment, not in here."""
+        or without. Raises BadInput for anything else; a token belongs into the environment, not in here."""
         place, _, option = text.partition("?")
         key, _, fusion = option.partition("=") if option else ("fusion", "", FUSIONS[0])
         if key != "fusion" or fusion not in FUSIONS:
-            raise InterlinguaError(
+            raise BadInput(
                 f"'{option}': the one option of an address is fusion={' or fusion='.join(FUSIONS)}."
                 f"{suggestion(fusion, FUSIONS)}"
             )
         if "@" in place:
-            raise InterlinguaError(
+            raise BadInput(
                 f"an address of Milvus holds no user or token: put the token into {TOKEN} in the environment."
             )
         if found := _SERVER.fullmatch(place):
@@ -66,19 +66,19 @@ class Address:
             return cls(f"{scheme}://{found['host']}:{port}", _checked(found["name"]), False, fusion)
         if found := _FILE.fullmatch(place):
             return cls(found["file"], _checked(found["name"]), True, fusion)
-        raise InterlinguaError(f"'{text}': is no address of a collection. Write {_FORMS}.")
+        raise BadInput(f"'{text}': is no address of a collection. Write {_FORMS}.")
 
     def __str__(self) -> str:
         return f"{self.uri}/{self.name}"
 
 
 def connect(address: Address) -> Any:
-    """A client. The token comes from the environment (`MILVUS_TOKEN`). Raises InterlinguaError without the extra
+    """A client. The token comes from the environment (`MILVUS_TOKEN`). Raises BadInput without the extra
     `milvus`, and where nobody answers."""
     try:
         from pymilvus import MilvusClient  # type: ignore[import-untyped]
     except ImportError:
-        raise InterlinguaError("Milvus needs pymilvus: pip install 'interlingua[milvus]'") from None
+        raise NotFound("Milvus needs pymilvus: pip install 'interlingua[milvus]'") from None
     # All log what they also raise, with a traceback; Milvus Lite's server, also each call that it does not know.
     for name in ("pymilvus", "milvus_lite", "grpc._server") if address.local else ("pymilvus",):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -123,16 +123,16 @@ def plain_errors(address: Address) -> Iterator[None]:
     except MilvusException as error:
         told = " ".join(str(error.message).split())[:300].rstrip(".")
         if address.local and "Open local" in told:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{address.uri}: Milvus Lite cannot open it. It serves one process at a time: end "
                 "the other one, or keep the index on a Milvus server."
             ) from error
-        raise InterlinguaError(f"{address}: Milvus says: {told}.") from error
+        raise BadInput(f"{address}: Milvus says: {told}.") from error
 
 
 def _checked(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w{0,199}", name, re.ASCII):
-        raise InterlinguaError(f"'{name}': a collection's name has letters, digits and _, and begins with no digit.")
+        raise BadInput(f"'{name}': a collection's name has letters, digits and _, and begins with no digit.")
     return name
 
 
@@ -179,14 +179,14 @@ def row_of(
     sparse: Mapping[int, float],
     subwords: Sequence[int],
 ) -> dict[str, Any]:
-    """The row of a passage. Raises InterlinguaError, naming it, for what Milvus has no room for."""
+    """The row of a passage. Raises BadInput, naming it, for what Milvus has no room for."""
     tags = [tag(key, value) for key, value in sorted(passage.metadata.items())]
     for name in PASSAGE[:-1]:
         _fits(passage, name, getattr(passage, name), LONGEST)
     for one in tags:
         _fits(passage, "metadata", one, LONGEST_TAG)
     if len(tags) > MOST_TAGS:
-        raise InterlinguaError(
+        raise BadInput(
             f"passage {passage.id!a}: has {len(tags)} entries of metadata, of which Milvus keeps {MOST_TAGS}."
         )
     return {
@@ -234,12 +234,12 @@ def literal(text: str) -> str:
     """`text` as a string in a condition, whatever is in it: nothing in it can end the string.
 
     Only escapes are used that both the server and Milvus Lite read; all other characters stand for themselves.
-    Raises InterlinguaError for half a surrogate pair, which cannot be sent.
+    Raises BadInput for half a surrogate pair, which cannot be sent.
     """
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InterlinguaError(f"{text!a}: is not valid Unicode, so nothing can be looked up by it.") from None
+        raise BadInput(f"{text!a}: is not valid Unicode, so nothing can be looked up by it.") from None
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(plain, escaped)
     return f'"{text}"'
@@ -253,9 +253,9 @@ def _fits(passage: Passage, name: str, text: str, most: int) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InterlinguaError(f"passage {passage.id!a}: its {name} is not valid Unicode.") from None
+        raise BadInput(f"passage {passage.id!a}: its {name} is not valid Unicode.") from None
     if size > most:
-        raise InterlinguaError(
+        raise BadInput(
             f"passage {passage.id!a}: its {name} has {size:,} bytes, Milvus keeps {most:,}. Cut the "
             "passage into shorter ones."
         )

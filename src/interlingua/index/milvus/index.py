@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, NotFound
 from interlingua.index.local.snapshot import analyzers_of
 from interlingua.index.metadata import Budget, IndexInfo, Question, Questions, check_encoder, load_encoder, questions
 from interlingua.index.milvus.collection import (
@@ -291,7 +291,7 @@ class MilvusIndex:
         `milvus://localhost:19530/docs` or `milvus:folder/file.db/docs`; it is there when it is whole, not before.
 
         A build that was stopped goes on where it ended if model and passages are the same. Options as those of
-        `Index.build`. Raises InterlinguaError when there is an index and `overwrite` is not set, for two
+        `Index.build`. Raises BadInput when there is an index and `overwrite` is not set, for two
         passages with one source and id, for a passage that Milvus has no room for, and when there is no passage.
         """
         from interlingua.models.folder import lasting_name
@@ -301,7 +301,7 @@ class MilvusIndex:
             Path(place.uri).parent.mkdir(parents=True, exist_ok=True)
         with connected(place) as client:
             if alias_of(place, client) is not None and not overwrite:
-                raise InterlinguaError(
+                raise BadInput(
                     f"{place}: already exists. Choose another name, or replace it with --overwrite "
                     "(in Python: overwrite=True)."
                 )
@@ -313,11 +313,11 @@ class MilvusIndex:
     def open(cls, address: str, encoder: TextEncoder | None = None) -> MilvusIndex:
         """Open an index. Without `encoder`, the model it was built with is loaded when it is first needed.
 
-        Raises InterlinguaError where there is none, and for an encoder that gives other vectors.
+        Raises BadInput where there is none, and for an encoder that gives other vectors.
         """
         place = Address.parse(address)
         if place.local and not Path(place.uri).exists():
-            raise InterlinguaError(f"{place.uri}: there is no such file of Milvus Lite.")
+            raise NotFound(f"{place.uri}: there is no such file of Milvus Lite.")
         with connected(place) as client:
             index = cls(place, client, encoder)
             if encoder is not None:
@@ -343,7 +343,7 @@ class MilvusIndex:
         return int(self.about["passages"])
 
     def passage(self, id: str) -> Passage:
-        """The passage with an id, or the one called `source:id`. Raises InterlinguaError where there is none, and for
+        """The passage with an id, or the one called `source:id`. Raises BadInput where there is none, and for
         an id of several."""
         self.refresh()
         found = named([id], lambda ids: self._store.find(ids, PASSAGE), source_of)
@@ -378,7 +378,7 @@ class MilvusIndex:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if not 1 <= k <= MOST:
-            raise InterlinguaError(f"k={k}: must be from 1 to {MOST:,}, the most that Milvus gives.")
+            raise BadInput(f"k={k}: must be from 1 to {MOST:,}, the most that Milvus gives.")
         self.refresh()
         asked = questions(texts, lang, mode, langs, self.languages, self.path)
         if not asked.queries or (langs is not None and not langs):
@@ -466,7 +466,7 @@ class MilvusIndex:
         store = MilvusStore.current(self.path, self._client, self._store)
         about = store.about()
         if about.get("format") != FORMAT:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{self.path}: is an index of another version of interlingua. Build it again with --overwrite."
             )
         self._store, self.about = store, about

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import NotFound
 from interlingua.index.milvus.collection import Address, indexes, plain_errors, schema, with_ids
 
 About = dict[str, Any]
@@ -32,11 +32,11 @@ class MilvusStore:
 
     @classmethod
     def current(cls, address: Address, client: Any, known: MilvusStore | None = None) -> MilvusStore:
-        """The version that the alias names, loaded: `known` if it is that one. Raises InterlinguaError where there is
+        """The version that the alias names, loaded: `known` if it is that one. Raises BadInput where there is
         none."""
         place = alias_of(address, client)
         if place is None:
-            raise InterlinguaError(f"{address}: there is no such index. Make one with `interlingua index`.")
+            raise NotFound(f"{address}: there is no such index. Make one with `interlingua index`.")
         return known if known is not None and known.place == place else cls(address, client, place).load()
 
     @classmethod
@@ -227,7 +227,7 @@ class MilvusStore:
 def alias_of(address: Address, client: Any) -> str | None:
     """The collection that the alias of an index names, None where there is no alias.
 
-    Raises InterlinguaError where a collection has that name, which then is not ours.
+    Raises BadInput where a collection has that name, which then is not ours.
     """
     from pymilvus.exceptions import MilvusException  # type: ignore[import-untyped]
 
@@ -239,7 +239,7 @@ def alias_of(address: Address, client: Any) -> str | None:
     except (MilvusException, KeyError):
         place = ""
     if not _version(address.name)(place):
-        raise InterlinguaError(f"{address}: is a collection, but not an index. Choose another name.")
+        raise NotFound(f"{address}: is a collection, but not an index. Choose another name.")
     return place
 
 

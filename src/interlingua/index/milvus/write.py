@@ -13,7 +13,7 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.index.local.build import vectors_and_subwords
 from interlingua.index.local.snapshot import analyzers_of, terms_of
 from interlingua.index.milvus.collection import PASSAGE, Address, passage_of, row_of, source_of
@@ -115,7 +115,7 @@ def write_passages(
     """Add or replace passages, as `verb` says; how many. What is there already, exactly so, is neither encoded nor
     counted. Each write of 256 is safe, and found, before the next is begun. `names` as in `Index.add`.
 
-    Raises InterlinguaError as `Arriving` does.
+    Raises BadInput as `Arriving` does.
     """
     written, arriving = 0, Arriving(store.address, verb)
     if names is not None:
@@ -241,7 +241,7 @@ def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str
         source.update(line)
         spool.write(line)
     if not counts.passages:
-        raise InterlinguaError("there is no passage to index.")
+        raise BadInput("there is no passage to index.")
     return counts, source.hexdigest()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import atomic_folder, existing
 from interlingua.progress import say, track
 from interlingua.retrieval.bm25.postings import Postings
@@ -81,7 +81,7 @@ class Engine:
         try:
             from bm25s import BM25
         except ImportError:
-            raise InterlinguaError("BM25 needs bm25s: pip install 'interlingua[index]'") from None
+            raise NotFound("BM25 needs bm25s: pip install 'interlingua[index]'") from None
         retriever = BM25(method="lucene", backend=backend)
         terms = len(self._postings.starts) - 1
         retriever.scores = {
@@ -139,7 +139,7 @@ class BM25:
         """Index `passages` (read once; their texts are not kept), title and text together as "title\\ntext".
 
         `analyzer` is the kind for all languages (`interlingua.text.analyzers`), None each language's default. An empty
-        passage is allowed, and never found. Raises InterlinguaError for duplicate ids and when there is no passage.
+        passage is allowed, and never found. Raises BadInput for duplicate ids and when there is no passage.
         """
         ids: dict[str, None] = {}
         analyzers: dict[str, Analyzer] = {}
@@ -149,7 +149,7 @@ class BM25:
         def numbered() -> Iterator[list[int]]:
             for passage in track(passages, "analyse passages"):
                 if passage.id in ids:
-                    raise InterlinguaError(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
+                    raise BadInput(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
                 ids[passage.id] = None
                 lang = _key(passage.lang)
                 if lang not in analyzers:
@@ -159,12 +159,12 @@ class BM25:
 
         postings = Postings.of(numbered())
         if not ids:
-            raise InterlinguaError("there is no passage to index.")
+            raise BadInput("there is no passage to index.")
         return cls(Indexed(list(ids), dict(terms), postings, analyzers), k1, b)
 
     @classmethod
     def load(cls, path: str | Path) -> BM25:
-        """What `save` wrote. Raises InterlinguaError for a folder that is no BM25 index or is damaged, and where an
+        """What `save` wrote. Raises BadInput for a folder that is no BM25 index or is damaged, and where an
         analyzer has another version here than the one that cut the passages."""
         return cls(*read_bm25(path))
 
@@ -188,7 +188,7 @@ class BM25:
         """The `depth` best passages for each query, those with a score above 0 only: a query without a term that some
         passage holds has an empty list."""
         if depth < 1:
-            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+            raise BadInput(f"depth {depth}: must be at least 1.")
         run, ids = Run(), self._indexed.ids
         for start in range(0, len(queries), TOGETHER):
             part = queries[start : start + TOGETHER]
@@ -205,14 +205,14 @@ class BM25:
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """For each query of `candidates`, exactly its candidates: 0 where a passage holds none of its terms.
 
-        Raises InterlinguaError for a candidate that is not indexed or a query that is not among `queries`.
+        Raises BadInput for a candidate that is not indexed or a query that is not among `queries`.
         """
         run = Run()
         for query in chosen_queries(queries, candidates):
             ids = list(candidates[query.id])
             unknown = [name for name in ids if name not in self._indexed.rows]
             if unknown:
-                raise InterlinguaError(
+                raise BadInput(
                     f"query '{query.id}': {len(unknown):,} of its {len(ids):,} candidates are not "
                     f"indexed, the first is '{unknown[0]}'. Index the same collection."
                 )
@@ -234,11 +234,9 @@ class BM25:
 
 
 def check_parameters(k1: float, b: float) -> None:
-    """Raise InterlinguaError for parameters that BM25 cannot have."""
+    """Raise BadInput for parameters that BM25 cannot have."""
     if not (isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
-        raise InterlinguaError(
-            f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are k1={K1}, b={B}."
-        )
+        raise BadInput(f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are k1={K1}, b={B}.")
 
 
 @lru_cache(maxsize=1024)
@@ -294,15 +292,15 @@ def write_bm25(path: str | Path, indexed: Indexed, k1: float, b: float) -> None:
 def read_bm25(path: str | Path) -> tuple[Indexed, float, float]:
     """What `write_bm25` wrote: the index, k1 and b.
 
-    Raises InterlinguaError for a folder that is no BM25 index, a damaged one, or an analyzer whose version here is
+    Raises BadInput for a folder that is no BM25 index, a damaged one, or an analyzer whose version here is
     another than the one that cut the passages.
     """
     folder = existing(path, "BM25 index")
     if not (folder / MARKER).is_file():
-        raise InterlinguaError(f"{folder}: is not a BM25 index (no {MARKER}).")
+        raise BadInput(f"{folder}: is not a BM25 index (no {MARKER}).")
     about = _read(folder / MARKER, dict)
     if about.get("format") != FORMAT:
-        raise InterlinguaError(f"{folder}: has BM25 format {about.get('format')}, {FORMAT} is known. Build it again.")
+        raise BadInput(f"{folder}: has BM25 format {about.get('format')}, {FORMAT} is known. Build it again.")
     ids, terms = _names(folder / "ids.json"), _names(folder / "terms.json")
     postings = Postings.load(folder / "postings.safetensors", len(ids), len(terms))
     made, numbers = about.get("analyzers"), [about.get("k1"), about.get("b")]
@@ -319,7 +317,7 @@ def _same(folder: Path, lang: str, named: object) -> Analyzer:
     name, version = named
     here = analyzer(lang, name.rpartition("/")[2])
     if (here.name, here.version) != (name, version):
-        raise InterlinguaError(
+        raise BadInput(
             f"{folder}: was cut by the analyzer {name} ({version}), here it is {here.name} "
             f"({here.version}), which may cut queries otherwise. Build the index again, or install "
             "those versions."
@@ -348,8 +346,8 @@ def _read(file: Path, kind: type) -> Any:
     return content
 
 
-def _damaged(file: Path, reason: object) -> InterlinguaError:
-    return InterlinguaError(f"{file}: is damaged ({reason}). Build the index again.")
+def _damaged(file: Path, reason: object) -> Damaged:
+    return Damaged(f"{file}: is damaged ({reason}). Build the index again.")
 
 
 K1_GRID = tuple(step / 10 for step in range(1, 17))
@@ -389,12 +387,10 @@ def tune_bm25(
     `metric` takes a run of `depth` passages a query, for example `lambda run: evaluate(run, qrels, ["RR@100"])
     ["RR@100"]`. Passages are analysed once. Between equal values the pair nearest Lucene's (0.9, 0.4) wins. Use the
     development queries: tuned on the test queries, a number says nothing.
-    Raises InterlinguaError for no queries, an empty grid, and what `BM25.build` raises it for.
+    Raises BadInput for no queries, an empty grid, and what `BM25.build` raises it for.
     """
     if not queries or not k1 or not b:
-        raise InterlinguaError(
-            f"{len(queries)} queries, {len(k1)} values of k1, {len(b)} of b: to tune needs some of each."
-        )
+        raise BadInput(f"{len(queries)} queries, {len(k1)} values of k1, {len(b)} of b: to tune needs some of each.")
     first = BM25.build(passages, k1=k1[0], b=b[0], analyzer=analyzer)
     pairs = [(float(one), float(other)) for one in k1 for other in b]
     grid = {pair: metric(first.weighted(*pair).search(queries, depth)) for pair in track(pairs, "tune k1 and b")}

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Damaged
 
 Keys = NDArray[np.uint64]
 
@@ -109,7 +109,7 @@ class Postings:
 
     @classmethod
     def load(cls, file: Path, passages: int, terms: int) -> Postings:
-        """What `save` wrote. Raises InterlinguaError for a file that is missing, cut or changed, or that is not about
+        """What `save` wrote. Raises BadInput for a file that is missing, cut or changed, or that is not about
         this number of passages and terms: wrong numbers would read memory that is not theirs."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
@@ -117,11 +117,11 @@ class Postings:
         try:
             held: dict[str, NDArray[Any]] = load_file(str(file))
         except (OSError, ValueError, SafetensorError) as error:
-            raise InterlinguaError(f"{file}: is damaged ({error}). Build the index again.") from error
+            raise Damaged(f"{file}: is damaged ({error}). Build the index again.") from error
         kinds = {"passages": np.int32, "counts": np.int32, "starts": np.int64, "lengths": np.int32}
         whole = {name: array.dtype for name, array in held.items()} == kinds and all(a.ndim == 1 for a in held.values())
         if not whole or not _fits(postings := cls(**held), passages, terms):
-            raise InterlinguaError(f"{file}: is damaged (its arrays do not belong together). Build the index again.")
+            raise Damaged(f"{file}: is damaged (its arrays do not belong together). Build the index again.")
         return postings
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from interlingua.data.records import Collection, Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.encode import full_float32
 from interlingua.retrieval.retriever import (
     Candidates,
@@ -51,16 +51,16 @@ def search_exact(
     first), without it by position; a tie that straddles the cut is resolved the same way.
 
     Returns indices into `passages` [queries, min(k, passages)] int64 and scores float32, best first.
-    Nothing is padded: a smaller collection gives fewer columns. Raises InterlinguaError for shapes that do
+    Nothing is padded: a smaller collection gives fewer columns. Raises BadInput for shapes that do
     not fit and for NaN.
     """
     if queries.ndim != 2 or passages.ndim != 2 or queries.shape[1] != passages.shape[1]:
-        raise InterlinguaError(
+        raise BadInput(
             f"queries of shape {tuple(queries.shape)} cannot be searched in passages of shape "
             f"{tuple(passages.shape)}: both must be [texts, dim] with the same dim."
         )
     if k < 1 or block < 1:
-        raise InterlinguaError(f"k={k}, block={block}: both must be at least 1.")
+        raise BadInput(f"k={k}, block={block}: both must be at least 1.")
     place = torch.device(device) if device is not None else _device_of(passages, queries)
     count = passages.shape[0] if rows is None else len(rows)
     group = max(1, SCORES_HELD // max(1, min(block, count)))
@@ -89,7 +89,7 @@ def search(
     """The run of encoded `queries` over encoded `passages`: exactly what sorting all scores by
     (score descending, docid descending) and cutting at `k` gives. Ids must be unique on each side."""
     if len(query_ids) != queries.shape[0] or len(passage_ids) != passages.shape[0]:
-        raise InterlinguaError(
+        raise BadInput(
             f"{queries.shape[0]} query vectors with {len(query_ids)} ids, {passages.shape[0]} "
             f"passage vectors with {len(passage_ids)} ids: the numbers must agree."
         )
@@ -180,7 +180,7 @@ def _at_least_kth(products: Tensor, count: int, k: int, least: Tensor | None) ->
     tiles = products.view(products.shape[0], products.shape[1] // TILE, TILE)
     peaks = tiles.amax(dim=2)
     if peaks.isnan().any():
-        raise InterlinguaError("a score is NaN: some query or passage vector holds NaN or infinity.")
+        raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
     # where the best so far rules little out, the k-th of this block does
     if least is None or (peaks >= least).float().mean() > CROWDED:
         here = products.topk(min(k, products.shape[1]), dim=1).values[:, -1:]
@@ -224,7 +224,7 @@ class DenseRetriever:
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """The similarity of each query of `candidates` to exactly its candidates.
 
-        Raises InterlinguaError for a candidate that is no passage here, or a query that is not among `queries`.
+        Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
         asked = chosen_queries(queries, candidates)
         needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._rows)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import atomic_folder, existing
 from interlingua.lazy import compiled_module
 from interlingua.progress import track
@@ -63,14 +63,14 @@ def rounded_rows(vectors: Matrix, centre: Floats, bounds: Floats) -> Iterator[ND
 
     Fills in `bounds` [4, rows of whole blocks]: scale, product with the centre's direction, norm of the error of
     rounding (−inf for the rows that fill the last block) and norm of the row, both around the centre. Raises
-    InterlinguaError naming the first row with NaN or infinity.
+    BadInput naming the first row with NaN or infinity.
     """
     direction, _ = direction_of(centre)
     for start in track(range(0, vectors.shape[0], BLOCK), f"int8 ({BLOCK:,} vectors at a time)"):
         given = as_float32(vectors[start : start + BLOCK]).astype(np.float64)
         finite = np.isfinite(given).all(axis=1)
         if not finite.all():
-            raise InterlinguaError(
+            raise BadInput(
                 f"vector {start + int(finite.argmin())} holds NaN or infinity. The model or its "
                 "number format is at fault: try float32."
             )
@@ -148,13 +148,11 @@ class Int8Matrix:
         """Round `vectors` [rows, dim] to int8: in memory, or streamed into a folder at `path`, which appears whole or
         not at all; an older one is replaced. An array, memory map or tensor of any floating type, read in blocks.
 
-        Raises InterlinguaError for another shape, for NaN and infinity (naming the row), and for a `path` that holds
+        Raises BadInput for another shape, for NaN and infinity (naming the row), and for a `path` that holds
         something else.
         """
         if vectors.ndim != 2 or not vectors.shape[1]:
-            raise InterlinguaError(
-                f"vectors of shape {tuple(vectors.shape)} cannot be held as int8: [rows, dim] is needed."
-            )
+            raise BadInput(f"vectors of shape {tuple(vectors.shape)} cannot be held as int8: [rows, dim] is needed.")
         rows, dim = vectors.shape
         centre = centre_of(vectors)
         shape = (-(-rows // ROWS), -(-dim // 2), 2 * ROWS)
@@ -181,12 +179,12 @@ class Int8Matrix:
 
     @classmethod
     def load(cls, path: str | Path) -> Int8Matrix:
-        """Open a folder, memory-mapped. Raises InterlinguaError for one that is none, of another format, or damaged."""
+        """Open a folder, memory-mapped. Raises BadInput for one that is none, of another format, or damaged."""
         path = existing(path, "folder of int8 vectors")
         try:
             about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
             if about["format"] != FORMAT:
-                raise InterlinguaError(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
+                raise Damaged(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
             rows, dim = (int(about[key]) for key in ("rows", "dim"))
             blocks = -(-rows // ROWS)
             return cls(
@@ -195,12 +193,12 @@ class Int8Matrix:
                 _array(path / "centre.npy", "float32", (dim,)),
                 rows,
             )
-        except InterlinguaError:
+        except Damaged:
             raise
         except FileNotFoundError as error:
-            raise InterlinguaError(f"{path}: holds no int8 vectors (no {Path(error.filename).name}).") from error
+            raise NotFound(f"{path}: holds no int8 vectors (no {Path(error.filename).name}).") from error
         except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-            raise InterlinguaError(f"{path}: is damaged ({error}). Build it again.") from error
+            raise Damaged(f"{path}: is damaged ({error}). Build it again.") from error
 
     def __len__(self) -> int:
         return self.rows
@@ -216,12 +214,12 @@ class Int8Matrix:
         and of queries from 64 up; elsewhere to rounding. Uses as many threads as torch may, but no more than
         `NUMBA_NUM_THREADS`.
 
-        Raises InterlinguaError as `search_exact` does, and for vectors of another shape than those built from.
+        Raises BadInput as `search_exact` does, and for vectors of another shape than those built from.
         """
         from interlingua.retrieval.dense.exact import search_exact
 
         if tuple(vectors.shape) != (self.rows, len(self.centre)):
-            raise InterlinguaError(
+            raise BadInput(
                 f"vectors of shape {tuple(vectors.shape)} are not those of an int8 matrix of shape "
                 f"{(self.rows, len(self.centre))}. Build it again from these."
             )

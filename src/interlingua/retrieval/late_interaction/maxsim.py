@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.lazy import compiled_module
 from interlingua.models.encode import TokenVectors, full_float32
 from interlingua.retrieval.late_interaction.token_store import Floats, TokenStore, quantised, tensor
@@ -60,22 +60,22 @@ def maxsim_matrix(queries: TokenVectors, store: TokenStore, rows: Rows | None = 
     the last bit whatever else is scored with it. Numba's kernels use as many threads as torch may (`OMP_NUM_THREADS`,
     `torch.set_num_threads`), but no more than `NUMBA_NUM_THREADS`.
 
-    Raises InterlinguaError for another size of vectors than the store's, rows it does not have, and queries that hold
+    Raises BadInput for another size of vectors than the store's, rows it does not have, and queries that hold
     NaN or infinity.
     """
     tokens = queries.vectors.detach().float().cpu().numpy()
     if tokens.shape[1] != store.dim:
-        raise InterlinguaError(
+        raise BadInput(
             f"queries of size {tokens.shape[1]} cannot be compared with passages of size "
             f"{store.dim}. Both must be of one model."
         )
     if not np.isfinite(tokens).all():
-        raise InterlinguaError(
+        raise BadInput(
             "a query's token vectors hold NaN or infinity. The model or its number format is at fault: try float32."
         )
     chosen = np.arange(len(store)) if rows is None else np.asarray(rows, dtype=np.int64)
     if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(store):
-        raise InterlinguaError(f"rows {chosen.min()} to {chosen.max()} of {len(store)} passages: there are no such.")
+        raise BadInput(f"rows {chosen.min()} to {chosen.max()} of {len(store)} passages: there are no such.")
     starts, stops = store.offsets[chosen], store.offsets[chosen + 1]
     weights: Floats = np.ones(len(tokens), dtype=np.float32)
     if store.dtype == "int8":

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors
 from interlingua.progress import track
 from interlingua.retrieval.dense.exact import tie_ranks
@@ -75,7 +75,7 @@ class LateInteractionRetriever:
         if store is not None:
             unknown = set(store.ids) - {passage.id for passage in passages}
             if unknown:
-                raise InterlinguaError(
+                raise BadInput(
                     f"{len(unknown):,} of {len(store):,} passages with token vectors are not among "
                     f"the passages, '{min(unknown)}' for one. Both must be of one collection."
                 )
@@ -91,9 +91,9 @@ class LateInteractionRetriever:
         """The `depth` passages with the highest scores for each query, exactly: what sorting all scores gives. Fewer
         where there are fewer; a passage without tokens, which scores −inf, is the last of all."""
         if depth < 1:
-            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+            raise BadInput(f"depth {depth}: must be at least 1.")
         if self._kept:
-            raise InterlinguaError("`kept` token vectors are for `score` alone. To search, give a `store`.")
+            raise BadInput("`kept` token vectors are for `score` alone. To search, give a `store`.")
         self._encode(passage for passage in self.passages if passage.id not in self._places)
         asked = self._queries(queries)
         names = list(self._places)
@@ -118,7 +118,7 @@ class LateInteractionRetriever:
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """The scores of each query of `candidates` with exactly its candidates.
 
-        Raises InterlinguaError for a candidate that is no passage here, or a query that is not among `queries`.
+        Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
         chosen = chosen_queries(queries, candidates)
         needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._places)
@@ -159,5 +159,5 @@ def _encoded(encoder: TokenEncoder, passages: Sequence[Passage], options: dict[s
 
 def _checked(vectors: TokenVectors, texts: int) -> TokenVectors:
     if len(vectors) != texts:
-        raise InterlinguaError(f"the encoder gave token vectors of {len(vectors)} texts for {texts}.")
+        raise BadInput(f"the encoder gave token vectors of {len(vectors)} texts for {texts}.")
     return vectors

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_folder, existing
 from interlingua.models.encode import TokenVectors
 
@@ -56,12 +56,12 @@ class TokenStore:
         """A store of all `chunks`, read once: in memory, or at `path`, a chunk in memory at a time. A folder appears
         whole or not at all; an older store there is replaced.
 
-        Raises InterlinguaError for an unknown dtype, no passage, an id that occurs twice, a chunk whose ids, tokens and
+        Raises BadInput for an unknown dtype, no passage, an id that occurs twice, a chunk whose ids, tokens and
         size do not fit, vectors that hold NaN or infinity or are too large for float16, and a `path` that holds
         something else.
         """
         if dtype not in DTYPES:
-            raise InterlinguaError(
+            raise BadInput(
                 f"dtype '{dtype}': token vectors are held as {', '.join(DTYPES)}.{suggestion(dtype, DTYPES)}"
             )
         if path is not None:
@@ -78,13 +78,13 @@ class TokenStore:
 
     @classmethod
     def open(cls, path: str | Path) -> TokenStore:
-        """The store in a folder; its vectors are read when they are needed. Raises InterlinguaError for a folder that
-        is no store, or a damaged one."""
+        """The store in a folder; its vectors are read when they are needed. Raises NotFound for a folder
+        that is no store, Damaged for one whose files do not agree."""
         path = existing(path, "folder of token vectors")
         try:
             about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
             if about["format"] != FORMAT:
-                raise InterlinguaError(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
+                raise Damaged(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
             ids, dtype, count, dim = (about[key] for key in ("ids", "dtype", "tokens", "dim"))
             # mapped are the vectors alone: an open file each is the limit of how many parts an index may have
             offsets = _array(path / "offsets.npy", "int64", (len(ids) + 1,), mapped=False)
@@ -96,12 +96,12 @@ class TokenStore:
             )
             if dtype not in DTYPES or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
                 raise ValueError("its files do not agree")
-        except InterlinguaError:
+        except Damaged:
             raise
         except FileNotFoundError as error:
-            raise InterlinguaError(f"{path}: holds no token vectors (no {Path(error.filename).name}).") from error
+            raise NotFound(f"{path}: holds no token vectors (no {Path(error.filename).name}).") from error
         except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-            raise InterlinguaError(f"{path}: is damaged ({error}). Build it again.") from error
+            raise Damaged(f"{path}: is damaged ({error}). Build it again.") from error
         return cls(ids, offsets, tokens, scales)
 
     @property
@@ -159,13 +159,13 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
         ids, vectors = list(names), given.vectors.detach().float().cpu().numpy()
         dim = vectors.shape[1] if dim is None else dim
         if len(ids) != len(given.counts) or vectors.shape[1] != dim:
-            raise InterlinguaError(
+            raise BadInput(
                 f"token vectors of {len(given.counts)} passages of size {vectors.shape[1]} came with"
                 f" {len(ids)} ids where the size is {dim}: the numbers must agree."
             )
         for name in ids:
             if name in seen:
-                raise InterlinguaError(f"passage id '{name}' occurs twice. Ids must be unique.")
+                raise BadInput(f"passage id '{name}' occurs twice. Ids must be unique.")
             seen.add(name)
         scales: Floats = np.empty(0, dtype=np.float32)
         finite = np.isfinite(vectors).all(axis=1)
@@ -178,13 +178,13 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
             finite = np.isfinite(tokens).all(axis=1)
         if not finite.all():
             row = int(np.searchsorted(np.cumsum(given.counts), int(finite.argmin()), side="right"))
-            raise InterlinguaError(
+            raise BadInput(
                 f"passage '{ids[row]}': its token vectors hold NaN or infinity as {dtype}. The "
                 "model or its number format is at fault: try float32."
             )
         yield _Part(ids, list(given.counts), tokens, scales)
     if not seen:
-        raise InterlinguaError("there is no passage whose token vectors could be stored.")
+        raise BadInput("there is no passage whose token vectors could be stored.")
 
 
 def _write(folder: Path, parts: Iterable[_Part], dtype: str) -> None:

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 
 NAMED = ("bm25", "rrf", "run")
 NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE]-?\d+)?", re.ASCII)
@@ -147,7 +147,7 @@ def _written(name: str) -> str:
     if WORD.fullmatch(name):
         return name
     if '"' in name and "'" in name:
-        raise InterlinguaError(f"{name}: holds both kinds of quotes, which the notation of pipelines cannot write.")
+        raise BadInput(f"{name}: holds both kinds of quotes, which the notation of pipelines cannot write.")
     return f"'{name}'" if '"' in name else f'"{name}"'
 
 
@@ -158,7 +158,7 @@ _LEXICAL, _MODEL = ("k1", "b", "analyzer", "queries"), ("maxp", "queries")
 def parse_pipeline(text: str) -> Pipeline:
     """The pipeline that `text` writes; `str` of it reads as the same pipeline.
 
-    A cut at the end of a second stage is one of the whole: `A >> B % 10` is `(A >> B) % 10`. Raises InterlinguaError
+    A cut at the end of a second stage is one of the whole: `A >> B % 10` is `(A >> B) % 10`. Raises BadInput
     with the position of what cannot be read, and what was expected there.
     """
     return _Parser(text).whole()
@@ -202,13 +202,13 @@ class _Parser:
     def after(self) -> _Token:
         return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
 
-    def error(self, what: str, token: _Token | None = None) -> InterlinguaError:
+    def error(self, what: str, token: _Token | None = None) -> BadInput:
         """`what` is wrong, at `token` or else at the next one."""
         start = (token or self.next).start
         rest = self.text[start:]
         where = f"position {start + 1}, before '{rest[:40]}'" if rest else "the end"
         end = "" if what.endswith("?") else "."
-        return InterlinguaError(f"pipeline '{self.text.strip()}', at {where}: {what}{end}")
+        return BadInput(f"pipeline '{self.text.strip()}', at {where}: {what}{end}")
 
     def take(self, *signs: str) -> bool:
         found = self.next.is_sign(*signs)

@@ -13,7 +13,7 @@ from interlingua.data.irds import PREFIX, queries
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Collection, Passage, Query
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.progress import say
 from interlingua.retrieval.fusion import rrf, weighted_sum
 from interlingua.retrieval.pipeline.grammar import (
@@ -44,7 +44,7 @@ def read_translations(path: str | Path) -> dict[str, Query]:
     """Query id → its translation, from lines `id <tab> text[ <tab> language]` or objects `{id, text[, lang]}`, gzipped
     or not; or from translated topics, `ir_datasets:hc4/zh/test#mt_title`. `lang` is '' where a row has none.
 
-    Raises InterlinguaError naming file and line for a bad row, a text that is empty, or an id that occurs twice.
+    Raises BadInput naming file and line for a bad row, a text that is empty, or an id that occurs twice.
     """
     if str(path).startswith(PREFIX):
         return {query.id: query for query in queries(str(path).removeprefix(PREFIX))}
@@ -57,7 +57,7 @@ def read_translations(path: str | Path) -> dict[str, Query]:
             if query.id in found:
                 raise BadRow(f"the query id '{query.id}' occurs twice")
         except BadRow as bad:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{path}, line {number}: {bad}. Needed are the columns id, text (and language), or "
                 'an object {"id": …, "text": …}.'
             ) from bad
@@ -81,11 +81,11 @@ def translated_queries(
 ) -> list[Query]:
     """`queries` with their translated texts. The language is the row's own, else `passages_lang`.
 
-    Raises InterlinguaError for queries without a translation, saying how many, and where the language is unknown.
+    Raises BadInput for queries without a translation, saying how many, and where the language is unknown.
     """
     missing = [query.id for query in queries if query.id not in translations]
     if missing:
-        raise InterlinguaError(
+        raise BadInput(
             f"{where}: no translation of {len(missing):,} of {len(queries):,} queries, the first is "
             f"'{missing[0]}'. Give each query's id and text."
         )
@@ -94,7 +94,7 @@ def translated_queries(
     ]
     nameless = next((query.id for query in found if not query.lang), None)
     if nameless is not None:
-        raise InterlinguaError(
+        raise BadInput(
             f"{where}: the language of '{nameless}' is unknown, as the passages are of several. "
             "Give it as a third column, or as a field lang."
         )
@@ -102,17 +102,17 @@ def translated_queries(
 
 
 def translate_queries(queries: Sequence[Query], translate: Translate, passages_lang: str) -> list[Query]:
-    """`queries` through `translate`, each as one line of text. Raises InterlinguaError for another number of
+    """`queries` through `translate`, each as one line of text. Raises BadInput for another number of
     translations than queries, or an empty one."""
     lines = [" ".join(query.text.split()) for query in queries]
     texts = list(translate(lines))
     if len(texts) != len(lines):
-        raise InterlinguaError(
+        raise BadInput(
             f"the translation has {len(texts):,} lines for {len(lines):,} queries. It must give one line for each line."
         )
     empty = [query.id for query, text in zip(queries, texts, strict=True) if not text.strip()]
     if empty:
-        raise InterlinguaError(f"the translation of {len(empty):,} queries is empty, the first is '{empty[0]}'.")
+        raise BadInput(f"the translation of {len(empty):,} queries is empty, the first is '{empty[0]}'.")
     translations = {query.id: Query(query.id, text.strip()) for query, text in zip(queries, texts, strict=True)}
     return translated_queries(queries, translations, passages_lang)
 
@@ -121,11 +121,11 @@ def command(argv: Sequence[str]) -> Translate:
     """A `translate` that runs a program: one text a line on its standard input, one translation a line on its standard
     output, UTF-8. `argv` is the program and its arguments; no shell reads them.
 
-    Raises InterlinguaError when it is given nothing to run; the `translate` does when the program is not there, fails,
+    Raises BadInput when it is given nothing to run; the `translate` does when the program is not there, fails,
     or writes what is not UTF-8.
     """
     if not argv:
-        raise InterlinguaError("the command that translates is empty. Give a program and its arguments.")
+        raise BadInput("the command that translates is empty. Give a program and its arguments.")
     program = [*argv]
 
     def translate(lines: list[str]) -> list[str]:
@@ -136,16 +136,14 @@ def command(argv: Sequence[str]) -> Translate:
                 program, input="".join(f"{line}\n" for line in lines).encode("utf-8"), capture_output=True, check=False
             )
         except OSError as error:
-            raise InterlinguaError(f"{program[0]}: cannot be run ({error.strerror or error}).") from error
+            raise BadInput(f"{program[0]}: cannot be run ({error.strerror or error}).") from error
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise InterlinguaError(
-                f"{program[0]}: failed with exit code {done.returncode}{f' ({said[-1]})' if said else ''}."
-            )
+            raise BadInput(f"{program[0]}: failed with exit code {done.returncode}{f' ({said[-1]})' if said else ''}.")
         try:
             return done.stdout.decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
-            raise InterlinguaError(f"{program[0]}: its output is not UTF-8 ({error.reason}).") from error
+            raise BadInput(f"{program[0]}: its output is not UTF-8 ({error.reason}).") from error
 
     return translate
 
@@ -173,7 +171,7 @@ def run_pipeline(
     A stage inside another, what is fused or reranked, is searched `max(depth, 1000)` deep unless it is cut (`% 100`); a
     run file is taken whole. `load` gives the encoder of a name (`interlingua.models.late_interaction.load_any`);
     each is loaded once. `translated`: the queries as `bm25` reads them, where it names no file of its own.
-    Raises InterlinguaError for what cannot be loaded, found or scored, naming the stage.
+    Raises BadInput for what cannot be loaded, found or scored, naming the stage.
     """
     return Stages(collection.passages, load).run(pipeline, collection.queries, depth, translated=translated)
 
@@ -189,9 +187,9 @@ def encoder_loader(load: Load | None = None) -> Load:
 
                 try:
                     loaded[name] = load_any(name)
-                except InterlinguaError as error:
+                except NotFound as error:
                     meant = suggestion(name, NAMED)
-                    raise InterlinguaError(f"{error}{meant if '?' in meant else ''}") from error
+                    raise NotFound(f"{error}{meant if '?' in meant else ''}") from error
             else:
                 loaded[name] = load(name)
         return loaded[name]
@@ -262,7 +260,7 @@ class Asked:
     def run(self, pipeline: Pipeline | str, depth: int) -> Run:
         """The first `depth` results of `pipeline` for each of the queries, as `run_pipeline` describes it."""
         if depth < 1:
-            raise InterlinguaError(f"depth {depth}: must be at least 1.")
+            raise BadInput(f"depth {depth}: must be at least 1.")
         tree = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
         self.inner = max(depth, DEPTH)  # how deep a stage inside another is searched
         return self.search(tree, depth).truncate(depth)
@@ -294,7 +292,7 @@ class Asked:
             case RunFile(path):
                 return self.scores_in_file(path, candidates)
             case Cut():
-                raise InterlinguaError(
+                raise BadInput(
                     f"'{pipeline}' is to rerank, and would lose what it cuts. Cut before it, "
                     "A % 100 >> B, or after it, (A >> B) % 10."
                 )
@@ -320,7 +318,7 @@ class Asked:
         found = Run.read_trec(path)
         known = {query.id for query in self.queries} & found.keys()
         if not known:
-            raise InterlinguaError(f"{path}: has results for no query of the collection. Both must be of one test set.")
+            raise BadInput(f"{path}: has results for no query of the collection. Both must be of one test set.")
         if len(known) < len(found):
             say(f"{path}: {len(found) - len(known):,} queries are none of the collection's and are left out")
         return Run.from_scores({query.id: dict(found[query.id]) if query.id in known else {} for query in self.queries})
@@ -330,7 +328,7 @@ class Asked:
         scores = {query_id: dict(held[query_id]) for query_id in candidates}
         missing = [name for query_id, ids in candidates.items() for name in ids if name not in scores[query_id]]
         if missing:
-            raise InterlinguaError(
+            raise BadInput(
                 f"{path}: has no score for {len(missing):,} of the results to rerank, the first is "
                 f"'{missing[0]}'. Fuse with it (A + B, rrf(A, B)), or use it as the first stage."
             )

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import regex
 
-from interlingua.errors import InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.text.analyzers.rules import Rewrite, Rules, rules_of, snowball, snowball_version, stopwords
 from interlingua.text.analyzers.segment import (
     HANGUL,
@@ -131,14 +131,14 @@ def analyzer(lang: str, kind: str | None = None) -> Analyzer:
     "newmm", "kiwi": a dictionary segmenter, for Chinese, Japanese, Thai or Korean.
 
     `lang` is a language tag in any spelling; what is no language, '' too, is cut by "ngram" unless a kind is named.
-    Raises InterlinguaError for an unknown kind, a segmenter of another language, or a package that is not installed.
+    Raises BadInput for an unknown kind, a segmenter of another language, or a package that is not installed.
     """
     code = find_code(lang) or ""
     chosen = rules_of(code).default if kind is None else kind
     if chosen in SEGMENTERS and SEGMENTERS[chosen].lang != code:
-        raise InterlinguaError(f"analyzer '{chosen}': is for '{SEGMENTERS[chosen].lang}', not for '{lang}'.")
+        raise BadInput(f"analyzer '{chosen}': is for '{SEGMENTERS[chosen].lang}', not for '{lang}'.")
     if chosen not in (*KINDS, *SEGMENTERS) and not CHARACTERS.fullmatch(chosen):
-        raise InterlinguaError(f"unknown analyzer '{chosen}'.{suggestion(chosen, (*KINDS, *segmenters_of(code)))}")
+        raise BadInput(f"unknown analyzer '{chosen}'.{suggestion(chosen, (*KINDS, *segmenters_of(code)))}")
     return _made(code, chosen)
 
 

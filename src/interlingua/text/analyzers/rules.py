@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import regex
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import NotFound
 from interlingua.text.languages import languages
 
 MARKS = regex.compile(r"[\u064b-\u0655\u0670\u0640]+")
@@ -139,11 +139,11 @@ def before_apostrophe(word: str) -> str:
 def snowball(algorithm: str) -> Callable[[str], str]:
     """The stemmer of that name ("porter", "german", …): one word, folded, to its stem.
 
-    Raises InterlinguaError where PyStemmer is not installed or too old for it.
+    Raises NotFound where PyStemmer is not installed or too old for it.
     """
     stemmer = _module()
     if algorithm not in stemmer.algorithms():
-        raise InterlinguaError(
+        raise NotFound(
             f"the Snowball stemmer '{algorithm}' is not in PyStemmer {stemmer.version()}. "
             "Get a newer one: pip install -U PyStemmer"
         )
@@ -159,7 +159,7 @@ def _module() -> Any:
     try:
         import Stemmer
     except ImportError:
-        raise InterlinguaError(
+        raise NotFound(
             "stemming needs PyStemmer: pip install 'interlingua[index]'. Or take the analyzer 'char4'."
         ) from None
     return Stemmer

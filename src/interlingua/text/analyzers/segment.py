@@ -9,7 +9,7 @@ from unicodedata import decimal
 
 import regex
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import NotFound
 from interlingua.text.languages import nfkc
 
 DIGITS = regex.compile(r"[\p{Nd}--0-9]", regex.V1)
@@ -144,11 +144,11 @@ class Segmenter:
 
     @property
     def version(self) -> str:
-        """The packages with their versions. Raises InterlinguaError where one is missing."""
+        """The packages with their versions. Raises NotFound where one is missing."""
         try:
             return ", ".join(f"{package} {version(package)}" for package in self.packages)
         except PackageNotFoundError:
-            raise InterlinguaError(
+            raise NotFound(
                 f"this segmenter needs {' and '.join(self.packages)}: pip install "
                 "'interlingua[segment]'. Or take the analyzer 'ngram'."
             ) from None
