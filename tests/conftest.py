@@ -46,17 +46,23 @@ SENTENCES = (
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """One for each core that is ours, up to 8: each worker imports everything once and builds what tests share."""
+    """One more than the cores that are ours, up to 8: tests often wait for processes that they started. Each worker
+    imports everything once and builds what tests share."""
     cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     limit = Path("/sys/fs/cgroup/cpu.max")  # of a container: "200000 100000" is two cores
     if limit.exists() and (said := limit.read_text().split())[0] != "max":
         cores = min(cores, int(said[0]) / int(said[1]))
-    return max(1, min(8, round(cores)))
+    return min(8, max(1, round(cores)) + 1)
+
+
+FIRST = "test_ray_encoding.py"
+"""Its tests wait most of the time for processes of Ray: begun first, they wait while other tests run beside them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     import torch
 
+    items.sort(key=lambda item: item.path.name != FIRST)
     torch.set_num_threads(1)
     if not torch.cuda.is_available():
         for item in items:

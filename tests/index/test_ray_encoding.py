@@ -176,12 +176,6 @@ def interlingua(place, environment, *words, code=0):
     return done.stderr
 
 
-def assert_vectors_are_of_the_handbook(parts, place):
-    found, vectors = contents(sorted(parts))
-    assert len(found) == len(list((place / "handbook").iterdir()))
-    assert np.allclose(vectors, embed_passages(DualEncoder.load(place / "MODEL"), found), atol=1e-6)
-
-
 @pytest.mark.slow
 def test_without_an_address_a_local_node_is_bound_to_loopback(place, environment, tmp_path):
     alone = {**environment, "RAY_TMPDIR": tempfile.mkdtemp(prefix="ray")}
@@ -276,10 +270,6 @@ def test_the_two_nodes_of_the_docs_encode(cluster, place):
     told = interlingua(place, cluster.environment, *cluster.run("interlingua index"))
     assert "Ray: 2 machines, 2 workers, 1 parts" in told
     assert len(Index.open(place / "idx")) == len(list((place / "handbook").iterdir()))
-    # without an address: the cluster that this machine belongs to
-    told = interlingua(place, cluster.environment, "encode", "MODEL", "handbook/", "--out", "parts", "--ray")
-    assert "Ray: 2 machines, 2 workers, 1 parts" in told
-    assert_vectors_are_of_the_handbook((place / "parts").iterdir(), place)
     # without the token
     told = interlingua(
         place,
@@ -296,13 +286,14 @@ def test_the_two_nodes_of_the_docs_encode(cluster, place):
 
 
 def encoded_while_killing(cluster, model, sentences, tmp_path):
-    """Encode 120 parts on the cluster, of which one machine is killed after 25; what the person was told."""
+    """Encode 120 parts on the cluster that this machine belongs to, which is named nowhere; one machine is killed after
+    25. What the person was told."""
     script = f"""
 from interlingua.data.records import Passage
 from interlingua.index.ray import encode_on_ray
 sentences = {sentences!r}
 given = [Passage(f"q{{i}}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(360)]
-encode_on_ray({str(model)!r}, given, {str(tmp_path / "parts")!r}, address="127.0.0.2:{cluster.port}", size=3)
+encode_on_ray({str(model)!r}, given, {str(tmp_path / "parts")!r}, size=3)
 """
     driver = subprocess.Popen(
         [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=cluster.environment
