@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from interlingua.data.readers.questions import Paragraph, is_squad, paragraphs
-from interlingua.data.readers.rows import BadRow, json_object, lang_of, objects, string
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, objects, string
 from interlingua.data.readers.source import filled_lines, head, plain_name
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput
@@ -119,13 +119,9 @@ def parsed(
         seen.add(item.id)
         return item
 
-    for place, row in rows:
-        try:
-            yield unique(row)
-        except BadRow as bad:
-            raise BadInput(
-                f"{path}, line {place}: {bad}. Mend the collection: a test collection is read whole or not at all."
-            ) from bad
+    yield from BadRows(advice="Mend the collection: a test collection is read whole or not at all.").parsed(
+        path, rows, unique
+    )
 
 
 def language_in(row: dict[str, Any], default: str) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 from interlingua.data.files.chunks import CHUNK_CHARS, OVERLAP, Block, chunk_in_language, chunk_limit
 from interlingua.data.files.markup import read_html, read_markdown, read_text
 from interlingua.data.files.tables import Row, check_columns, read_jsonl, read_parquet, read_separated
-from interlingua.data.files.walk import BadFile, File, Report, SourceNames, check_text, find_files
+from interlingua.data.files.walk import ADVICE, BadFile, File, Report, SourceNames, check_text, find_files
+from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, suggestion
+from interlingua.errors import BadInput
 from interlingua.text.languages import detect_language, normalise_code
 from interlingua.text.sentences import PARAGRAPH, WORD
 
@@ -67,11 +68,9 @@ def read_files(
             f"chunk_chars={chunk_chars}, overlap={overlap}: a passage has one character or more, "
             "and 0 or more sentences in common with the next."
         )
-    if on_bad_row not in ("error", "skip"):
-        raise BadInput(f"on_bad_row='{on_bad_row}' is unknown.{suggestion(on_bad_row, ('error', 'skip'))}")
     check_columns(columns or {})
     reader = _Reader(normalise_code(lang) if lang else "", chunk_chars, overlap, columns or {}, report or Report())
-    reader.report.on_bad_row = on_bad_row
+    reader.report.bad_rows = BadRows(on_bad_row, ADVICE)
     roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
     found = False
     for file in find_files(roots, reader.report.skip, names):
@@ -117,7 +116,7 @@ class _Reader:
                 found = True
                 yield passage
         except BadFile as error:
-            self.report.reject(file.path, error.line, str(error))
+            self.report.bad_rows.reject(file.path, error.line, str(error))
         if found:
             self.report.files += 1
         elif self.report.bad == bad:
@@ -149,7 +148,7 @@ class _Reader:
             name = row.id or f"{file.name}:{place}"
             metadata = {"source": file.name, **row.metadata}
             if (key := (metadata["source"], name)) in self.seen:
-                self.report.reject(file.path, place, f"the passage id '{name}' occurs twice")
+                self.report.bad_rows.reject(file.path, place, f"the passage id '{name}' occurs twice")
                 continue
             self.seen.add(key)
             named = row.lang or self.lang

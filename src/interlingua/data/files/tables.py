@@ -119,7 +119,7 @@ def read_separated(
             raise BadRow(f"{len(cells)} column(s), the header has {len(names)}")
         return to_row(dict(zip(names, cells, strict=True)), chosen, left_out)
 
-    return report.parsed(path, rows, parse)
+    return report.bad_rows.placed(path, rows, parse)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -163,7 +163,7 @@ def read_jsonl(path: Path, columns: Mapping[str, str], report: Report, left_out:
         usual = {role: next((word for word in words if word in cells), words[0]) for role, words in USUAL.items()}
         return to_row(cells, usual | dict(columns), left_out)
 
-    return report.parsed(path, filled_lines(path), parse)
+    return report.bad_rows.placed(path, filled_lines(path), parse)
 
 
 BATCH = 1_000
@@ -194,7 +194,9 @@ def read_parquet(
                 raise BadFile(f"column '{chosen['text']}' holds {text}, not text")
             flat = [field.name for field in schema if _is_flat(arrow, field.type)]
             left_out.update(set(schema.names) - set(flat))
-            yield from report.parsed(path, _table_rows(table, flat), lambda cells: to_row(cells, chosen, left_out))
+            yield from report.bad_rows.placed(
+                path, _table_rows(table, flat), lambda cells: to_row(cells, chosen, left_out)
+            )
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadFile(f"cannot be read as Parquet ({str(error).splitlines()[0]})") from error
 

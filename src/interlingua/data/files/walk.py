@@ -8,16 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from interlingua.data.readers.rows import LISTED, BadRow
+from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import expand
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input
 from interlingua.progress import say
 
-Raw = TypeVar("Raw")
-Parsed = TypeVar("Parsed")
+ADVICE = (
+    "Mend it, or leave out what cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is counted "
+    "and listed."
+)
 
 
 class BadFile(Exception):
@@ -32,19 +33,16 @@ class Report:
     """Counts of one call of `read_files`, to be read when it is done.
 
     `languages`: passages of each language ("" where it is unknown). `skipped`: files of a folder that are none of its
-    passages (hidden, empty, of another kind), by reason. `bad`: rows and files that could not be used; under
-    `on_bad_row="error"` the first of them raises BadInput, under "skip" they are counted and the first are
-    listed. `left_out`: columns that are neither read nor metadata.
+    passages (hidden, empty, of another kind), by reason. `bad_rows`: rows and files that could not be used. `left_out`:
+    columns that are neither read nor metadata.
     """
 
     def __init__(self) -> None:
-        self.on_bad_row = "error"
+        self.bad_rows = BadRows(advice=ADVICE)
         self.files = 0
         self.languages: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
-        self.bad = 0
-        self.listed: list[str] = []
         self.left_out: dict[tuple[str, str], None] = {}
 
     def skip(self, name: str, reason: str) -> None:
@@ -52,30 +50,10 @@ class Report:
         self.skipped[reason] += 1
         self.examples.setdefault(reason, name)
 
-    def reject(self, path: Path, place: int | None, reason: str) -> None:
-        """Raise BadInput for a row (`place` is its line or number) or a file, or count it."""
-        where = f"{path}, line {place}" if place else str(path)
-        if self.on_bad_row == "error":
-            raise BadInput(
-                f"{where}: {reason}{'' if reason.endswith('?') else '.'} Mend it, or leave out what "
-                "cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is "
-                "counted and listed."
-            )
-        self.bad += 1
-        if len(self.listed) < LISTED:
-            self.listed.append(f"{where}: {reason}")
-
-    def parsed(
-        self, path: Path, rows: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Parsed]
-    ) -> Iterator[tuple[int, Parsed]]:
-        """(place, `parse(row)`) of every row; a BadRow that it raises is rejected."""
-        for place, row in rows:
-            try:
-                found = parse(row)
-            except BadRow as bad:
-                self.reject(path, place, str(bad))
-            else:
-                yield place, found
+    @property
+    def bad(self) -> int:
+        """How many rows and files could not be used."""
+        return self.bad_rows.total
 
     @property
     def passages(self) -> int:
@@ -101,9 +79,7 @@ class Report:
         if self.bad:
             some = "s"[: self.bad != 1]
             lines.append(f"{self.bad:,} bad row{some} or file{some} left out:")
-            lines += [f"  {line}" for line in self.listed]
-            if self.bad > len(self.listed):
-                lines.append(f"  … and {self.bad - len(self.listed):,} more")
+            lines += self.bad_rows.examples()
         return lines
 
     def say(self) -> None:

@@ -14,6 +14,7 @@ from interlingua.text.languages import text_hash
 
 Row = TypeVar("Row")
 Record = TypeVar("Record")
+Place = TypeVar("Place", int, str, int | str)
 LISTED = 10
 
 
@@ -21,31 +22,32 @@ class BadRow(Exception):
     """Raised by a parser: the reason why this row is no record."""
 
 
+ADVICE = (
+    "Mend the row, or have such rows counted, listed and left out: `on_bad_row: skip` in the recipe's data entry, "
+    "--on-bad-row skip on the command line of `inspect`."
+)
+
+
 class BadRows:
     """The policy `on_bad_row`: "error" stops at the first bad row, "skip" counts and lists them at the end.
 
     Rows that are sound but not wanted (a fuzzy PO entry, a score under the threshold) are `passed_over`:
-    counted and reported under either policy, never an error.
+    counted and reported under either policy, never an error. `advice` is the end of an error: what to do.
     """
 
-    def __init__(self, policy: str = "error") -> None:
+    def __init__(self, policy: str = "error", advice: str = ADVICE) -> None:
         if policy not in ("error", "skip"):
             raise BadInput(f"on_bad_row='{policy}' is unknown.{suggestion(policy, ('error', 'skip'))}")
-        self.policy = policy
+        self.policy, self.advice = policy, advice
         self.total = 0
         self.listed: list[str] = []
         self.notes: Counter[tuple[Path, str]] = Counter()
 
-    def reject(self, path: Path, place: int | str, reason: str) -> None:
-        """Raise BadInput (file, place, reason, what to do), or count the row."""
-        where = f"{path}, line {place}" if isinstance(place, int) else f"{path}, {place}"
+    def reject(self, path: Path, place: int | str | None, reason: str) -> None:
+        """Raise BadInput (file, place, reason, what to do), or count the row; without a `place`, the file."""
+        where = f"{path}, line {place}" if isinstance(place, int) else f"{path}, {place}" if place else str(path)
         if self.policy == "error":
-            end = "" if reason.endswith("?") else "."
-            raise BadInput(
-                f"{where}: {reason}{end} Mend the row, or have such rows counted, listed and left "
-                "out: `on_bad_row: skip` in the recipe's data entry, --on-bad-row skip on the "
-                "command line of `inspect`."
-            )
+            raise BadInput(f"{where}: {reason}{'' if reason.endswith('?') else '.'} {self.advice}")
         self.total += 1
         if len(self.listed) < LISTED:
             self.listed.append(f"{where}: {reason}")
@@ -57,13 +59,19 @@ class BadRows:
         self, path: Path, rows: Iterable[tuple[int | str, Row]], parse: Callable[[Row], Record]
     ) -> Iterator[Record]:
         """`parse(row)` of every row; a BadRow raised by it goes to `reject`."""
+        return (record for _, record in self.placed(path, rows, parse))
+
+    def placed(
+        self, path: Path, rows: Iterable[tuple[Place, Row]], parse: Callable[[Row], Record]
+    ) -> Iterator[tuple[Place, Record]]:
+        """(place, `parse(row)`) of every row, as `parsed`."""
         for place, row in rows:
             try:
                 record = parse(row)
             except BadRow as bad:
                 self.reject(path, place, str(bad))
             else:
-                yield record
+                yield place, record
 
     def report(self) -> None:
         """Say what was left out, on standard error. Says nothing when nothing was."""
@@ -71,10 +79,13 @@ class BadRows:
             say(f"{path}: {count:,} {reason}")
         if self.total:
             say(f"{self.total:,} bad row{'s' if self.total > 1 else ''} left out:")
-            for line in self.listed:
-                say(f"  {line}")
-            if self.total > len(self.listed):
-                say(f"  … and {self.total - len(self.listed):,} more")
+            for line in self.examples():
+                say(line)
+
+    def examples(self) -> list[str]:
+        """The first rows that were left out, and how many more, a line each."""
+        more = self.total - len(self.listed)
+        return [f"  {line}" for line in self.listed] + ([f"  … and {more:,} more"] if more else [])
 
 
 def json_object(line: str) -> dict[str, Any]:
