@@ -42,7 +42,7 @@ def _tokens(text: str, lang: str) -> int:
 
 @dataclass
 class FilterReport:
-    """How many pairs were kept, and how many were dropped for which reason."""
+    """Counts of the pairs that were kept, and of those that were dropped by reason."""
 
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)

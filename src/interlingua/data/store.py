@@ -39,7 +39,7 @@ NOTHING = "no records: the source is empty or everything in it was left out. Che
 
 
 class Store(Protocol[Held]):
-    """What a stream draws from: records by number, and the numbers of each language in ascending order."""
+    """The records that a stream draws from, by number, and the numbers of each language in ascending order."""
 
     def __len__(self) -> int: ...
 

@@ -1,4 +1,4 @@
-"""What a source holds, in numbers: rows for a table."""
+"""Summarise a source in numbers: rows for a table."""
 
 from __future__ import annotations
 

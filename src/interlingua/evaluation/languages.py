@@ -394,7 +394,7 @@ def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], *
 
 
 def probe(vectors: Vectors, langs: NDArray[np.int64], ids: list[str]) -> float:
-    """How often the language of a passage is told from its vector by least squares on the vectors of other passages.
+    """Accuracy of a linear probe that predicts the language of a passage from its vector, by least squares.
 
     `vectors` [passages, dim], `langs` [passages] numbers from 0. Half of the `ids` are learnt from, the others told:
     translations of one passage, which share an id, are on one side. Raises BadInput for fewer than two ids.

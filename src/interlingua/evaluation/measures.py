@@ -54,7 +54,7 @@ class Scores(Mapping[str, float]):
 
     @property
     def queries(self) -> int:
-        """How many queries the means are over."""
+        """The number of queries of the means."""
         return len(next(iter(self.per_query.values()), {}))
 
 

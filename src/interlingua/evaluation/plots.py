@@ -208,7 +208,7 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
 
 
 def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[float]]]:
-    """What is compared: a name, what it would be without bias, and a number for each model."""
+    """Rows of a comparison: a name, the value without bias, and the value of each model."""
     found = list(models.values())
     one = found[0]
     return [

@@ -198,8 +198,8 @@ Sets = Mapping[str, Sequence[ParallelPair]]
 
 @dataclass(frozen=True)
 class Joined:
-    """What a join through English gave. `repeated` pairs were left out since a sentence of theirs was taken already,
-    `over` since there were more than the limit."""
+    """The pairs that a join through English gave. `repeated` pairs were left out since a sentence of theirs was taken
+    already, `over` since there were more than the limit."""
 
     pairs: list[ParallelPair]
     repeated: int

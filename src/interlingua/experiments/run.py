@@ -83,7 +83,7 @@ class Reproduction:
 
     @property
     def stem(self) -> str:
-        """What folders and files of this table are called: `hu2023-table2`, also for a table of one's own."""
+        """The name of the folders and files of this table: `hu2023-table2`, also for a table of one's own."""
         return slug(self.name.removesuffix(".yaml"))
 
     def folder(self, row: str, seed: int) -> Path:
@@ -91,7 +91,7 @@ class Reproduction:
         return self.out / self.stem / self.scale / slug(row) / f"seed-{seed}"
 
     def plan(self) -> list[str]:
-        """What would run, one line a row; every recipe is resolved and checked."""
+        """Describe the run that is planned, one line a row; every recipe is resolved and checked."""
         lines = []
         wanted = self.rows()
         before = dict.fromkeys(after for row in wanted if (after := self.table.rows[row].after) is not None)
@@ -181,7 +181,7 @@ class Reproduction:
         return values
 
     def model(self, row: str, seed: int) -> Model:
-        """What a row measures: its model, read as the scale says and calibrated if the row is."""
+        """Load the model of a row, read as the scale says and calibrated if the row is."""
         scale, spec, start = self.table.scale(self.scale), self.table.rows[row], self.start_folder()
         model: Model
         if spec.of == "start" and start is None:
@@ -196,7 +196,7 @@ class Reproduction:
         return model
 
     def _trained(self, row: str, seed: int) -> Path:
-        """Where the model of a row is, trained now unless it was before."""
+        """Train the model of a row unless that is done; return its folder."""
         trained = self.table.rows[row].of or row
         if (after := self.table.rows[trained].after) is not None:
             self._trained(after, seed)
@@ -205,7 +205,7 @@ class Reproduction:
         return folder / "model"
 
     def _untrained(self, row: str, seed: int) -> DualEncoder:
-        """What training would begin from where the scale has no start: the recipe's backbone, pooled as it says."""
+        """The untrained model of a recipe where the scale has no start: its backbone, pooled as it says."""
         how = self.table.scale(self.scale).read.model_dump(exclude_none=True)
         spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=how)
         if not isinstance(spec.backbone, str):
@@ -216,7 +216,7 @@ class Reproduction:
         return dual_of(spec, None, None, seed).to(default_device(self.device)).eval()
 
     def start_folder(self) -> Path | None:
-        """Where the model is that all rows start from, if there is one."""
+        """The folder of the model that all rows start from, if there is one."""
         start = self.table.scale(self.scale).start
         if start is None:
             return None

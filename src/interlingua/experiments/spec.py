@@ -135,7 +135,7 @@ def filled(spec: DataSpec, data: str | None) -> DataSpec:
 
 
 class Reading(Strict):
-    """Which vector is measured, where it is not the one that is trained (CCP: the mean over a middle layer)."""
+    """The vector that is measured, where it is not the one that is trained (CCP: the mean over a middle layer)."""
 
     layer: int | None = None
     pooling: Literal["cls", "mean"] | None = None
@@ -151,7 +151,7 @@ class CalibrationSpec(Strict):
 
 
 class Scale(Strict):
-    """Where a table is run: with which recipe, from which common start, on which suites."""
+    """One scale of a table: its recipe, its common start and its suites."""
 
     recipe: str
     suites: str
@@ -172,7 +172,7 @@ class XorRetrieve(Strict):
 
 
 class Suite(Strict):
-    """What is measured, of one kind: collections, Tatoeba files (two that share English, for a pair without it),
+    """Test sets of one kind: collections, Tatoeba files (two that share English, for a pair without it),
     BUCC folders, planted bitext, pictures of translations or a pool of languages by column; or XOR-Retrieve."""
 
     collections: dict[str, str] = Field(default_factory=dict)
@@ -252,7 +252,7 @@ class TableRow(BaseModel):
     scales: list[str] | None = Field(None, description="only at these scales")
 
     def overrides(self, scale: str) -> list[str]:
-        """What this row changes in the recipe at this scale."""
+        """The changes that this row makes to the recipe at this scale."""
         return [*(getattr(self, scale, None) or []), *self.set]
 
 
@@ -325,7 +325,7 @@ class TableSpec(Strict):
         return {name: row for name, row in self.rows.items() if row.scales is None or scale in row.scales}
 
     def ranking(self, row: str, scale: str) -> Ranking | None:
-        """How a row ranks, where it has a pipeline."""
+        """The pipeline of a row, where it has one."""
         spec = self.rows[row]
         if spec.pipeline is None:
             return None

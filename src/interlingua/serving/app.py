@@ -97,7 +97,7 @@ def own_name(listener: socket.socket) -> str:
 
 
 def address(listener: socket.socket) -> str:
-    """What to type into a browser."""
+    """The address to type into a browser."""
     return f"http://{own_name(listener)}:{listener.getsockname()[1]}"
 
 

@@ -22,7 +22,7 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Call(Hashable, Protocol[Item, Result]):
-    """What a batch runs: one result for each item. Equal calls are put together."""
+    """The work of a batch: one result for each item. Equal calls are put together."""
 
     def __call__(self, items: Sequence[Item]) -> Sequence[Result]: ...
 

@@ -299,7 +299,7 @@ def embedding_routes(service: Service) -> APIRouter:
 
 
 def status_routes(service: Service, app: FastAPI) -> APIRouter:
-    """What monitoring, the page and a reader of the API ask for."""
+    """Routes for monitoring, for the page and for the reader of the API."""
     router = APIRouter()
 
     @router.get(

@@ -1,4 +1,4 @@
-"""What requests, answers and errors hold, with their limits.
+"""Schemas of requests, answers and errors, with their limits.
 
 Types are taken as they are (`"10"` is no number). Where the API is ours an unknown field is an error, so that a
 misspelt option is not taken for the default; where it is that of others, fields that we do not know are left alone.

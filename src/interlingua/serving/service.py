@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, the index, batches of searches and embeddings, writes."""
+"""The service behind the endpoints: settings, the index, batches of searches and embeddings, writes."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ class Service:
 
 
 class Facts(NamedTuple):
-    """What an index holds, and what it is made with (a name, not the place)."""
+    """Facts of an index: its content, and the model it is made with (a name, not the place)."""
 
     passages: int
     languages: dict[str, int]
@@ -375,7 +375,7 @@ class Facts(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """How many passages a call changed, and how many there are now."""
+    """The number of passages that a call changed, and the number that there are now."""
 
     changed: int
     passages: int
@@ -383,7 +383,7 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True)
 class Describe:
-    """What the index holds; the items are all alike."""
+    """Describe the index; all items of a batch are alike."""
 
     index: Any
 

@@ -50,12 +50,12 @@ class Language:
 
     @property
     def sentence_gap(self) -> str:
-        """What stands between two sentences: nothing in Chinese and Japanese, else a space (also in Thai)."""
+        """The text between two sentences: nothing in Chinese and Japanese, else a space (also in Thai)."""
         return "" if self.script in ("Hani", "Jpan") else " "
 
     @property
     def character_weight(self) -> float:
-        """How many English characters one character of this language stands for."""
+        """The number of English characters that one character of this language stands for."""
         return CHARACTERS.get(self.script, 1.0)
 
 
@@ -186,7 +186,7 @@ def _model(file: Path) -> tuple[Any, ...]:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept for this user: `interlingua` in $XDG_CACHE_HOME, else in ~/.cache."""
+    """The user's cache folder: `interlingua` in $XDG_CACHE_HOME, else in ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "interlingua"
 
 
@@ -199,7 +199,7 @@ def _keep(model: tuple[Any, ...], place: Path) -> None:
 
 
 def _unpacked(place: Path) -> tuple[Any, ...]:
-    """What `_keep` wrote. Raises OSError or ValueError where it is not there or damaged."""
+    """Read the model that `_keep` wrote. Raises OSError or ValueError where it is missing or damaged."""
     import numpy as np
 
     weights, priors, labels, moves, rows, features = (

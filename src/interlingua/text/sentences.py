@@ -82,7 +82,7 @@ def split_sentences(text: str, lang: str) -> list[str]:
 
 
 def _marked_ends(paragraph: str, rules: Rules) -> Iterable[int]:
-    """Where the sentences end, but for the last. Marks with no word before them belong to the sentence before."""
+    """Yield the ends of all sentences but the last. Marks without a word before them belong to the sentence before."""
     ends: list[int] = []
     start = seen = quotes = 0
     words = False  # whether there is a letter or digit from start to seen
@@ -204,7 +204,7 @@ THAI = re.compile(r"[\u0e01-\u0e2e\u0e30-\u0e39\u0e40-\u0e45\u0e47-\u0e4e]")
 
 
 def thai_ends(paragraph: str) -> Iterator[int]:
-    """Where the sentences of a paragraph end: positions of the spaces after them."""
+    """Positions of the spaces after the sentences of a paragraph."""
     before = letters = depth = quotes = 0
     for gap in GAP.finditer(paragraph):
         word, after = paragraph[before : gap.start()], paragraph[gap.end() : gap.end() + 12]

@@ -88,7 +88,7 @@ def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[st
 
 
 def _strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
-    """What of `cells` can be metadata."""
+    """Return the `cells` that can be metadata, as text."""
     found = {}
     for name, value in cells.items():
         if isinstance(value, (list, tuple, dict, bytes)):
@@ -141,7 +141,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _separator(path: Path) -> str:
-    """What parts the header into the usual names, or else into the most."""
+    """Choose the separator that cuts the header into the most usual names, or else into the most names."""
     header = next((line for _, line in read_lines(path) if line.strip()), "")
 
     def fits(separator: str) -> tuple[int, int]:

@@ -52,12 +52,12 @@ class Report:
 
     @property
     def bad(self) -> int:
-        """How many rows and files could not be used."""
+        """The number of rows and files that could not be used."""
         return self.bad_rows.total
 
     @property
     def passages(self) -> int:
-        """How many were read."""
+        """The number of passages that were read."""
         return sum(self.languages.values())
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Report:
         return "\n".join(lines)
 
     def reasons(self) -> list[str]:
-        """What was not read, a line each."""
+        """The reasons why something was not read, a line each."""
         lines = [
             f"not read: {reason} ({count:,}{':' if count == 1 else ', such as'} {self.examples[reason]})"
             for reason, count in self.skipped.most_common()

@@ -37,7 +37,7 @@ def id_queries(path: Path, bad: BadRows, lang: str) -> Iterator[Query]:
 
 
 def _parser(path: Path, lang: str) -> Callable[[str], Passage]:
-    """How the lines of the file are read: by the first of them it is jsonl or TSV."""
+    """Choose the parser of a file by its first line: jsonl or TSV."""
     return _object(lang) if head(path).lstrip().startswith("{") else _cells(lang)
 
 

@@ -73,7 +73,7 @@ class Analyzer:
         return found
 
     def counts(self, text: str, most: int) -> tuple[Counter[str], bool]:
-        """How often `text` has each term, and whether all of it was read: nothing more is read from `most` terms on.
+        """Count each term of `text`, and tell whether all of it was read: reading ends at `most` terms.
 
         What stands between white space is read once, however often it comes again. Of more than `PIECE` characters
         without white space, some are read at a time, so that an n-gram across the border between them is not found.
@@ -98,7 +98,7 @@ class Analyzer:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """What stands between white space, some of it at a time where it is long."""
+    """Yield the pieces of a text between white space; a long piece comes in parts."""
     for piece in text.split():
         if len(piece) <= PIECE:
             yield piece

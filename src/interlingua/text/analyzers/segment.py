@@ -101,7 +101,7 @@ def grams(word: str, size: int) -> list[str]:
 
 
 def script_grams(run: str) -> list[str]:
-    """What stands for the words in a run of a script that does not put spaces between them.
+    """Character n-grams in place of words, for a script without spaces between them.
 
     Chinese and Japanese (and Korean, see `hangul_grams`): every character and every two neighbours. Thai, Lao, Khmer,
     Myanmar: every three neighbouring clusters (a letter with the vowels and tones above, below and after it); all of
