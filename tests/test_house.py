@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import interlingua
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "interlingua"
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -52,3 +54,9 @@ def test_every_file_that_is_named_is_there():
     named = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|tsv|md|yaml))`", PAGE)) - examples
     assert len(named) > 20
     assert sorted(name for name in named if not ((PACKAGE / name).exists() or (ROOT / name).exists())) == []
+
+
+def test_the_version_is_the_same_everywhere():
+    version = interlingua.__version__
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from interlingua.models.encoder import Encoder
     from interlingua.retrieval.run import Run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "DualEncoder": "models.dual",
