@@ -12,7 +12,6 @@ of `search_exact` too. Without the centre they would rule out nothing where all 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.errors import BadInput, Damaged, NotFound
-from interlingua.files import atomic_folder, existing
+from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
+from interlingua.errors import BadInput
 from interlingua.lazy import compiled_module
 from interlingua.progress import track
 
@@ -109,8 +108,7 @@ def as_float32(matrix: Matrix) -> Floats:
         return np.asarray(matrix, dtype=np.float32)
 
 
-FORMAT = 1
-ABOUT = "int8.json"
+LAYOUT = Layout("int8", 2, "int8 vectors")
 GROUP = 64  # queries searched together
 HELD = 1 << 22  # candidates of a group in memory: 64 MiB
 CROWDED = 0.5  # share of the rows above which float32 products of all are as fast as those of the candidates
@@ -128,8 +126,7 @@ class Int8Matrix:
 
     `packed` int8 [blocks, dim / 2, 32] holds blocks of 16 rows, two components of each row side by side. `bounds`
     float32 [4, 16 · blocks] has for each row its scale, its offset d·(x − m), its error |x − m − s·u| (−inf for the
-    rows that fill the last block) and its norm |x − m|; `centre` is float32 [dim]. A folder holds `packed.npy`,
-    `bounds.npy`, `centre.npy` and `int8.json`.
+    rows that fill the last block) and its norm |x − m|; `centre` is float32 [dim]. An `ArrayFolder` holds all three.
 
     `counts` says how many "queries" were searched, how many rows were "rescored" for them, and how many queries were
     answered in "float32" because too many rows came close, few rows far apart were asked for, or numba is missing.
@@ -163,42 +160,32 @@ class Int8Matrix:
             for start, part in zip(range(0, len(packed), BLOCK // ROWS), parts, strict=True):
                 packed[start : start + len(part)] = part
             return cls(packed, bounds, centre, rows)
-        with atomic_folder(path, ABOUT) as folder:
-            with open(folder / "packed.npy", "wb") as stream:  # a full disk is an error here, not in a memory map
-                np.lib.format.write_array_header_1_0(stream, {"descr": "|i1", "fortran_order": False, "shape": shape})
-                for part in parts:
-                    stream.write(part.data)
+        with ArrayFolder.write(path, LAYOUT) as folder:
+            folder.add("packed", np.empty((0, *shape[1:]), dtype=np.int8))
+            for part in parts:
+                folder.add("packed", part)
             _write_rest(folder, bounds, centre, rows)
         return cls.load(path)
 
     def save(self, path: str | Path) -> None:
         """Write a folder for `load`, whole or not at all; an older one at `path` is replaced."""
-        with atomic_folder(path, ABOUT) as folder:
-            np.save(folder / "packed.npy", self.packed)
+        with ArrayFolder.write(path, LAYOUT) as folder:
+            folder.add("packed", self.packed)
             _write_rest(folder, self.bounds, self.centre, self.rows)
 
     @classmethod
     def load(cls, path: str | Path) -> Int8Matrix:
-        """Open a folder, memory-mapped. Raises BadInput for one that is none, of another format, or damaged."""
-        path = existing(path, "folder of int8 vectors")
-        try:
-            about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-            if about["format"] != FORMAT:
-                raise Damaged(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
-            rows, dim = (int(about[key]) for key in ("rows", "dim"))
+        """Open a folder, memory-mapped. Raises NotFound for one that is none, Damaged for one of another format and
+        where a file is not as it was written."""
+        with ArrayFolder.open(path, LAYOUT) as folder:
+            rows, dim = (int(folder.facts[key]) for key in ("rows", "dim"))
             blocks = -(-rows // ROWS)
             return cls(
-                _array(path / "packed.npy", "int8", (blocks, -(-dim // 2), 2 * ROWS)),
-                _array(path / "bounds.npy", "float32", (4, blocks * ROWS)),
-                _array(path / "centre.npy", "float32", (dim,)),
+                folder.array("packed", "int8", (blocks, -(-dim // 2), 2 * ROWS)),
+                folder.array("bounds", "float32", (4, blocks * ROWS)),
+                folder.array("centre", "float32", (dim,)),
                 rows,
             )
-        except Damaged:
-            raise
-        except FileNotFoundError as error:
-            raise NotFound(f"{path}: holds no int8 vectors (no {Path(error.filename).name}).") from error
-        except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-            raise Damaged(f"{path}: is damaged ({error}). Build it again.") from error
 
     def __len__(self) -> int:
         return self.rows
@@ -338,15 +325,7 @@ def _reaching(parts: Iterable[tuple[Indices, Floats, Floats]], k: int) -> Indice
     return rows[highest >= np.partition(lowest, last)[last]] if len(rows) else rows
 
 
-def _write_rest(folder: Path, bounds: Floats, centre: Floats, rows: int) -> None:
-    np.save(folder / "bounds.npy", bounds)
-    np.save(folder / "centre.npy", centre)
-    about = {"format": FORMAT, "rows": rows, "dim": len(centre)}
-    (folder / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")
-
-
-def _array(file: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    array: NDArray[Any] = np.asarray(np.load(file, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False))
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(f"{file.name}: {dtype} {list(shape)} was expected")
-    return array
+def _write_rest(folder: ArrayWriter, bounds: Floats, centre: Floats, rows: int) -> None:
+    folder.add("bounds", bounds)
+    folder.add("centre", centre)
+    folder.facts |= {"rows": rows, "dim": len(centre)}
