@@ -56,7 +56,17 @@ def int8() -> Kind:
     return Kind(LAYOUT, lambda path: Int8Matrix.build(vectors, path), Int8Matrix.load)
 
 
-KINDS: dict[str, Callable[[], Kind]] = {kind.__name__: kind for kind in (numbers, int8)}
+def tokens() -> Kind:
+    import torch
+
+    from interlingua.models.encode import TokenVectors
+    from interlingua.retrieval.late_interaction.token_store import LAYOUT, TokenStore
+
+    chunks = [(["a", "é\u2028"], TokenVectors(torch.eye(3), [3, 0])), (["c"], TokenVectors(torch.ones(1, 3), [1]))]
+    return Kind(LAYOUT, lambda path: TokenStore.build(chunks, dtype="int8", path=path), TokenStore.open)
+
+
+KINDS: dict[str, Callable[[], Kind]] = {kind.__name__: kind for kind in (numbers, int8, tokens)}
 
 
 @pytest.fixture(scope="module", params=KINDS)

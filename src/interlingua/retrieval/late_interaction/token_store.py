@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from os import SEEK_END
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from interlingua.errors import BadInput, Damaged, NotFound, suggestion
-from interlingua.files import atomic_folder, existing
+from interlingua.array_folder import ArrayFolder, Layout
+from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 
-FORMAT = 1
-ABOUT = "tokens.json"
+LAYOUT = Layout("tokens", 2, "token vectors")
+ABOUT = LAYOUT.file
 DTYPES = ("float32", "float16", "int8")
 
 Floats = NDArray[np.float32]
@@ -42,8 +40,7 @@ class TokenStore:
     divided by its own scale (`scales`, float32 [tokens]: the largest component / 127) and rounded; else `scales` is
     empty. A passage may have no token. Make one with `build`, reopen a folder with `open`.
 
-    The folder holds `tokens.npy`, `offsets.npy`, `scales.npy` with int8, and `tokens.json` (format, dtype, dim, numbers
-    of passages and tokens, ids).
+    An `ArrayFolder` holds the arrays `tokens`, `offsets` and, with int8, `scales`, and the ids.
     """
 
     def __init__(
@@ -65,8 +62,7 @@ class TokenStore:
                 f"dtype '{dtype}': token vectors are held as {', '.join(DTYPES)}.{suggestion(dtype, DTYPES)}"
             )
         if path is not None:
-            with atomic_folder(path, ABOUT) as folder:
-                _write(folder, _parts(chunks, dtype), dtype)
+            _write(path, _parts(chunks, dtype), dtype)
             return cls.open(path)
         held = list(_parts(chunks, dtype))
         return cls(
@@ -78,30 +74,18 @@ class TokenStore:
 
     @classmethod
     def open(cls, path: str | Path) -> TokenStore:
-        """The store in a folder; its vectors are read when they are needed. Raises NotFound for a folder
-        that is no store, Damaged for one whose files do not agree."""
-        path = existing(path, "folder of token vectors")
-        try:
-            about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-            if about["format"] != FORMAT:
-                raise Damaged(f"{path}: has format {about['format']}, {FORMAT} is known. Build it again.")
-            ids, dtype, count, dim = (about[key] for key in ("ids", "dtype", "tokens", "dim"))
+        """The store in a folder; its vectors are read when they are needed. Raises NotFound for a folder that is no
+        store, Damaged for one whose files do not agree."""
+        with ArrayFolder.open(path, LAYOUT) as folder:
+            ids, dtype = list(folder.facts["ids"]), str(folder.facts["dtype"])
+            tokens = folder.array("tokens", dtype, (None, None))
             # mapped are the vectors alone: an open file each is the limit of how many parts an index may have
-            offsets = _array(path / "offsets.npy", "int64", (len(ids) + 1,), mapped=False)
-            tokens = _array(path / "tokens.npy", dtype, (count, dim))
-            scales = (
-                _array(path / "scales.npy", "float32", (count,), mapped=False)
-                if dtype == "int8"
-                else np.empty(0, np.float32)
-            )
-            if dtype not in DTYPES or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
+            offsets = folder.array("offsets", "int64", (len(ids) + 1,), mapped=False)
+            scales: Floats = np.empty(0, np.float32)
+            if dtype == "int8":
+                scales = folder.array("scales", "float32", (len(tokens),), mapped=False)
+            if dtype not in DTYPES or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
                 raise ValueError("its files do not agree")
-        except Damaged:
-            raise
-        except FileNotFoundError as error:
-            raise NotFound(f"{path}: holds no token vectors (no {Path(error.filename).name}).") from error
-        except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-            raise Damaged(f"{path}: is damaged ({error}). Build it again.") from error
         return cls(ids, offsets, tokens, scales)
 
     @property
@@ -187,41 +171,18 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
         raise BadInput("there is no passage whose token vectors could be stored.")
 
 
-def _write(folder: Path, parts: Iterable[_Part], dtype: str) -> None:
+def _write(path: str | Path, parts: Iterable[_Part], dtype: str) -> None:
     ids: list[str] = []
     counts: list[int] = []
-    dim = 0
-    with open(folder / "tokens.npy", "wb") as tokens, open(folder / "scales.npy", "wb") as scales:
+    with ArrayFolder.write(path, LAYOUT) as folder:
         for part in parts:
             ids += part.ids
             counts += part.counts
-            dim = part.tokens.shape[1]
-            _append(tokens, part.tokens, sum(counts))
-            _append(scales, part.scales, sum(counts))
-    if dtype != "int8":
-        (folder / "scales.npy").unlink()
-    np.save(folder / "offsets.npy", _offsets(counts))
-    about = {"format": FORMAT, "dtype": dtype, "dim": dim, "passages": len(ids), "tokens": sum(counts), "ids": ids}
-    (folder / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")
-
-
-def _append(stream: BinaryIO, part: NDArray[Any], rows: int) -> None:
-    """Append to an .npy file, which then holds `rows`: numpy leaves room in the header for the first number to grow."""
-    end = stream.seek(0, SEEK_END)
-    stream.seek(0)
-    np.lib.format.write_array_header_1_0(
-        stream,
-        {"descr": np.lib.format.dtype_to_descr(part.dtype), "fortran_order": False, "shape": (rows, *part.shape[1:])},
-    )
-    stream.seek(max(end, stream.tell()))
-    stream.write(np.ascontiguousarray(part).data)
-
-
-def _array(file: Path, dtype: str, shape: tuple[int, ...], *, mapped: bool = True) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(file, mmap_mode="r" if mapped and np.prod(shape) else None, allow_pickle=False)
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(f"{file.name}: {dtype} {list(shape)} was expected")
-    return array
+            folder.add("tokens", part.tokens)
+            if dtype == "int8":
+                folder.add("scales", part.scales)
+        folder.add("offsets", _offsets(counts))
+        folder.facts |= {"dtype": dtype, "ids": ids}
 
 
 def _offsets(counts: Sequence[int]) -> NDArray[np.int64]:
