@@ -22,12 +22,11 @@ SAME_SIZE = {"int8": "uint8", "int32": "float32", "float32": "int32", "int64": "
 
 
 class Kind(NamedTuple):
-    """How to `build` and `open` a folder of a kind; `inside`: the array folder in what was built."""
+    """How to `build` and `open` a folder of a kind."""
 
     layout: Layout
     build: Callable[[Path], Any]
     open: Callable[[Path], Any]
-    inside: str = "."
 
 
 def write_numbers(path: Path, stop: Callable[[], object] = lambda: None) -> None:
@@ -45,18 +44,18 @@ def read_numbers(path: Path) -> tuple[Any, Any, dict[str, Any]]:
         return folder.array("some", "int32", (None, 1)), folder.array("none", "float32", (0, 4)), folder.facts
 
 
-def numbers() -> Kind:
+def numbers(scratch: Path) -> Kind:
     return Kind(PLAIN, write_numbers, read_numbers)
 
 
-def int8() -> Kind:
+def int8(scratch: Path) -> Kind:
     from interlingua.retrieval.dense.int8 import LAYOUT, Int8Matrix
 
     vectors = np.random.default_rng(1).normal(size=(40, 6)).astype(np.float32)
     return Kind(LAYOUT, lambda path: Int8Matrix.build(vectors, path), Int8Matrix.load)
 
 
-def tokens() -> Kind:
+def tokens(scratch: Path) -> Kind:
     import torch
 
     from interlingua.models.encode import TokenVectors
@@ -66,84 +65,116 @@ def tokens() -> Kind:
     return Kind(LAYOUT, lambda path: TokenStore.build(chunks, dtype="int8", path=path), TokenStore.open)
 
 
-KINDS: dict[str, Callable[[], Kind]] = {kind.__name__: kind for kind in (numbers, int8, tokens)}
+def records(scratch: Path) -> Kind:
+    from interlingua.data.records import Sentence
+    from interlingua.data.store import RECORDS, RecordStore
+
+    texts = [Sentence("a", "en"), Sentence("ü", "de"), Sentence("b", "en")]
+    return Kind(RECORDS, lambda path: RecordStore.build(path, texts), RecordStore.open)
+
+
+def triples(scratch: Path) -> Kind:
+    from interlingua.data.datasets import TRIPLES, TripleStore
+
+    (scratch / "queries.tsv").write_text("1\tq\n")
+    (scratch / "passages.tsv").write_text("1\ta\n2\tb\n")
+    (scratch / "triples.jsonl").write_text("[1, [1, 0.5], [2, 0.25]]\n")
+    texts = {"queries": scratch / "queries.tsv", "passages": scratch / "passages.tsv"}
+    return Kind(TRIPLES, lambda path: TripleStore.build(path, scratch / "triples.jsonl", **texts), TripleStore)
+
+
+def keys(scratch: Path) -> Kind:
+    from interlingua.data.records import Query
+    from interlingua.data.store import KEYS, KeyedStore
+
+    queries = [Query("2", "b"), Query("1", "a")]
+    return Kind(KEYS, lambda path: KeyedStore.build(path, queries, Query, "here"), KeyedStore)
+
+
+KINDS: dict[str, Callable[[Path], Kind]] = {
+    kind.__name__: kind for kind in (numbers, int8, tokens, records, triples, keys)
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Kind, Path]:
-    kind, path = KINDS[request.param](), tmp_path_factory.mktemp("built") / "folder"
+    folder = tmp_path_factory.mktemp("built")
+    kind, path = KINDS[request.param](folder), folder / "folder"
     kind.build(path)
     return kind, path
 
 
 @pytest.fixture
-def copy(built: tuple[Kind, Path], tmp_path: Path) -> tuple[Kind, Path, Path]:
-    """A kind, a folder of it, and the array folder in it."""
+def copy(built: tuple[Kind, Path], tmp_path: Path) -> tuple[Kind, Path]:
     kind, path = built
     shutil.copytree(path, tmp_path / "folder")
-    return kind, tmp_path / "folder", tmp_path / "folder" / kind.inside
+    return kind, tmp_path / "folder"
 
 
-def test_what_was_written_is_whole_and_opens(copy: tuple[Kind, Path, Path]) -> None:
-    kind, path, arrays = copy
+def test_what_was_written_is_whole_and_opens(copy: tuple[Kind, Path]) -> None:
+    kind, path = copy
     kind.open(path)
-    about = json.loads((arrays / kind.layout.file).read_text("utf-8"))
+    about = json.loads((path / kind.layout.file).read_text("utf-8"))
     assert (about["format"], about["version"]) == (kind.layout.name, kind.layout.version)
-    described = {file.name for file in arrays.iterdir() if file.is_file()} - {kind.layout.file}
+    described = {file.name for file in path.iterdir() if file.is_file()} - {kind.layout.file}
     assert set(about["files"]) == described
     for name, entry in about["files"].items():
         entry["xxh3"] = "a key of a later version"
         if name.endswith(".npy"):
-            array = np.load(arrays / name, mmap_mode="r" if 0 not in entry["shape"] else None)
+            array = np.load(path / name, mmap_mode="r" if 0 not in entry["shape"] else None)
             assert (array.dtype.name, list(array.shape)) == (entry["dtype"], entry["shape"])
-    (arrays / kind.layout.file).write_text(json.dumps(about), "utf-8")
+    (path / kind.layout.file).write_text(json.dumps(about), "utf-8")
     kind.open(path)
 
 
-def test_a_file_that_is_cut_or_missing_is_damage(copy: tuple[Kind, Path, Path]) -> None:
-    kind, path, arrays = copy
-    for file in sorted(file for file in arrays.iterdir() if file.is_file() and file.name != kind.layout.file):
+def test_a_file_that_is_cut_or_missing_is_damage(copy: tuple[Kind, Path]) -> None:
+    kind, path = copy
+    for file in sorted(file for file in path.iterdir() if file.is_file() and file.name != kind.layout.file):
         whole = file.read_bytes()
         for content in (None, b"", whole[:-1], whole + b"x"):
             file.unlink()
             if content is not None:
                 file.write_bytes(content)
-            with pytest.raises(Damaged, match=rf"{arrays}: is damaged .*{file.name}.*Build it again") as error:
+            with pytest.raises(Damaged, match=rf"{path}: is damaged .*{file.name}.*Build it again") as error:
                 kind.open(path)
             assert "\n" not in str(error.value)
             file.write_bytes(whole)
 
 
-def test_an_array_of_another_dtype_or_shape_is_damage(copy: tuple[Kind, Path, Path]) -> None:
-    kind, path, arrays = copy
-    text = (arrays / kind.layout.file).read_text("utf-8")
-    for file in arrays.glob("*.npy"):
+def test_an_array_of_another_dtype_or_shape_is_damage(copy: tuple[Kind, Path]) -> None:
+    kind, path = copy
+    text = (path / kind.layout.file).read_text("utf-8")
+    for file in path.glob("*.npy"):
         whole, array = file.read_bytes(), np.load(file)
         np.save(file, array.view(SAME_SIZE[array.dtype.name]))
-        with pytest.raises(Damaged, match=rf"{arrays}: is damaged .*{file.name} is .*Build it again"):
+        with pytest.raises(Damaged, match=rf"{path}: is damaged .*{file.name} is .*Build it again"):
             kind.open(path)
         file.write_bytes(whole)
         for key, value in (("dtype", "float64"), ("shape", [*array.shape, 1]), ("shape", None), ("bytes", None)):
             about = json.loads(text)
             about["files"][file.name][key] = value
-            (arrays / kind.layout.file).write_text(json.dumps(about), "utf-8")
-            with pytest.raises(Damaged, match=rf"{arrays}: is damaged"):
+            (path / kind.layout.file).write_text(json.dumps(about), "utf-8")
+            with pytest.raises(Damaged, match=rf"{path}: is damaged"):
                 kind.open(path)
-        (arrays / kind.layout.file).write_text(text, "utf-8")
+        (path / kind.layout.file).write_text(text, "utf-8")
     kind.open(path)
 
 
-def test_another_format_is_refused(copy: tuple[Kind, Path, Path]) -> None:
-    kind, path, arrays = copy
-    file = arrays / kind.layout.file
+def test_another_format_is_refused(copy: tuple[Kind, Path]) -> None:
+    kind, path = copy
+    file = path / kind.layout.file
     about, known = json.loads(file.read_text("utf-8")), f"{kind.layout.name} {kind.layout.version}"
     for change, named in (({"version": 99}, rf"{kind.layout.name} 99"), ({"format": "x"}, r"x \d+")):
         file.write_text(json.dumps(about | change), "utf-8")
-        with pytest.raises(Damaged, match=rf"{arrays}: has format {named}, {known} is known\. Build it again"):
+        with pytest.raises(Damaged, match=rf"{path}: has format {named}, {known} is known\. Build it again"):
             kind.open(path)
-    for text in ("", "[]", "{}", "{", json.dumps({**about, "files": {}}), json.dumps({**about, "facts": 3})):
+    for text, named in (('{"format": 1}', "1"), ('{"version": 2}', "2"), ("{}", "none"), ("[]", "none")):
         file.write_text(text, "utf-8")
-        with pytest.raises(Damaged, match=rf"{arrays}: is damaged"):
+        with pytest.raises(Damaged, match=rf"{path}: has format {named}, {known} is known"):
+            kind.open(path)
+    for text in ("", "{", "3", json.dumps({**about, "files": {}}), json.dumps({**about, "facts": 3})):
+        file.write_text(text, "utf-8")
+        with pytest.raises(Damaged, match=rf"{path}: is damaged"):
             kind.open(path)
 
 
@@ -151,14 +182,13 @@ def test_a_foreign_folder_is_not_found_and_never_replaced(built: tuple[Kind, Pat
     kind, _ = built
     with pytest.raises(NotFound, match=f"{tmp_path}/nowhere: no such"):
         kind.open(tmp_path / "nowhere")
-    mine = tmp_path / "mine" / kind.inside
-    mine.mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(NotFound, match=rf"{tmp_path}/mine.*no {kind.layout.file}"):
+    with pytest.raises(NotFound, match=rf"{tmp_path}/mine: holds no .*no {kind.layout.file}"):
         kind.open(tmp_path / "mine")
     with pytest.raises(BadInput, match=f"{tmp_path}/mine: exists and is not an earlier save"):
         kind.build(tmp_path / "mine")
-    assert [file.name for file in (tmp_path / "mine").iterdir() if file.is_file()] == ["letter.txt"]
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["letter.txt"]
 
 
 KILL = """
@@ -166,7 +196,8 @@ import os, sys
 import test_array_folder as tests
 from interlingua.array_folder import ArrayWriter
 ArrayWriter.described = lambda writer: os._exit(9)
-tests.KINDS[sys.argv[1]]().build(tests.Path(sys.argv[2]))
+scratch = tests.Path(sys.argv[2])
+tests.KINDS[sys.argv[1]](scratch).build(scratch / "folder")
 """
 
 
@@ -174,15 +205,15 @@ def test_a_writer_that_was_killed_leaves_nothing_half(built: tuple[Kind, Path], 
     kind, _ = built
     name = next(name for name in KINDS if name in request.node.callspec.id.split("-"))
     done = subprocess.run(
-        [sys.executable, "-c", KILL, name, str(tmp_path / "folder")],
+        [sys.executable, "-c", KILL, name, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 9, done.stderr
-    left = [path.name for path in tmp_path.iterdir()]
-    assert left
-    assert all(name.startswith(".folder.") and name.endswith(".part") for name in left)
+    [left] = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+    assert left.startswith(".folder.")
+    assert left.endswith(".part")
     with pytest.raises(NotFound):
         kind.open(tmp_path / "folder")
     kind.build(tmp_path / "folder")

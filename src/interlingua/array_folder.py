@@ -59,14 +59,11 @@ class ArrayFolder:
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(f"{path}: holds no {layout.what} (no {layout.file}).") from None
         try:
-            about = json.loads(text)
-            found = about["format"], about.get("version")
-            if found != (layout.name, layout.version):
-                known = f"{layout.name} {layout.version}"
-                raise Damaged(
-                    f"{path}: has format {' '.join(str(part) for part in found if part is not None)}, "
-                    f"{known} is known. Build it again."
-                )
+            about = dict(json.loads(text))
+            found = " ".join(str(about[key]) for key in ("format", "version") if key in about) or "none"
+            known = f"{layout.name} {layout.version}"
+            if found != known:
+                raise Damaged(f"{path}: has format {found}, {known} is known. Build it again.")
             folder = cls(path, dict(about["facts"]), dict(about["files"]))
             folder._check_sizes()
             yield folder

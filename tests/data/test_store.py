@@ -16,7 +16,7 @@ from interlingua.data import (
     RecordStore,
     Sentence,
 )
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Damaged, InterlinguaError
 
 PAIRS = [
     ParallelPair(f"lause {i}\n\u2028", f"sentence {i}", lang, "en", score=i / 7, group=f"g{i}")
@@ -43,7 +43,7 @@ def test_a_store_gives_back_what_was_put_in(tmp_path: Path) -> None:
         "fi": [0, 2, 5],
         "th": [1, 4],
     }
-    assert isinstance(store.languages["fi"].base, np.memmap)
+    assert isinstance(store.languages["fi"].base.base, np.memmap)
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
@@ -91,23 +91,25 @@ def test_errors(tmp_path: Path) -> None:
     for build in (lambda: RecordStore.build(tmp_path / "s", []), lambda: MemoryStore([])):
         with pytest.raises(InterlinguaError, match="no records"):
             build()
-    with pytest.raises(InterlinguaError, match="no such record store"):
+    with pytest.raises(InterlinguaError, match="no such folder of records"):
         RecordStore.open(tmp_path / "s")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InterlinguaError, match="exists and is no record store"):
+    with pytest.raises(InterlinguaError, match="exists and is not an earlier save"):
         RecordStore.build(tmp_path / "mine", PAIRS)
     assert (tmp_path / "mine" / "thesis.txt").exists()
     with pytest.raises(TypeError, match="a Sentence in a store of ParallelPair"):
         RecordStore.build(tmp_path / "t", [PAIRS[0], Sentence("a", "en")])  # type: ignore[list-item]
 
 
-def test_damage_is_noticed(tmp_path: Path) -> None:
-    RecordStore.build(tmp_path / "s", PAIRS)
+def test_a_damaged_store_is_built_again_from_its_records(tmp_path: Path) -> None:
+    RecordStore.build(tmp_path / "s", PAIRS, ParallelPair, "one")
     with open(tmp_path / "s" / "records.jsonl", "ab") as stream:
         stream.write(b"{}\n")
-    with pytest.raises(InterlinguaError, match="damaged"):
+    with pytest.raises(Damaged, match=r"records\.jsonl has .* bytes in place of"):
         RecordStore.open(tmp_path / "s")
+    assert len(RecordStore.build(tmp_path / "s", PAIRS[:3], ParallelPair, "one")) == 3
+    assert len(RecordStore.open(tmp_path / "s")) == 3
 
 
 def test_a_language_never_becomes_a_path(tmp_path: Path) -> None:

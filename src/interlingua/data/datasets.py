@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.data.contexts import cloze, context_pair, with_context
 from interlingua.data.filters import FilterReport, filter_parallel
 from interlingua.data.linked import link, read_linked, span_pair
@@ -32,40 +33,36 @@ from interlingua.data.records import (
 )
 from interlingua.data.store import Indices, KeyedStore, RecordStore, Store
 from interlingua.data.stream import Stream, View
-from interlingua.errors import BadInput, Damaged
-from interlingua.files import atomic_folder, existing, restore
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.progress import say, track
 from interlingua.text.languages import normalise_code
 
 Paths = PathLike | Sequence[PathLike]
-MARKER = "triples.json"
-VERSION = 1
+TRIPLES = Layout("triples", 2, "triples")
 CHUNK = 1 << 14
 
 
 class TripleStore:
-    """A store of `QuestionPassage` for streams, as `RecordStore` is, in a folder: `queries` and `passages` hold each
-    text once, `rows.bin` (int64) for each triple the numbers of its query, its positive and its negatives, `scores.bin`
+    """A store of `QuestionPassage` for streams, as `RecordStore` is, in an `ArrayFolder`: `queries` and `passages` hold
+    each text once, `rows` (int64) for each triple the numbers of its query, its positive and its negatives, `scores`
     (float32) a teacher's scores, if there are any. Everything large is memory-mapped.
 
     The language of a record is that of its query. All triples have the same number of passages.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = existing(folder, "store of triples")
-        facts = _facts(self.folder)
-        if facts is None:
-            raise BadInput(f"{folder}: no store of triples. Remove the folder and build again.")
-        self.fingerprint: str = facts["fingerprint"]
-        self.digest: str = facts["digest"]
-        self.queries: KeyedStore[Query] = KeyedStore(self.folder / "queries")
-        self.passages: KeyedStore[Passage] = KeyedStore(self.folder / "passages")
-        count, width = facts["count"], facts["width"]
-        self._rows: Indices = _mapped(self.folder / "rows.bin", np.dtype(np.int64), (count, width))
-        self._scores: npt.NDArray[np.float32] | None = None
-        if facts["scored"]:
-            self._scores = _mapped(self.folder / "scores.bin", np.dtype(np.float32), (count, width - 1))
-        self.languages: dict[str, range] = {facts["lang"]: range(count)}
+        self.folder = Path(folder)
+        with ArrayFolder.open(folder, TRIPLES) as held:
+            self.fingerprint: str = held.facts["fingerprint"]
+            self.digest: str = held.facts["digest"]
+            self.queries: KeyedStore[Query] = KeyedStore(self.folder / "queries")
+            self.passages: KeyedStore[Passage] = KeyedStore(self.folder / "passages")
+            self._rows: Indices = held.array("rows", "int64", (None, None))
+            count, width = self._rows.shape
+            self._scores: npt.NDArray[np.float32] | None = None
+            if held.facts["scored"]:
+                self._scores = held.array("scores", "float32", (count, width - 1))
+            self.languages: dict[str, range] = {held.facts["lang"]: range(count)}
 
     @classmethod
     def build(
@@ -90,16 +87,17 @@ class TripleStore:
         same triples. Formats of triples: `id_triples.TRIPLES`; `scores` says that a TSV has two columns of them.
 
         A row with an id that has no text, another number of passages than the first, or its positive among the
-        negatives is a bad row. A kill leaves what was there before, or nothing.
+        negatives is a bad row. A kill leaves what was there before, or nothing; a damaged store is built again.
         """
-        folder = restore(folder)
-        facts = _facts(folder)
-        if facts is not None and fingerprint and facts["fingerprint"] == fingerprint:
-            return cls(folder)
+        if fingerprint:
+            with suppress(NotFound, Damaged):
+                store = cls(folder)
+                if store.fingerprint == fingerprint:
+                    return store
         bad = BadRows(on_bad_row)
         lang = normalise_code(lang)
         passage_lang = normalise_code(passage_lang) if passage_lang else lang
-        with atomic_folder(folder, MARKER) as new:
+        with ArrayFolder.write(folder, TRIPLES) as new:
             try:
                 triples = read_id_triples(path, bad, format=format, scores=scores)
                 asked = (query for file in expand(queries) for query in id_queries(file, bad, lang))
@@ -108,8 +106,8 @@ class TripleStore:
                 writer = _Writer(
                     new,
                     bad,
-                    KeyedStore.build(new / "queries", asked, Query, names[0]),
-                    KeyedStore.build(new / "passages", texts, Passage, names[1]),
+                    KeyedStore.build(new.path / "queries", asked, Query, names[0]),
+                    KeyedStore.build(new.path / "passages", texts, Passage, names[1]),
                     names,
                 )
                 writer.write(track(triples, "triples"), {"fingerprint": fingerprint, "lang": lang})
@@ -136,11 +134,11 @@ class TripleStore:
 
 
 class _Writer:
-    """Looks up the ids of triples, a chunk at a time, and appends their numbers to the files of a store."""
+    """Looks up the ids of triples, a chunk at a time, and appends their numbers to the arrays of a store."""
 
     def __init__(
         self,
-        folder: Path,
+        folder: ArrayWriter,
         bad: BadRows,
         queries: KeyedStore[Query],
         passages: KeyedStore[Passage],
@@ -153,26 +151,18 @@ class _Writer:
     def write(self, triples: Iterable[IdTriple], facts: dict[str, Any]) -> None:
         digest = hashlib.blake2b(digest_size=16)
         digest.update((self.queries.records.digest + self.passages.records.digest).encode())
-        with open(self.folder / "rows.bin", "wb") as rows_file, open(self.folder / "scores.bin", "wb") as scores_file:
-            fitting = filter(self._fits, triples)
-            while chunk := tuple(islice(fitting, CHUNK)):
-                rows, good = self._rows(chunk)
-                scores = np.array([triple.scores for triple, kept in zip(chunk, good, strict=True) if kept], np.float32)
-                for values, file in ((rows[good], rows_file), (scores, scores_file)):
-                    file.write(values.tobytes())
-                    digest.update(values.tobytes())
-                self.count += int(good.sum())
+        fitting = filter(self._fits, triples)
+        while chunk := tuple(islice(fitting, CHUNK)):
+            rows, good = self._rows(chunk)
+            scores = np.array([triple.scores for triple, kept in zip(chunk, good, strict=True) if kept], np.float32)
+            for name, values in (("rows", rows[good]), ("scores", scores)):
+                if values.size:
+                    self.folder.add(name, values)
+                digest.update(values.tobytes())
+            self.count += int(good.sum())
         if self.shape is None or not self.count:
             raise BadInput("no triples: the file is empty or every row was left out. Check the source.")
-        width, scored = self.shape
-        facts |= {
-            "version": VERSION,
-            "count": self.count,
-            "width": width,
-            "scored": scored,
-            "digest": digest.hexdigest(),
-        }
-        (self.folder / MARKER).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+        self.folder.facts |= {**facts, "scored": self.shape[1], "digest": digest.hexdigest()}
 
     def _fits(self, triple: IdTriple) -> bool:
         """Whether the triple has as many passages as the first one, and scores as that one has."""
@@ -208,21 +198,6 @@ def _what(shape: tuple[int, bool] | None) -> str:
 
 def _said(paths: Paths) -> str:
     return str(paths) if isinstance(paths, (str, Path)) else ", ".join(map(str, paths))
-
-
-def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
-    if path.stat().st_size != shape[0] * shape[1] * dtype.itemsize:
-        raise Damaged(f"{path.parent}: damaged, its files do not agree. Remove the folder and build again.")
-    return np.memmap(path, dtype, "r", shape=shape)
-
-
-def _facts(folder: Path) -> dict[str, Any] | None:
-    """The contents of `triples.json`, or None when the folder holds no store of this version."""
-    try:
-        facts = json.loads((folder / MARKER).read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return facts if isinstance(facts, dict) and facts.get("version") == VERSION else None
 
 
 OWN_OPTIONS = {"cloze": ("seed", "max_sentences", "max_chars", "keep"), "linked": ("source",)}

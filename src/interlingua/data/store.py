@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import mmap
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.data.records import (
     Document,
     LinkedDocuments,
@@ -26,15 +27,15 @@ from interlingua.data.records import (
     encode,
     language_of,
 )
-from interlingua.errors import BadInput, Damaged
-from interlingua.files import atomic_folder, existing, restore
+from interlingua.errors import BadInput, Damaged, NotFound
 
 Indices = npt.NDArray[np.int64]
 Held = TypeVar("Held", covariant=True)
 KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)
 }
-VERSION = 1
+RECORDS = Layout("store", 2, "records")
+KEYS = Layout("keys", 1, "records by id")
 NOTHING = "no records: the source is empty or everything in it was left out. Check the source."
 
 
@@ -67,33 +68,33 @@ class MemoryStore(Generic[Record]):
 
 
 class RecordStore(Generic[Record]):
-    """A folder with `records.jsonl`, `offsets.npy` (where each record starts, and the end), `order.npy` (record
-    numbers grouped by language) and `store.json` (kind, fingerprint, the part of `order.npy` of each language).
+    """An `ArrayFolder` with `records.jsonl`, the arrays `offsets` (where each record starts, and the end) and `order`
+    (record numbers grouped by language), and as facts kind, fingerprint and the part of `order` of each language.
 
     Everything large is memory-mapped. Languages are parts of one array, not files of their own: nothing from the data
     becomes a path.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = existing(folder, "record store")
-        facts = _facts(self.folder)
-        if facts is None:
-            raise BadInput(f"{folder}: not a record store of version {VERSION}. Remove the folder and build again.")
-        self.kind: type[Record] = KINDS[facts["kind"]]
-        self.fingerprint: str = facts["fingerprint"]
-        self.digest: str = facts.get("digest", "")
-        self._offsets: Indices = np.load(self.folder / "offsets.npy", mmap_mode="r")
-        order: Indices = np.load(self.folder / "order.npy", mmap_mode="r")
-        parts: dict[str, list[int]] = facts["languages"]
-        self.languages: dict[str, Indices] = {code: order[first:end] for code, (first, end) in parts.items()}
-        with open(self.folder / "records.jsonl", "rb") as stream:
-            self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        if len(self._bytes) != self._offsets[-1] or len(order) != len(self):
-            raise Damaged(f"{folder}: damaged, its files do not agree. Remove the folder and build again.")
+        self.folder = Path(folder)
+        with ArrayFolder.open(folder, RECORDS) as held:
+            facts = held.facts
+            self.kind: type[Record] = KINDS[facts["kind"]]
+            self.fingerprint: str = facts["fingerprint"]
+            self.digest: str = facts["digest"]
+            self._offsets: Indices = held.array("offsets", "int64", (None,))
+            order: Indices = held.array("order", "int64", (len(self),))
+            self.languages: dict[str, Indices] = {
+                code: order[first:end] for code, (first, end) in facts["languages"].items()
+            }
+            with open(self.folder / "records.jsonl", "rb") as stream:
+                self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            if len(self._bytes) != self._offsets[-1]:
+                raise ValueError("its files do not agree")
 
     @classmethod
     def open(cls, folder: str | Path) -> RecordStore[Record]:
-        """The store in a folder. Raises BadInput when there is none or it is damaged."""
+        """The store in a folder. Raises NotFound when there is none, Damaged when it is not as it was written."""
         return cls(folder)
 
     @classmethod
@@ -104,17 +105,15 @@ class RecordStore(Generic[Record]):
         of the same kind with the same `fingerprint` (never when that is ""). `kind` is that of the first record unless
         it is given; a record of another kind raises TypeError. Holds 12 bytes a record in memory.
 
-        A kill leaves what was there before, or nothing under this name. Raises BadInput for no records and
-        for a folder that exists and is no record store.
+        A kill leaves what was there before, or nothing under this name; a damaged store is built again. Raises
+        BadInput for no records and for a folder that exists and is no record store.
         """
-        folder = restore(folder)
-        facts = _facts(folder)
-        same = facts is not None and facts["fingerprint"] == fingerprint and kind in (None, KINDS[facts["kind"]])
-        if same and fingerprint:
-            return cls(folder)
-        if facts is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise BadInput(f"{folder}: exists and is no record store. Name another folder, or remove it.")
-        with atomic_folder(folder, "store.json") as new:
+        if fingerprint:
+            with suppress(NotFound, Damaged):
+                store = cls(folder)
+                if store.fingerprint == fingerprint and kind in (None, store.kind):
+                    return store
+        with ArrayFolder.write(folder, RECORDS) as new:
             _write(new, records, kind, fingerprint)
         return cls(folder)
 
@@ -130,21 +129,11 @@ class RecordStore(Generic[Record]):
         return decode(self.kind, self._bytes[self._offsets[index] : self._offsets[index + 1]])
 
 
-def _facts(folder: Path) -> dict[str, Any] | None:
-    """The contents of `store.json`, or None when the folder holds no store of this version."""
-    try:
-        facts = json.loads((folder / "store.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    known = isinstance(facts, dict) and facts.get("version") == VERSION and facts.get("kind") in KINDS
-    return facts if known else None
-
-
-def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, fingerprint: str) -> None:
+def _write(folder: ArrayWriter, records: Iterable[Record], kind: type[Record] | None, fingerprint: str) -> None:
     offsets, numbers = array("q", [0]), array("i")
     codes: dict[str, int] = {}
     digest = hashlib.blake2b(digest_size=16)
-    with open(folder / "records.jsonl", "wb") as stream:
+    with open(folder.path / "records.jsonl", "wb") as stream:
         for record in records:
             kind = kind or type(record)
             if type(record) is not kind:
@@ -166,35 +155,33 @@ def _write(folder: Path, records: Iterable[Record], kind: type[Record] | None, f
     order = np.argsort(of, kind="stable").astype(np.int64)
     ends = np.cumsum(np.bincount(of, minlength=len(codes)))
     parts = {code: [int(ends[number - 1]) if number else 0, int(ends[number])] for code, number in codes.items()}
-    np.save(folder / "offsets.npy", np.frombuffer(offsets, dtype=np.int64))
-    np.save(folder / "order.npy", order)
-    facts = {
-        "version": VERSION,
+    folder.add("offsets", np.frombuffer(offsets, dtype=np.int64))
+    folder.add("order", order)
+    folder.facts |= {
         "kind": kind.__name__,
         "fingerprint": fingerprint,
         "digest": digest.hexdigest(),
-        "count": len(numbers),
         "languages": dict(sorted(parts.items())),
     }
-    (folder / "store.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 Named = TypeVar("Named", Passage, Query)
 
 
 class KeyedStore(Generic[Named]):
-    """A `RecordStore` in the folder `records`, and beside it `keys.npy` (64-bit hashes of the ids, ascending) and
-    `rows.npy` (the number of the record of each). All of it is memory-mapped."""
+    """A `RecordStore` in the folder `records`, and beside it the arrays `keys` (64-bit hashes of the ids, ascending)
+    and `rows` (the number of the record of each). All of it is memory-mapped."""
 
     def __init__(self, folder: Path) -> None:
-        self.records: RecordStore[Named] = RecordStore.open(folder / "records")
-        self._keys: npt.NDArray[np.uint64] = np.load(folder / "keys.npy", mmap_mode="r")
-        self._rows: Indices = np.load(folder / "rows.npy", mmap_mode="r")
+        with ArrayFolder.open(folder, KEYS) as held:
+            self.records: RecordStore[Named] = RecordStore.open(folder / "records")
+            self._keys: npt.NDArray[np.uint64] = held.array("keys", "uint64", (len(self),))
+            self._rows: Indices = held.array("rows", "int64", (len(self),))
 
     @classmethod
     def build(cls, folder: Path, records: Iterable[Named], kind: type[Named], where: str) -> KeyedStore[Named]:
-        """Write the records of `where` into an empty folder and open the store; holds about 40 bytes a record in
-        memory. Raises BadInput for an id that occurs twice, and for no records."""
+        """Write the records of `where` and open the store; holds about 40 bytes a record in memory. Raises BadInput for
+        an id that occurs twice, for no records, and for a folder that holds something else."""
         hashes = array("Q")
 
         def seen() -> Iterator[Named]:
@@ -202,19 +189,20 @@ class KeyedStore(Generic[Named]):
                 hashes.append(_hash(record.id))
                 yield record
 
-        store = RecordStore.build(folder / "records", seen(), kind)
-        keys = np.frombuffer(hashes, dtype=np.uint64)
-        rows = np.argsort(keys, kind="stable")
-        keys = keys[rows]
-        twice = np.flatnonzero(keys[1:] == keys[:-1])
-        if len(twice):
-            first, second = (int(rows[twice[0] + step]) for step in (0, 1))
-            raise BadInput(
-                f"{where}: the id '{store[second].id}' occurs twice (rows {first + 1:,} and "
-                f"{second + 1:,} of those that were read). Ids must be unique."
-            )
-        np.save(folder / "keys.npy", keys)
-        np.save(folder / "rows.npy", rows)
+        with ArrayFolder.write(folder, KEYS) as new:
+            store = RecordStore.build(new.path / "records", seen(), kind)
+            keys = np.frombuffer(hashes, dtype=np.uint64)
+            rows = np.argsort(keys, kind="stable")
+            keys = keys[rows]
+            twice = np.flatnonzero(keys[1:] == keys[:-1])
+            if len(twice):
+                first, second = (int(rows[twice[0] + step]) for step in (0, 1))
+                raise BadInput(
+                    f"{where}: the id '{store[second].id}' occurs twice (rows {first + 1:,} and "
+                    f"{second + 1:,} of those that were read). Ids must be unique."
+                )
+            new.add("keys", keys)
+            new.add("rows", rows)
         return cls(folder)
 
     def __len__(self) -> int:
