@@ -91,8 +91,16 @@ def keys(scratch: Path) -> Kind:
     return Kind(KEYS, lambda path: KeyedStore.build(path, queries, Query, "here"), KeyedStore)
 
 
+def bm25(scratch: Path) -> Kind:
+    from interlingua.data.records import Passage
+    from interlingua.retrieval.bm25.bm25 import BM25, LAYOUT
+
+    passages = [Passage("1", "a b", lang="en"), Passage("ü", "b c c", lang="de")]
+    return Kind(LAYOUT, BM25.build(passages, analyzer="whitespace").save, BM25.load)
+
+
 KINDS: dict[str, Callable[[Path], Kind]] = {
-    kind.__name__: kind for kind in (numbers, int8, tokens, records, triples, keys)
+    kind.__name__: kind for kind in (numbers, int8, tokens, records, triples, keys, bm25)
 }
 
 

@@ -156,7 +156,7 @@ def test_a_cache_that_was_cut_or_changed_is_made_again(index, tmp_path, capsys):
     expected = index.search("cat sat", lang="en")
     [cache] = (tmp_path / "idx/caches").iterdir()
     names = every_file(cache)
-    assert {"complete.json", "vectors.npy", "passages.arrow", "terms.npy", "int8/packed.npy"} <= set(names)
+    assert {"cache.json", "vectors.npy", "passages.arrow", "terms.npy", "int8/packed.npy"} <= set(names)
     for name in names:
         for kept in (None, 0, -2):
             [cache] = (tmp_path / "idx/caches").iterdir()
@@ -351,9 +351,9 @@ def test_approximate_search_sees_what_is_written(many, asked):
 
 def test_a_cache_that_does_not_say_so_may_have_an_approximate_index(many, asked):
     many.compact(approximate=True)
-    [file] = (many.path / "caches").glob("*/complete.json")
+    [file] = (many.path / "caches").glob("*/cache.json")
     about = json.loads(file.read_text(encoding="utf-8"))
-    assert about.pop("approximate") is True
+    assert about["facts"].pop("approximate") is True
     file.write_text(json.dumps(about), encoding="utf-8")
     Index.open(many.path, many.encoder).search("abc", 1, mode="dense", lang="en")
     assert len(asked) == 1

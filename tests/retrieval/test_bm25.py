@@ -88,11 +88,12 @@ def test_equal_passages_are_ordered_by_id_descending():
 
 def test_weights_are_those_of_bm25s():
     texts = random_texts(5, 300)
-    tokens, vocabulary = [text.split() for text in texts], {word: i for i, word in enumerate("abcdefghijkl")}
+    tokens = [text.split() for text in texts]
+    postings = Postings.of(tokens)
+    vocabulary = {word: postings.numbers([word])[0] for word in "abcdefghijkl"}
     numbers = [[vocabulary[word] for word in words] for words in tokens]
     peer = bm25s.BM25(method="lucene", k1=0.7, b=0.3)
     peer.index((numbers, vocabulary), show_progress=False, create_empty_token=False)
-    postings = Postings.of(numbers)
     assert (postings.weights(0.7, 0.3) == peer.scores["data"]).all()
     assert (postings.passages == peer.scores["indices"]).all()
     assert (postings.starts == peer.scores["indptr"]).all()
@@ -100,7 +101,7 @@ def test_weights_are_those_of_bm25s():
 
 
 def test_weights_are_computed_in_parts(monkeypatch):
-    postings = Postings.of([[0, 1, 1], [1, 2], [], [0, 0, 0, 2]])
+    postings = Postings.of(["abb", "bc", "", "aaac"])
     expected = postings.weights(0.9, 0.4)
     monkeypatch.setattr("interlingua.retrieval.bm25.postings.AT_A_TIME", 2)
     assert (postings.weights(0.9, 0.4) == expected).all()
@@ -219,10 +220,20 @@ def test_a_query_twice_is_refused():
 
 
 def test_the_same_passages_make_the_same_postings():
-    one, other = (Postings.of([[0, 1], [1, 2, 2]]) for _ in range(2))
+    one, other = (Postings.of(["ab", "bcc"]) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(other).values(), strict=True))
-    assert one.counts.tolist() == [1, 1, 1, 2]
-    assert one.passages.tolist() == [0, 0, 1, 1]
+    held = {
+        term: (one.passages[one.part(i)].tolist(), one.counts[one.part(i)].tolist())
+        for term in "abc"
+        for i in one.numbers([term])
+    }
+    assert held == {"a": ([0], [1]), "b": ([0, 1], [1, 1]), "c": ([1], [2])}
+    assert one.numbers(["c", "no such term", "a", "c"]) == [
+        *one.numbers(["c"]),
+        *one.numbers(["a"]),
+        *one.numbers(["c"]),
+    ]
+    assert Postings.of([[], []]).numbers(["a"]) == Postings.of([]).numbers([]) == []
 
 
 def test_no_torch_is_loaded():

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Damaged, InterlinguaError
 from interlingua.retrieval.bm25.bm25 import BM25
 
 PASSAGES = [
@@ -48,7 +48,8 @@ def test_the_same_index_is_the_same_bytes_and_none_is_a_pickle(saved, tmp_path):
     BM25.load(path).save(tmp_path / "again")
     BM25.build(PASSAGES, k1=1.1, b=0.7).save(tmp_path / "built")
     files = {file.name: file.read_bytes() for file in path.iterdir()}
-    assert sorted(files) == ["bm25.json", "ids.json", "postings.safetensors", "terms.json"]
+    arrays = ("counts", "lengths", "passages", "starts", "terms")
+    assert sorted(files) == ["bm25.json", *(f"{name}.npy" for name in arrays)]
     for other in ("again", "built"):
         assert {file.name: file.read_bytes() for file in (tmp_path / other).iterdir()} == files
 
@@ -66,38 +67,30 @@ def test_an_earlier_save_is_replaced_and_nothing_else(saved, tmp_path):
 def test_another_version_of_an_analyzer_is_refused(saved):
     _, path = saved
     about = json.loads((path / "bm25.json").read_text("utf-8"))
-    about["analyzers"]["de"][1] = "0, Snowball 1.0"
+    about["facts"]["analyzers"]["de"][1] = "0, Snowball 1.0"
     (path / "bm25.json").write_text(json.dumps(about), "utf-8")
     with pytest.raises(InterlinguaError, match=r"the analyzer de/mixed \(0, Snowball 1.0\), here it is de/mixed"):
         BM25.load(path)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("change", "message"),
     [
-        ("bm25.json", "{}", "format None"),
-        ("bm25.json", '{"format": 9}', "format 9"),
-        ("bm25.json", "[", "is damaged"),
-        ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5}', "analyzers, k1 or b"),
-        ("bm25.json", '{"format": 1, "k1": "", "b": 0.5, "analyzers": {}}', "analyzers, k1 or b"),
-        ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5, "analyzers": {"de": "xy"}}', "analyzer of 'de' has no name"),
-        ("bm25.json", '{"format": 1, "k1": 1.0, "b": 0.5, "analyzers": {"de": ["x", "1"]}}', "unknown analyzer 'x'"),
-        ("ids.json", '["1", "2"]', "do not belong together"),
-        ("ids.json", '["1", "1"]', "different names"),
-        ("ids.json", "{}", "no list"),
-        ("terms.json", "[1]", "different names"),
-        ("terms.json", '["a"]', "belong together"),
-        ("postings.safetensors", None, "is damaged"),
-        ("postings.safetensors", "", "is damaged"),
-        ("ids.json", None, "is damaged"),
-        ("bm25.json", None, "is not a BM25 index"),
+        ({"k1": ""}, "is damaged"),
+        ({"b": None}, "is damaged"),
+        ({"analyzers": {"de": "x"}}, "is damaged"),
+        ({"analyzers": {"de": ["x", "1"]}}, "unknown analyzer 'x'"),
+        ({"ids": ["1", "2"]}, r"lengths\.npy is int32 \[5\].* \[2\] was expected"),
+        ({"ids": ["1", "1"]}, "no list of different names"),
+        ({"ids": {}}, "is damaged"),
+        ({"ids": 5}, "is damaged"),
     ],
 )
-def test_a_damaged_folder_is_noticed(saved, name, content, message):
+def test_facts_that_do_not_fit_are_noticed(saved, change, message):
     _, path = saved
-    (path / name).unlink()
-    if content is not None:
-        (path / name).write_text(content, "utf-8")
+    about = json.loads((path / "bm25.json").read_text("utf-8"))
+    about["facts"] |= change
+    (path / "bm25.json").write_text(json.dumps(about), "utf-8")
     with pytest.raises(InterlinguaError, match=message):
         BM25.load(path)
 
@@ -111,29 +104,25 @@ def test_a_damaged_folder_is_noticed(saved, name, content, message):
         ("starts", 0, 1),
         ("starts", 1, 99),
         ("starts", -1, 3),
+        ("terms", 0, 2**64 - 1),
     ],
 )
 def test_numbers_that_point_elsewhere_are_noticed(saved, array, place, value):
     """They would be read as addresses."""
     _, path = saved
-    held = load_file(path / "postings.safetensors")
-    held[array][place] = value
-    save_file(held, path / "postings.safetensors")
-    with pytest.raises(InterlinguaError, match="do not belong together"):
+    held = np.load(path / f"{array}.npy")
+    held[place] = value
+    np.save(path / f"{array}.npy", held)
+    with pytest.raises(Damaged, match="do not belong together"):
         BM25.load(path)
 
 
-def test_arrays_of_another_type_are_noticed(saved):
+def test_what_is_loaded_is_mapped(saved):
+    """Postings of a large collection are not copied into memory."""
     _, path = saved
-    held = load_file(path / "postings.safetensors")
-    save_file(held | {"lengths": held["lengths"].astype(np.int64)}, path / "postings.safetensors")
-    with pytest.raises(InterlinguaError, match="do not belong together"):
-        BM25.load(path)
-    save_file({name: one for name, one in held.items() if name != "counts"}, path / "postings.safetensors")
-    with pytest.raises(InterlinguaError, match="do not belong together"):
-        BM25.load(path)
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InterlinguaError, match="no such BM25 index"):
-        BM25.load(tmp_path / "nowhere")
+    whole = (path / "counts.npy").read_bytes()
+    index = BM25.load(path)
+    assert index.search(QUERIES, 5) == saved[0].search(QUERIES, 5)
+    with open(f"/proc/{os.getpid()}/maps", encoding="utf-8") as maps:
+        assert f"{path}/counts.npy" in maps.read()
+    assert (path / "counts.npy").read_bytes() == whole

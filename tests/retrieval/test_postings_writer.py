@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.retrieval.bm25 import postings as postings_writer
-from interlingua.retrieval.bm25.postings import Postings, TermTable, keys_of, write_postings
+from interlingua.retrieval.bm25.postings import Postings, keys_of, write_postings
 
 RANDOM = np.random.default_rng(3)
 SOME = [[f"t{n}" for n in RANDOM.zipf(1.4, size=RANDOM.integers(0, 30)).clip(max=60)] for _ in range(60)]
@@ -24,15 +25,34 @@ def test_blocks_change_nothing(
     passages: list[list[str]], block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postings_writer, "BLOCK", block)
-    write_postings(iter(passages), tmp_path)
+    layout = Layout("postings", 1, "postings")
+    with ArrayFolder.write(tmp_path / "p", layout) as folder:
+        write_postings(iter(passages), folder)
+    with ArrayFolder.open(tmp_path / "p", layout) as opened:
+        written = Postings.read(opened, len(passages))
+    written.check()
+    wanted = Postings.of(passages)
+    assert {file.name for file in (tmp_path / "p").iterdir()} == {
+        layout.file,
+        *(f"{name}.npy" for name in vars(wanted)),
+    }
+    for name, array in vars(wanted).items():
+        assert getattr(written, name).dtype == array.dtype, name
+        assert getattr(written, name).tolist() == array.tolist(), name
     vocabulary = sorted({term for passage in passages for term in passage}, key=lambda term: int(keys_of([term])[0]))
-    numbers = {term: number for number, term in enumerate(vocabulary)}
-    wanted = vars(Postings.of([[numbers[term] for term in passage] for passage in passages]))
-    assert {file.name for file in tmp_path.iterdir()} == {"terms.npy", *(f"{name}.npy" for name in wanted)}
-    for name, array in wanted.items():
-        written = np.load(tmp_path / f"{name}.npy")
-        assert written.dtype == array.dtype, name
-        assert written.tolist() == array.tolist(), name
-    table = TermTable(np.load(tmp_path / "terms.npy", mmap_mode="r"))
-    assert [table.get(term) for term in vocabulary] == list(range(len(vocabulary)))
-    assert table.get("no such term") is None
+    assert written.numbers(vocabulary) == list(range(len(vocabulary)))
+
+
+@pytest.mark.parametrize("block", [1, 1 << 22])
+def test_terms_with_one_key_count_as_one(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings_writer, "BLOCK", block)
+    monkeypatch.setattr(postings_writer, "digest", lambda term: bytes(7) + bytes([ord(term) // 2]))
+    passages, layout = [["a", "b"], ["b", "c", "b"], ["d"]], Layout("postings", 1, "postings")  # b and c share one
+    with ArrayFolder.write(tmp_path / "p", layout) as folder:
+        write_postings(passages, folder)
+    with ArrayFolder.open(tmp_path / "p", layout) as opened:
+        written = Postings.read(opened, 3)
+    for postings in (written, Postings.of(passages)):
+        [number] = postings.numbers(["c"])
+        assert postings.passages[postings.part(number)].tolist() == [0, 1]
+        assert postings.counts[postings.part(number)].tolist() == [1, 3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isqrt, log
+from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from interlingua.index.local.tokens import IndexTokens
 from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, ranking_names, share_of_own
 from interlingua.progress import say
+from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, max_score, term_weights
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever, rerank
 from interlingua.retrieval.run import Run
@@ -169,17 +170,17 @@ def approximately(store: PassageStore) -> Near:
 
 class Lexical:
     """Lucene's BM25 over the live rows of `snapshot`, with parameters `k1` and `b`: the weights of
-    `interlingua.retrieval.bm25.postings`, summed in the order of the question's terms."""
+    `interlingua.retrieval.bm25.postings` for the counts of now, summed in the order of the question's terms."""
 
     def __init__(self, snapshot: Snapshot, k1: float, b: float) -> None:
         self.snapshot = snapshot
-        mean = max(snapshot.mean_length, np.finfo(float).tiny)
-        self._norms = [k1 * (1 - b + b * segment.postings.lengths / mean) for segment in snapshot.segments]
+        mean = snapshot.mean_length
+        self._norms = [length_norms(segment.postings.lengths, mean, k1, b) for segment in snapshot.segments]
 
     def scores(self, terms: Counter[str]) -> tuple[list[Floats], float]:
         """For each segment [rows]: the score of every live row; 0 for the others. And what a passage could score at the
         most: all terms count there, also those that no passage has."""
-        most = 0.0
+        frequencies: list[int] = []
         totals: list[Floats] = [np.zeros(len(segment), dtype=np.float32) for segment in self.snapshot.segments]
         for term, times in terms.items():
             held = [
@@ -187,14 +188,14 @@ class Lexical:
                 for segment, live in zip(self.snapshot.segments, self.snapshot.live, strict=True)
             ]
             found = sum(len(rows) for rows, _ in held)
-            idf = np.float32(log(1 + (len(self.snapshot) - found + 0.5) / (found + 0.5)))
-            most += times * float(idf)
+            frequencies += [found] * times
             if not found:
                 continue
+            idf = inverse_frequency(found, len(self.snapshot))
             for total, norms, (rows, counts) in zip(totals, self._norms, held, strict=True):
-                weights = idf * (counts / (counts + norms[rows])).astype(np.float32)
-                total[rows] += np.float32(times) * weights  # a row occurs once in the postings of a term
-        return totals, most
+                # a row occurs once in the postings of a term
+                total[rows] += np.float32(times) * term_weights(idf, counts, norms[rows])
+        return totals, max_score(frequencies, len(self.snapshot))
 
     def best(self, scores: Sequence[Floats], depth: int, chosen: Sequence[Mask | None]) -> dict[Place, float]:
         """The scores of the `depth` best of the `chosen` rows of each segment, those above 0 only."""
@@ -211,10 +212,8 @@ class Lexical:
 
 def _postings(segment: Segment, live: Mask | None, term: str) -> tuple[Rows, NDArray[np.int32]]:
     """The live rows that hold a term, and how often."""
-    number = segment.terms.get(term)
-    if number is None:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-    part = slice(int(segment.postings.starts[number]), int(segment.postings.starts[number + 1]))
+    numbers = segment.postings.numbers([term])
+    part = segment.postings.part(numbers[0]) if numbers else slice(0)
     rows, counts = segment.postings.passages[part], segment.postings.counts[part]
     if live is not None:
         there = live[rows]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, Damaged, Stale
-from interlingua.files import atomic_folder
+from interlingua.errors import Damaged, Stale
 from interlingua.index.local.rows import (
     BATCH,
     PASSAGE,
@@ -33,7 +32,7 @@ from interlingua.index.local.rows import COLUMN as SUBWORDS
 from interlingua.index.local.table import PassageStore, go_back, lock, synced_version, vectors_of
 from interlingua.index.metadata import damaged
 from interlingua.progress import say, track
-from interlingua.retrieval.bm25.postings import Postings, TermTable, write_postings
+from interlingua.retrieval.bm25.postings import Postings, write_postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
 from interlingua.text.analyzers import analyzer
 from interlingua.text.languages import find_code
@@ -42,18 +41,12 @@ Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 
-class TermNumbers(Protocol):
-    """What knows the numbers of terms: a dict, or a `TermTable`."""
-
-    def get(self, key: str, /) -> int | None: ...
-
-
 @dataclass(frozen=True)
 class Segment:
     """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
-    of each in the order of `PassageRows.ties`; `terms` gives the number of a term in `postings`; `reach` is the length
-    of the longest vector. A cache has the `version` it was made from, and its vectors as `int8` too; it says whether
-    the store had an `approximate` index of them then (None where it does not say)."""
+    of each in the order of `PassageRows.ties`; `reach` is the length of the longest vector. A cache has the `version`
+    it was made from, and its vectors as `int8` too; it says whether the store had an `approximate` index of them then
+    (None where it does not say)."""
 
     numbers: Rows
     passages: PassageRows
@@ -61,7 +54,6 @@ class Segment:
     languages: tuple[str, ...]
     langs: NDArray[np.int32]
     vectors: Vectors
-    terms: TermNumbers
     postings: Postings
     ties: Rows
     reach: float
@@ -80,9 +72,6 @@ class Segment:
         subwords: Sequence[NDArray[np.int64]],
     ) -> Segment:
         """In memory. `terms` are those of each passage, as `terms_of` gives them."""
-        known: defaultdict[str, int] = defaultdict()
-        known.default_factory = known.__len__
-        postings = Postings.of([[known[term] for term in found] for found in terms])
         languages = tuple(sorted({passage.lang for passage in passages}))
         langs = np.array([languages.index(passage.lang) for passage in passages], dtype=np.int32)
         rows = PassageRows.of(passages)
@@ -93,8 +82,7 @@ class Segment:
             languages,
             langs,
             vectors,
-            dict(known),
-            postings,
+            Postings.of(terms),
             rows.ties(),
             longest(vectors),
         )
@@ -148,50 +136,30 @@ def longest(vectors: Vectors) -> float:
 
 
 FOLDER = "caches"
-CACHE_MARKER = "complete.json"
-CACHE_FORMAT = 4
-ARRAYS = {
-    "numbers": np.int64,
-    "langs": np.int32,
-    "vectors": np.float32,
-    "ties": np.int64,
-    "terms": np.uint64,
-    "passages": np.int32,
-    "counts": np.int32,
-    "starts": np.int64,
-    "lengths": np.int32,
-}
+CACHE = Layout("cache", 5, "cache of an index")
 
 
 def write_cache(store: PassageStore, index: Path) -> Path:
     """Write the cache of the version that `store` reads, whole or not at all; where it is.
 
     It holds the rows in batches (`passages.arrow`, `subwords.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`),
-    the same vectors as int8, and the postings of BM25 with their terms. The disk holds the version first: it would be
+    the same vectors as int8, and the `Postings` of BM25. The disk holds the version first: it would be
     another one that gets the number of a version that a power cut took.
     """
     store.sync()
     target = index / FOLDER / str(store.version)
     if target.exists():
         shutil.rmtree(target)  # it is incomplete, or nobody would write it again
-    with atomic_folder(target, CACHE_MARKER) as folder:
+    with ArrayFolder.write(target, CACHE) as folder:
         languages = _write_rows(store, folder)
-        vectors = np.load(folder / "vectors.npy", mmap_mode="r") if languages else np.zeros((0, store.dim), np.float32)
-        Int8Matrix.build(vectors, folder / "int8")
-        sizes = {
-            str(file.relative_to(folder)): file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file()
-        }
-        about = {
-            "format": CACHE_FORMAT,
-            "version": store.version,
-            "dim": store.dim,
+        vectors = folder.added("vectors")
+        Int8Matrix.build(vectors, folder.path / "int8")
+        folder.facts |= {
             "languages": languages,
             "analyzers": analyzers_of(languages),
             "reach": _reach(vectors),
             "approximate": store.approximate,
-            "sizes": sizes,
         }
-        (folder / CACHE_MARKER).write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
     return target
 
 
@@ -220,7 +188,7 @@ def remove_other_caches(index: Path, version: int) -> None:
 def cache_versions(index: Path) -> list[int]:
     """The versions of the caches that look complete."""
     return sorted(
-        int(path.parent.name) for path in (index / FOLDER).glob(f"*/{CACHE_MARKER}") if path.parent.name.isdecimal()
+        int(path.parent.name) for path in (index / FOLDER).glob(f"*/{CACHE.file}") if path.parent.name.isdecimal()
     )
 
 
@@ -230,22 +198,21 @@ def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
     return {lang: [chosen.name, chosen.version] for lang, chosen in codes.items()}
 
 
-def _write_rows(store: PassageStore, folder: Path) -> list[str]:
+def _write_rows(store: PassageStore, folder: ArrayWriter) -> list[str]:
     """All files but the int8 vectors; the languages."""
     pa = arrow()
     numbers: list[NDArray[np.int64]] = []
     met: dict[str, int] = {}  # languages, in the order in which they are met
     langs: list[NDArray[np.int32]] = []
-    shape, words = (len(store.numbers()), store.dim), pa.schema([store.schema.field(SUBWORDS)])
+    words = pa.schema([store.schema.field(SUBWORDS)])
 
     with (
-        open(folder / "vectors.npy", "wb") as stream,
-        pa.OSFile(str(folder / "passages.arrow"), "wb") as sink,
+        pa.OSFile(str(folder.path / "passages.arrow"), "wb") as sink,
         pa.ipc.new_file(sink, text_schema()) as file,
-        pa.OSFile(str(folder / "subwords.arrow"), "wb") as other,
+        pa.OSFile(str(folder.path / "subwords.arrow"), "wb") as other,
         pa.ipc.new_file(other, words) as second,
     ):
-        np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        folder.add("vectors", np.empty((0, store.dim), dtype=np.float32))
 
         def terms() -> Iterator[list[str]]:
             for batch in _whole_batches(store):
@@ -255,18 +222,18 @@ def _write_rows(store: PassageStore, folder: Path) -> list[str]:
                         [met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()], dtype=np.int32
                     )
                 )
-                stream.write(vectors_of(batch, store.dim).tobytes())
+                folder.add("vectors", vectors_of(batch, store.dim))
                 file.write_batch(batch.select(TEXTS))
                 second.write_batch(batch.select([SUBWORDS]))
                 for row in batch.select(PASSAGE).to_pylist():
                     yield terms_of(passage_of(row))
 
-        write_postings(track(terms(), "analyse passages", shape[0]), folder)
+        write_postings(track(terms(), "analyse passages", len(store.numbers())), folder)
     languages = sorted(met)
     places = np.array([languages.index(lang) for lang in met], dtype=np.int32)
-    _save(folder, "numbers", np.concatenate([np.empty(0, np.int64), *numbers]))
-    _save(folder, "langs", np.concatenate([np.empty(0, np.int32), *(places[batch] for batch in langs)]))
-    _save(folder, "ties", PassageRows.open(folder / "passages.arrow").ties())
+    folder.add("numbers", np.concatenate([np.empty(0, np.int64), *numbers]))
+    folder.add("langs", np.concatenate([np.empty(0, np.int32), *(places[batch] for batch in langs)]))
+    folder.add("ties", PassageRows.open(folder.path / "passages.arrow").ties())
     return languages
 
 
@@ -289,54 +256,30 @@ def _whole_batches(store: PassageStore) -> Iterator[Any]:
 
 
 def _open(path: Path) -> Segment:
-    about = json.loads((path / CACHE_MARKER).read_text(encoding="utf-8"))
-    if about["format"] != CACHE_FORMAT:
-        raise ValueError(f"format {about['format']}, {CACHE_FORMAT} is known")
-    for name, size in about["sizes"].items():
-        if (path / name).stat().st_size != size:
-            raise ValueError(f"{name} has {(path / name).stat().st_size:,} bytes in place of {size:,}")
-    languages = list(about["languages"])
-    if about["analyzers"] != analyzers_of(languages):
-        raise ValueError("its passages were cut by other versions of the analyzers")
-    held = {name: _load(path / f"{name}.npy", dtype) for name, dtype in ARRAYS.items()}
-    postings = Postings(held["passages"], held["counts"], held["starts"], held["lengths"])
-    rows, subwords = PassageRows.open(path / "passages.arrow"), SubwordRows.open(path / "subwords.arrow")
-    return Segment(
-        held["numbers"],
-        rows,
-        subwords,
-        tuple(languages),
-        held["langs"],
-        held["vectors"],
-        TermTable(held["terms"]),
-        postings,
-        held["ties"],
-        float(about["reach"]),
-        int(path.name),
-        Int8Matrix.load(path / "int8"),
-        about.get("approximate"),
-    )
+    with ArrayFolder.open(path, CACHE) as folder:
+        languages = tuple(folder.facts["languages"])
+        if folder.facts["analyzers"] != analyzers_of(list(languages)):
+            raise ValueError("its passages were cut by other versions of the analyzers")
+        numbers = folder.array("numbers", "int64", (None,))
+        count = len(numbers)
+        return Segment(
+            numbers,
+            PassageRows.open(path / "passages.arrow"),
+            SubwordRows.open(path / "subwords.arrow"),
+            languages,
+            folder.array("langs", "int32", (count,)),
+            folder.array("vectors", "float32", (count, None)),
+            Postings.read(folder, count),
+            folder.array("ties", "int64", (count,)),
+            float(folder.facts["reach"]),
+            int(path.name),
+            Int8Matrix.load(path / "int8"),
+            folder.facts.get("approximate"),
+        )
 
 
 def _reach(vectors: NDArray[np.float32]) -> float:
     return max((longest(vectors[start : start + BATCH]) for start in range(0, len(vectors), BATCH)), default=0.0)
-
-
-def _save(folder: Path, name: str, array: NDArray[Any]) -> None:
-    if name not in ARRAYS:
-        raise BadInput(f"'{name}' is no array of a cache.")
-    np.save(folder / f"{name}.npy", array.astype(ARRAYS[name], copy=False))
-
-
-def _load(file: Path, dtype: Any) -> NDArray[Any]:
-    array = (
-        np.load(file, allow_pickle=False)
-        if file.stat().st_size <= 256
-        else np.load(file, mmap_mode="r", allow_pickle=False)
-    )
-    if array.dtype != dtype:
-        raise ValueError(f"{file.name}: {np.dtype(dtype).name} was expected")
-    return np.asarray(array)
 
 
 Place = tuple[int, int]

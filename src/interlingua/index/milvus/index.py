@@ -32,7 +32,7 @@ from interlingua.index.ranking import hybrid, named, only, ranking_names, share_
 from interlingua.index.search import DEPTH, Hit
 from interlingua.progress import say
 from interlingua.retrieval.bm25.bm25 import K1, B
-from interlingua.retrieval.bm25.postings import most, query_vector, term_number
+from interlingua.retrieval.bm25.postings import max_score, query_vector, term_number
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever, rerank
 from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
@@ -99,7 +99,7 @@ class MilvusSearch:
             Asked(
                 question.text,
                 query_vector(found, found_in, about["passages"]),
-                most(found, found_in, about["passages"]),
+                max_score((found_in.get(term_number(term), 0) for term in found), about["passages"]),
                 share_of_own(question.lang, self.languages),
             )
             for question, found in zip(questions, terms, strict=True)

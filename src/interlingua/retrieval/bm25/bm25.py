@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -15,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.data.records import Passage, Query
-from interlingua.errors import BadInput, Damaged, NotFound
-from interlingua.files import atomic_folder, existing
+from interlingua.errors import BadInput
 from interlingua.progress import say, track
 from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.retriever import Candidates, chosen_queries
@@ -36,7 +35,8 @@ BLOCK = 64  # passages of which only the best may count
 
 
 class Engine:
-    """Sums of `weights` [postings] float32 over the postings of a query's terms."""
+    """Sums of `weights` [postings] float32 over the postings of a query's terms, in the order of the terms: by NumPy,
+    or for many queries at once by bm25s's numba kernel. Both give the same scores."""
 
     searched: ClassVar[float] = 0  # queries times passages, of all engines
 
@@ -45,17 +45,18 @@ class Engine:
 
     def scores(self, terms: Sequence[int]) -> Scores:
         """[passages]: the score of every passage for the numbers of a query's terms."""
-        if not terms:
-            return np.zeros(len(self._postings.lengths), dtype=np.float32)
-        found: Scores = self._with_numpy.get_scores_from_ids(list(terms))
-        return found
+        scores = np.zeros(len(self._postings.lengths), dtype=np.float32)
+        for number in terms:
+            part = self._postings.part(number)
+            scores[self._postings.passages[part]] += self._weights[part]  # a passage occurs once
+        return scores
 
     def best(self, queries: Sequence[list[int]], depth: int, ties: Rows) -> Iterator[tuple[Rows, Scores]]:
         """For each query (the numbers of its terms, at least one) the `depth` best passages with a score above 0, in
         any order. Equal scores are taken by `ties` [passages] ascending where the cut goes through a tie."""
         count = len(self._postings.lengths)
         Engine.searched += len(queries) * count
-        if not queries or Engine.searched < WORTH_COMPILING or find_spec("numba") is None:
+        if not queries or Engine.searched < WORTH_COMPILING or not all(map(find_spec, ("numba", "bm25s"))):
             for terms in queries:
                 yield _first(self.scores(terms), depth, ties)
             return
@@ -69,28 +70,17 @@ class Engine:
                 yield _cut(rows[:positive], scores[:positive], depth, ties)
 
     @cached_property
-    def _with_numpy(self) -> Any:
-        return self._bm25s("numpy")
-
-    @cached_property
     def _with_numba(self) -> Any:
-        return self._bm25s("numba")
-
-    def _bm25s(self, backend: str) -> Any:
         """A bm25s retriever that holds these postings and weights, in place of what its own `index` would make."""
-        try:
-            from bm25s import BM25
-        except ImportError:
-            raise NotFound("BM25 needs bm25s: pip install 'interlingua[index]'") from None
-        retriever = BM25(method="lucene", backend=backend)
-        terms = len(self._postings.starts) - 1
-        retriever.scores = {
-            "data": self._weights,
-            "indices": self._postings.passages,
-            "indptr": self._postings.starts,
-            "num_docs": len(self._postings.lengths),
-        }
-        retriever.vocab_dict, retriever.unique_token_ids_set = {}, range(terms)
+        from bm25s import BM25
+
+        retriever = BM25(method="lucene", backend="numba")
+        held = [array.view() for array in (self._weights, self._postings.passages, self._postings.starts)]
+        for array in held:
+            array.flags.writeable = False  # one type, compiled once, for what is a memory map and what is not
+        retriever.scores = dict(zip(("data", "indices", "indptr"), held, strict=True))
+        retriever.scores["num_docs"] = len(self._postings.lengths)
+        retriever.vocab_dict, retriever.unique_token_ids_set = {}, range(len(self._postings.terms))
         retriever.nonoccurrence_array = None
         return retriever
 
@@ -118,6 +108,7 @@ def _cut(rows: Rows, scores: Scores, depth: int, ties: Rows) -> tuple[Rows, Scor
 K1, B = 0.9, 0.4
 """Anserini's, with which the BM25 rows of Mr.TyDi and MIRACL were made."""
 TOGETHER = 1024  # queries searched in one call
+LAYOUT = Layout("bm25", 2, "BM25 postings")
 
 
 class BM25:
@@ -143,10 +134,8 @@ class BM25:
         """
         ids: dict[str, None] = {}
         analyzers: dict[str, Analyzer] = {}
-        terms: defaultdict[str, int] = defaultdict()
-        terms.default_factory = terms.__len__  # a new term gets the next number
 
-        def numbered() -> Iterator[list[int]]:
+        def analysed() -> Iterator[list[str]]:
             for passage in track(passages, "analyse passages"):
                 if passage.id in ids:
                     raise BadInput(f"passage id '{passage.id}' occurs twice. Ids must be unique in an index.")
@@ -155,22 +144,33 @@ class BM25:
                 if lang not in analyzers:
                     analyzers[lang] = _announced(lang, passage.lang, analyzer)
                 text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-                yield [terms[term] for term in analyzers[lang](text)]
+                yield analyzers[lang](text)
 
-        postings = Postings.of(numbered())
+        postings = Postings.of(analysed())
         if not ids:
             raise BadInput("there is no passage to index.")
-        return cls(Indexed(list(ids), dict(terms), postings, analyzers), k1, b)
+        return cls(Indexed(list(ids), postings, analyzers), k1, b)
 
     @classmethod
     def load(cls, path: str | Path) -> BM25:
-        """What `save` wrote. Raises BadInput for a folder that is no BM25 index or is damaged, and where an
-        analyzer has another version here than the one that cut the passages."""
-        return cls(*read_bm25(path))
+        """What `save` wrote, memory-mapped. Raises NotFound for a folder that is no BM25 index, Damaged for one that is
+        not as it was written, and BadInput where an analyzer has another version here than the one that cut the
+        passages."""
+        with ArrayFolder.open(path, LAYOUT) as folder:
+            ids, made = folder.facts["ids"], folder.facts["analyzers"]
+            if not all(isinstance(name, str) for name in ids) or len(set(ids)) != len(ids):
+                raise ValueError("its ids are no list of different names")
+            analyzers = {lang: _same(folder.path, lang, *named) for lang, named in made.items()}
+            postings = Postings.read(folder, len(ids))
+            postings.check()
+            return cls(Indexed(ids, postings, analyzers), folder.facts["k1"], folder.facts["b"])
 
     def save(self, path: str | Path) -> None:
         """Write a folder, whole or not at all. It replaces an earlier save, and nothing else."""
-        write_bm25(path, self._indexed, self.k1, self.b)
+        with ArrayFolder.write(path, LAYOUT) as folder:
+            self._indexed.postings.write(folder)
+            analyzers = {lang: [chosen.name, chosen.version] for lang, chosen in sorted(self.analyzers.items())}
+            folder.facts |= {"k1": self.k1, "b": self.b, "analyzers": analyzers, "ids": self._indexed.ids}
 
     def weighted(self, k1: float, b: float) -> BM25:
         """The same index with other parameters. Nothing is analysed again."""
@@ -222,7 +222,7 @@ class BM25:
 
     def _known_terms(self, query: Query) -> list[int]:
         """The numbers of the query's terms that some passage holds."""
-        lang, analyzers, numbers = _key(query.lang), self._indexed.analyzers, self._indexed.terms
+        lang, analyzers = _key(query.lang), self._indexed.analyzers
         if lang in analyzers:
             found = analyzers[lang](query.text)
         else:
@@ -230,7 +230,7 @@ class BM25:
             for chosen in analyzers.values():
                 most |= Counter(chosen(query.text))
             found = list(most.elements())
-        return [numbers[term] for term in found if term in numbers]
+        return self._indexed.postings.numbers(found)
 
 
 def check_parameters(k1: float, b: float) -> None:
@@ -254,17 +254,12 @@ def _announced(lang: str, given: str, kind: str | None) -> Analyzer:
     return chosen
 
 
-FORMAT = 1
-MARKER = "bm25.json"
-
-
 @dataclass(frozen=True)
 class Indexed:
-    """What was found in passages: all of BM25 but its parameters. The number of a term is its place in `terms`, the
-    number of a passage its place in `ids`; `analyzers` by language code, "" for none."""
+    """What was found in passages: all of BM25 but its parameters. The number of a passage is its place in `ids`;
+    `analyzers` by language code, "" for none."""
 
     ids: list[str]
-    terms: dict[str, int]
     postings: Postings
     analyzers: Mapping[str, Analyzer]
 
@@ -279,42 +274,8 @@ class Indexed:
         return np.argsort(docid_order(self.ids))
 
 
-def write_bm25(path: str | Path, indexed: Indexed, k1: float, b: float) -> None:
-    """Write a folder, whole or not at all. It replaces an earlier save, and nothing else."""
-    analyzers = {lang: [chosen.name, chosen.version] for lang, chosen in sorted(indexed.analyzers.items())}
-    with atomic_folder(path, MARKER) as folder:
-        indexed.postings.save(folder / "postings.safetensors")
-        _write(folder / "ids.json", indexed.ids)
-        _write(folder / "terms.json", list(indexed.terms))
-        _write(folder / MARKER, {"format": FORMAT, "k1": k1, "b": b, "analyzers": analyzers})
-
-
-def read_bm25(path: str | Path) -> tuple[Indexed, float, float]:
-    """What `write_bm25` wrote: the index, k1 and b.
-
-    Raises BadInput for a folder that is no BM25 index, a damaged one, or an analyzer whose version here is
-    another than the one that cut the passages.
-    """
-    folder = existing(path, "BM25 index")
-    if not (folder / MARKER).is_file():
-        raise BadInput(f"{folder}: is not a BM25 index (no {MARKER}).")
-    about = _read(folder / MARKER, dict)
-    if about.get("format") != FORMAT:
-        raise BadInput(f"{folder}: has BM25 format {about.get('format')}, {FORMAT} is known. Build it again.")
-    ids, terms = _names(folder / "ids.json"), _names(folder / "terms.json")
-    postings = Postings.load(folder / "postings.safetensors", len(ids), len(terms))
-    made, numbers = about.get("analyzers"), [about.get("k1"), about.get("b")]
-    if not isinstance(made, dict) or not all(isinstance(number, float) for number in numbers):
-        raise _damaged(folder / MARKER, "analyzers, k1 or b are missing or not what they should be")
-    analyzers = {lang: _same(folder, lang, named) for lang, named in made.items()}
-    return Indexed(ids, {term: number for number, term in enumerate(terms)}, postings, analyzers), *numbers
-
-
-def _same(folder: Path, lang: str, named: object) -> Analyzer:
-    """The analyzer with this name and version, `named`, if it is the same here."""
-    if not isinstance(named, list) or len(named) != 2 or not all(isinstance(part, str) for part in named):
-        raise _damaged(folder / MARKER, f"the analyzer of '{lang}' has no name and version")
-    name, version = named
+def _same(folder: Path, lang: str, name: str, version: str) -> Analyzer:
+    """The analyzer with this name and version, if it is the same here."""
     here = analyzer(lang, name.rpartition("/")[2])
     if (here.name, here.version) != (name, version):
         raise BadInput(
@@ -323,31 +284,6 @@ def _same(folder: Path, lang: str, named: object) -> Analyzer:
             "those versions."
         )
     return here
-
-
-def _names(file: Path) -> list[str]:
-    names: list[str] = _read(file, list)
-    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise _damaged(file, "not a list of different names")
-    return names
-
-
-def _write(file: Path, content: object) -> None:
-    file.write_bytes(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-
-
-def _read(file: Path, kind: type) -> Any:
-    try:
-        content = json.loads(file.read_bytes().decode("utf-8", "surrogatepass"))
-    except (OSError, ValueError) as error:
-        raise _damaged(file, error) from error
-    if not isinstance(content, kind):
-        raise _damaged(file, f"no {kind.__name__}")
-    return content
-
-
-def _damaged(file: Path, reason: object) -> Damaged:
-    return Damaged(f"{file}: is damaged ({reason}). Build the index again.")
 
 
 K1_GRID = tuple(step / 10 for step in range(1, 17))
