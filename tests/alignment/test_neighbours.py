@@ -164,3 +164,23 @@ def test_the_same_bits_on_a_gpu():
     for here, there in zip(nearest_both(x, y, 4, device="cpu"), nearest_both(x, y, 4, device="cuda"), strict=True):
         assert (here.indices == there.indices).all()
         assert (here.cosines == there.cosines).all()
+
+
+@pytest.mark.parametrize("k", [1, 40, 170, 260])
+@pytest.mark.parametrize("ties", [False, True])
+def test_candidates_are_ranked_as_sorting_ranks_them(k, ties):
+    """Also negative zero, infinity and the smallest numbers, which integers stand for while they are sorted."""
+    rng = np.random.default_rng(k)
+    values = np.array([0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 3e38, -3e38, -np.inf, np.inf, 0.1], np.float32)
+    scores = rng.choice(values, (5, 300))
+    order = rng.permutation(300) if ties else np.arange(300)
+    found = neighbours.Candidates(5, k, torch.device("cpu"), ties=torch.from_numpy(order) if ties else None)
+    for start in range(0, 300, 50):
+        part = scores[:, start : start + 50]
+        row, other = (torch.from_numpy(index.ravel()) for index in np.indices(part.shape))
+        found.add(row, start + other, torch.from_numpy(part.ravel()))
+    indices, best = found.nearest()
+    for row in range(5):
+        expected = np.lexsort((order, -scores[row]))[:k]
+        assert indices[row].tolist() == expected.tolist()
+        assert best[row].tobytes() == scores[row][expected].tobytes()

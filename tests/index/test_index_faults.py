@@ -169,7 +169,9 @@ def test_a_build_that_was_killed_goes_on(tmp_path, run, kill):
 
 def test_what_changed_since_a_build_was_killed_is_encoded_again(tmp_path, run, capsys):
     assert (
-        run("at(index_cache.ArrayFolder, 'write')\nIndex.build(Encoder(), passages(0, 100), place)", tmp_path / "idx")[0]
+        run("at(index_cache.ArrayFolder, 'write')\nIndex.build(Encoder(), passages(0, 100), place)", tmp_path / "idx")[
+            0
+        ]
         == KILLED
     )
     Encoder.encoded = 0
@@ -182,7 +184,9 @@ def test_what_changed_since_a_build_was_killed_is_encoded_again(tmp_path, run, c
 
 def test_a_build_with_another_model_begins_anew(tmp_path, run):
     assert (
-        run("at(index_cache.ArrayFolder, 'write')\nIndex.build(Encoder(), passages(0, 100), place)", tmp_path / "idx")[0]
+        run("at(index_cache.ArrayFolder, 'write')\nIndex.build(Encoder(), passages(0, 100), place)", tmp_path / "idx")[
+            0
+        ]
         == KILLED
     )
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections import Counter
 
 import bm25s
@@ -84,6 +85,15 @@ def test_equal_passages_are_ordered_by_id_descending():
     passages = [Passage(str(i), "same words", lang="en") for i in range(50)]
     run = BM25.build(passages).search([Query("q", "same", "en")], 3)
     assert run.ids("q") == ["9", "8", "7"]
+
+
+def test_bm25s_is_not_needed(monkeypatch):
+    passages, queries = passages_of(random_texts(3, 150, 6, 4)), queries_of(random_texts(4, 30))
+    expected = BM25.build(passages, analyzer="whitespace").search(queries, 10)
+    monkeypatch.setattr(bm25_engine, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(bm25_engine, "find_spec", lambda name: None if name == "bm25s" else object())
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    assert BM25.build(passages, analyzer="whitespace").search(queries, 10) == expected
 
 
 def test_weights_are_those_of_bm25s():
@@ -238,7 +248,6 @@ def test_the_same_passages_make_the_same_postings():
 
 def test_no_torch_is_loaded():
     import subprocess
-    import sys
 
     code = "import sys; from interlingua.retrieval.bm25.bm25 import tune_bm25; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,7 +1,9 @@
-"""Nearest neighbours by cosine between two sets of vectors of any size, in both directions.
+"""The nearest of many vectors: candidates from products of blocks, and neighbours by cosine in both directions.
 
-Products round in ways that depend on the processor, the number format and the shape of the block. So they only choose
-candidates, with room for their error; the cosines that rank the candidates are computed one by one.
+Products round in ways that depend on the processor, the number format and the shape of the block. So for neighbours by
+cosine they only choose candidates, with room for their error; the cosines that rank the candidates are computed one by
+one. Dense search (`interlingua.retrieval.dense`, a floor above) ranks by the products themselves: its candidates have
+no error, and tie as trec_eval says.
 """
 
 from __future__ import annotations
@@ -81,84 +83,138 @@ def check_pair(x: UnitVectors, y: UnitVectors, k: int) -> None:
 
 Indices = NDArray[np.int64]
 Cosines = NDArray[np.float32]
-STALE = 2  # new candidates a row, on average, after which they are thinned
+STALE = 2  # new candidates a row, on average, after which they are thinned; half of k where that is more
 CROWDED = 12  # candidates a row, beyond 4k, that are too many
 
 
 class Crowded(Exception):
-    """The products are too coarse for these vectors: very many cosines differ by less than the error."""
+    """The products are too coarse for these vectors: very many scores differ by less than the error."""
 
 
 class Candidates:
-    """The candidates of `rows` vectors, for the `k` nearest of each.
+    """The candidates of `rows` vectors, for the `k` with the highest score of each.
 
-    `error` bounds how far an approximate cosine lies from the exact one; `exact(rows, others)` gives exact ones.
-    `least` [rows] is what an approximate cosine must reach to matter; `full` says that every row has seen k.
-    Where candidates stay too many they are scored early, which bounds memory; if `coarse`, Crowded is raised instead.
+    `error` bounds how far a score that is shown lies from the exact one; `exact(rows, others)` gives exact ones, None
+    where those that are shown are exact. Equal scores are in order of `ties` [others], by default of index. `least`
+    [rows] is what a score must reach to matter; `full` says that every row has seen k. Where candidates stay too many
+    the best are taken early, which bounds memory; if `coarse`, Crowded is raised instead.
     """
 
     def __init__(
         self,
         rows: int,
         k: int,
-        error: float,
-        exact: Callable[[Indices, Indices], Cosines],
-        *,
-        coarse: bool,
         device: torch.device,
+        *,
+        error: float = 0.0,
+        exact: Callable[[Indices, Indices], Cosines] | None = None,
+        ties: Tensor | None = None,
+        coarse: bool = False,
     ) -> None:
-        self.rows, self.k, self.error, self.exact, self.coarse = rows, k, error, exact, coarse
-        self.least = torch.full((rows,), -2.0, device=device)  # below every cosine
+        self.rows, self.k, self.error, self.exact, self.ties, self.coarse = rows, k, error, exact, ties, coarse
+        self.least = torch.full((rows,), -torch.inf, device=device)
         self.full = False
         none = torch.empty(0, dtype=torch.int64, device=device)
         self.parts = [(none, none, torch.empty(0, device=device))]
         self.fresh = 0
 
-    def add(self, row: Tensor, other: Tensor, cosine: Tensor) -> None:
-        """Take pairs in: their rows, their indices on the other side, their approximate cosines."""
+    def add(self, row: Tensor, other: Tensor, score: Tensor) -> None:
+        """Take pairs in: their rows, their indices on the other side, their scores as far as they are known."""
         if len(row):
-            self.parts.append((row, other, cosine.float()))
+            self.parts.append((row, other, score.float()))
             self.fresh += len(row)
-        if self.fresh > STALE * self.rows:
+        if self.fresh > max(STALE, self.k // 2) * self.rows:
             self._thin()
             if len(self.parts[0][0]) > (4 * self.k + CROWDED) * self.rows:
                 if self.coarse:
                     raise Crowded
-                row, other, cosine = (torch.from_numpy(column).to(self.least.device) for column in self._best())
-                self.parts = [(row, other, cosine)]
+                self.parts = [self._best()]
 
     def nearest(self) -> tuple[Indices, Cosines]:
-        """[rows, k] indices on the other side and exact cosines, best first. Every row must have seen k."""
+        """[rows, k] indices on the other side and exact scores, best first. Every row must have seen k."""
         self._thin()
-        _, other, cosine = self._best()
-        return other.reshape(self.rows, self.k), cosine.reshape(self.rows, self.k)
+        _, other, score = (column.cpu().numpy() for column in self._best())
+        return other.reshape(self.rows, self.k), score.reshape(self.rows, self.k)
 
     def _thin(self) -> None:
         """Keep what lies within twice the error of the k-th best: the k-th may be worse than it looks by the error,
         and what is kept better."""
-        row, other, cosine = (torch.cat(columns) for columns in zip(*self.parts, strict=True))
-        order = (4 * row.double() - cosine).argsort()  # by row, then best first: cosines are within ±2
-        row, other, cosine = row[order], other[order], cosine[order]
+        row, other, score = (torch.cat(columns) for columns in zip(*self.parts, strict=True))
+        order = _by_row_and_score(row, score)
+        row, other, score = row[order], other[order], score[order]
         counts = row.bincount(minlength=self.rows)
         full = counts >= self.k
         self.full = bool(full.all())
-        self.least[full] = cosine[(counts.cumsum(0) - counts)[full] + self.k - 1] - 2 * self.error
-        keep = cosine >= self.least[row]
-        self.parts, self.fresh = [(row[keep], other[keep], cosine[keep])], 0
+        self.least[full] = score[(counts.cumsum(0) - counts)[full] + self.k - 1] - 2 * self.error
+        keep = score >= self.least[row]
+        self.parts, self.fresh = [(row[keep], other[keep], score[keep])], 0
 
-    def _best(self) -> tuple[Indices, Indices, Cosines]:
-        """Rows, others and exact cosines of the k best of each row, in order; of equal ones the lowest index first."""
-        row, other = (column.cpu().numpy() for column in self.parts[0][:2])
-        cosine = self.exact(row, other)
-        order = np.lexsort((other, -cosine, row))
-        row, other, cosine = row[order], other[order], cosine[order]
-        keep = np.arange(len(row)) - np.searchsorted(row, row) < self.k
-        return row[keep], other[keep], cosine[keep]
+    def _best(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, others and exact scores of the k best of each row, in order."""
+        row, other, score = self.parts[0]
+        if self.exact is not None:
+            score = torch.from_numpy(self.exact(row.cpu().numpy(), other.cpu().numpy())).to(self.least.device)
+        order = (other if self.ties is None else self.ties[other]).argsort()
+        order = order[_by_row_and_score(row[order], score[order])]
+        row, other, score = row[order], other[order], score[order]
+        counts = row.bincount(minlength=self.rows)
+        keep = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row] < self.k
+        return row[keep], other[keep], score[keep]
+
+
+def _by_row_and_score(row: Tensor, score: Tensor) -> Tensor:
+    """The order of pairs by row, then by score (float32), the highest first; of equal ones the first stays first."""
+    bits = (score + 0.0).view(torch.int32)  # the sum has no negative zero
+    ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers in the order of the numbers
+    return ((row << 32) - ascending).argsort(stable=True)
+
+
+TILE = 64  # products ruled out together, at the most
+UNRULED = 0.25  # share of tiles not ruled out above which a block finds its own k-th score
+
+
+def reaching_rows(products: Tensor, candidates: Candidates) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and values of the products [rows or more, columns] that may matter to the candidates of the rows. A
+    tile is every so many columns, not neighbouring ones: maxima of such tiles are maxima of whole vector registers."""
+    tiles = products.view(len(products), _width(products.shape[1], candidates.k), -1)[: candidates.rows]
+    row, place, tile, score = _reaching(tiles, candidates, 1)
+    return row, place * tiles.shape[2] + tile, score
+
+
+def reaching_columns(products: Tensor, candidates: Candidates) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and values of the products [rows, columns or more] that may matter to the candidates of the
+    columns."""
+    tiles = products.view(-1, _width(len(products), candidates.k), products.shape[1])[:, :, : candidates.rows]
+    tile, place, column, score = _reaching(tiles, candidates, 0)
+    return tile * tiles.shape[1] + place, column, score
+
+
+def _width(length: int, k: int) -> int:
+    """The products in a tile, a power of two: fewer where k tiles would else be a large part of those in `length`."""
+    return max(1, min(TILE, 1 << (length // (4 * k)).bit_length() >> 1))
+
+
+def _reaching(tiles: Tensor, candidates: Candidates, dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where in `tiles` [a, width, b] the products are that may matter to `candidates`, and the products. Along `dim`
+    (0 or 2, taken without the width: 0 or 1) are the tiles, along the other dimension the candidates' rows."""
+    peaks = tiles.amax(dim=1)
+    if peaks.isnan().any():
+        raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
+    least = candidates.least.unsqueeze(dim)
+    reach = peaks >= least
+    # where the best so far rules little out, this block does: its k largest maxima are k scores to be had
+    if peaks.shape[dim] >= candidates.k and (not candidates.full or reach.sum() > UNRULED * reach.numel()):
+        kth = peaks.topk(candidates.k, dim=dim).values.narrow(dim, candidates.k - 1, 1)
+        least = torch.maximum(least, kth.float() - 2 * candidates.error)
+        reach = peaks >= least
+    first, last = reach.nonzero(as_tuple=True)
+    inside = tiles[first, :, last]
+    found, place = (inside >= least.expand(peaks.shape)[first, last, None]).nonzero(as_tuple=True)
+    return first[found], place, last[found], inside[found, place]
 
 
 ROWS, COLUMNS = 1024, 4096  # vectors of x and of y in one block of products, which stays in the processor's cache
 SLAB = 16  # blocks that share one reading of y
-TILE = 64  # products ruled out together
 SCORED = 256  # pairs scored exactly at a time
 
 
@@ -221,10 +277,10 @@ def _scan(
         return Candidates(
             min(most, len(one) - start),
             min(k, len(other)),
-            error,
-            _scorer(one, start, other),
+            place,
+            error=error,
+            exact=_scorer(one, start, other),
             coarse=dtype != torch.float32,
-            device=place,
         )
 
     def block(one: UnitVectors, start: int, most: int) -> Tensor:
@@ -244,9 +300,11 @@ def _scan(
                     products = memory[: len(vectors) * len(others)].view(len(vectors), len(others))
                     torch.mm(vectors, others.T, out=products)
                     products[of_x.rows :] = products[:, len(y) - left :] = -torch.inf  # the padding
-                    _show_rows(products, of_x, left)
+                    row, column, cosine = reaching_rows(products, of_x)
+                    of_x.add(row, left + column, cosine)
                     if both:
-                        _show_columns(products, of_y[number], top)
+                        row, column, cosine = reaching_columns(products, of_y[number])
+                        of_y[number].add(column, top + row, cosine)
             for top, _, of_x in slabs:
                 forward.fill(top, of_x)
         for left, columns in zip(lefts, of_y, strict=False):
@@ -272,37 +330,3 @@ def _scorer(mine: UnitVectors, start: int, theirs: UnitVectors) -> Callable[[Ind
         return cosines
 
     return exact
-
-
-def _show_rows(products: Tensor, rows: Candidates, left: int) -> None:
-    """Show a block, whose first column is the vector `left`, to the candidates of its rows. A tile is every so many
-    columns, not neighbouring ones: maxima of such tiles are maxima of whole vector registers."""
-    tiles = products.view(len(products), _width(rows.k), -1)[: rows.rows]
-    row, place, tile, cosine = _reaching(tiles, rows, 1)
-    rows.add(row, left + place * tiles.shape[2] + tile, cosine)
-
-
-def _show_columns(products: Tensor, columns: Candidates, top: int) -> None:
-    """Show a block, whose first row is the vector `top`, to the candidates of its columns."""
-    tiles = products.view(-1, _width(columns.k), products.shape[1])[:, :, : columns.rows]
-    tile, place, column, cosine = _reaching(tiles, columns, 0)
-    columns.add(column, top + tile * tiles.shape[1] + place, cosine)
-
-
-def _width(k: int) -> int:
-    """The products in a tile: fewer where k tiles would else be a large part of a block's."""
-    return max(1, min(TILE, 1 << (ROWS // (4 * k)).bit_length() >> 1))
-
-
-def _reaching(tiles: Tensor, candidates: Candidates, dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where in `tiles` [a, width, b] the products are that may matter to `candidates`, and the products. Along `dim`
-    (0 or 2, taken without the width: 0 or 1) are the tiles, along the other dimension the candidates' rows."""
-    peaks = tiles.amax(dim=1)
-    least = candidates.least.unsqueeze(dim)
-    if not candidates.full and peaks.shape[dim] >= candidates.k:  # the k largest maxima are k cosines to be had
-        kth = peaks.topk(candidates.k, dim=dim).values.narrow(dim, candidates.k - 1, 1)
-        least = torch.maximum(least, kth.float() - 2 * candidates.error)
-    first, last = (peaks >= least).nonzero(as_tuple=True)
-    inside = tiles[first, :, last]
-    found, place = (inside >= least.expand(peaks.shape)[first, last, None]).nonzero(as_tuple=True)
-    return first[found], place, last[found], inside[found, place]

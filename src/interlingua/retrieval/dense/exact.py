@@ -1,4 +1,10 @@
-"""Exact dense search by blocked matrix products, with trec_eval's ties."""
+"""Exact dense search by blocked matrix products, with trec_eval's ties.
+
+`Candidates` and what rules out most of a block are those of `interlingua.alignment.neighbours`, which is on the floor
+below. Three things stay apart. Here the float32 products rank, so nothing is scored again; for mining that would make
+scores depend on the size of the blocks. `Int8Matrix` finds its candidates in compiled code that never writes a product
+to memory, and has them ranked here. And an index multiplies a few rows with NumPy, since torch takes seconds to load.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from interlingua.alignment.neighbours import TILE, Candidates, reaching_rows
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.models.encode import full_float32
+from interlingua.retrieval.retriever import Candidates as Chosen
 from interlingua.retrieval.retriever import (
-    Candidates,
     TextEncoder,
     Vectors,
     chosen_queries,
@@ -27,9 +34,6 @@ from interlingua.retrieval.run import Run, docid_order
 
 Matrix = NDArray[Any] | Tensor
 SCORES_HELD = 1 << 24  # scores of one block in memory: 64 MiB of float32
-TILE = 64  # columns computed, and ruled out, together
-CROWDED = 0.25  # share of tiles not ruled out above which a block finds its own k-th score
-LAST = torch.iinfo(torch.int64).max
 
 
 def search_exact(
@@ -68,11 +72,13 @@ def search_exact(
     indices = np.empty((total, min(k, count)), dtype=np.int64)
     scores = np.empty((total, min(k, count)), dtype=np.float32)
     block = -(-block // TILE) * TILE
+    ties = None if tie_order is None else _on(tie_order, place, torch.int64)
     with torch.inference_mode(), full_float32():
-        for start in range(0, total, group):
+        for start in range(0, total if count else 0, group):
             part = _on(queries[start : start + group], place)
-            best = _search_group(part, passages, k, rows, tie_order, block)
-            indices[start : start + group], scores[start : start + group] = (found.cpu().numpy() for found in best)
+            best = Candidates(len(part), indices.shape[1], place, ties=ties)
+            _show(part, passages, rows, block, best)
+            indices[start : start + group], scores[start : start + group] = best.nearest()
     return indices, scores
 
 
@@ -118,45 +124,18 @@ def tie_ranks(ids: Sequence[str]) -> NDArray[np.int64]:
     return ranks
 
 
-def _search_group(
-    queries: Tensor,
-    passages: Matrix,
-    k: int,
-    rows: NDArray[np.int64] | None,
-    tie_order: NDArray[np.int64] | None,
-    block: int,
-) -> tuple[Tensor, Tensor]:
-    """Best indices and scores of one group of queries: what each block can add is merged into the best so far."""
-    place, total = queries.device, len(queries)
-    indices = torch.empty((total, 0), dtype=torch.int64, device=place)
-    ties = torch.empty((total, 0), dtype=torch.int64, device=place)
-    scores = torch.empty((total, 0), dtype=torch.float32, device=place)
+def _show(queries: Tensor, passages: Matrix, rows: NDArray[np.int64] | None, block: int, best: Candidates) -> None:
+    """Show the scores of all passages, a block at a time, to the candidates of some queries."""
+    place = queries.device
     count = passages.shape[0] if rows is None else len(rows)
     for start in range(0, count, block):
-        stop = min(start + block, count)
-        where = torch.arange(start, stop, device=place) if rows is None else _on(rows[start:stop], place, torch.int64)
-        chosen = passages[start:stop] if rows is None else passages[rows[start:stop]]
-        order = where if tie_order is None else _on(tie_order[where.cpu().numpy()], place, torch.int64)
-        products = _products(queries, _on(chosen, place))
-        least = scores[:, k - 1 :] if scores.shape[1] == k else None
-        row, column = _at_least_kth(products, stop - start, k, least)
-        # each query has its own number of candidates: lay them out as rows, filled up with what sorts last
-        counts = row.bincount(minlength=total)
-        slot = torch.arange(len(row), device=place) - (counts.cumsum(0) - counts)[row]
-        shape = (total, int(counts.max()))
-        more = (
-            torch.full(shape, -torch.inf, device=place).index_put((row, slot), products[row, column]),
-            torch.full(shape, count, device=place).index_put((row, slot), where[column]),
-            torch.full(shape, LAST, device=place).index_put((row, slot), order[column]),
-        )
-        scores, indices, ties = (torch.cat(pair, dim=1) for pair in zip((scores, indices, ties), more, strict=True))
-        # two stable sorts: by tie order, then by score, leave equal scores in tie order
-        ties, by_tie = ties.sort(dim=1)
-        scores, by_score = scores.gather(1, by_tie).sort(dim=1, descending=True, stable=True)
-        kept = min(k, stop)
-        indices = indices.gather(1, by_tie).gather(1, by_score)[:, :kept]
-        scores, ties = scores[:, :kept], ties.gather(1, by_score)[:, :kept]
-    return indices, scores
+        part = slice(start, min(start + block, count))
+        chosen = passages[part] if rows is None else passages[rows[part]]
+        row, column, score = reaching_rows(_products(queries, _on(chosen, place)), best)
+        real = column < len(chosen)
+        row, column, score = row[real], column[real], score[real]
+        where = column + start if rows is None else _on(rows[part], place, torch.int64)[column]
+        best.add(row, where, score)
 
 
 def _products(queries: Tensor, passages: Tensor) -> Tensor:
@@ -172,24 +151,6 @@ def _products(queries: Tensor, passages: Tensor) -> Tensor:
     products = queries @ pad(passages, (0, 0, 0, -count % TILE)).T
     products[:, count:] = -torch.inf
     return products
-
-
-def _at_least_kth(products: Tensor, count: int, k: int, least: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Rows and columns, row by row, of all scores that may be among the k best: all that reach the k-th,
-    ties included. `least` [queries, 1] is the k-th best score so far, None before there are k."""
-    tiles = products.view(products.shape[0], products.shape[1] // TILE, TILE)
-    peaks = tiles.amax(dim=2)
-    if peaks.isnan().any():
-        raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
-    # where the best so far rules little out, the k-th of this block does
-    if least is None or (peaks >= least).float().mean() > CROWDED:
-        here = products.topk(min(k, products.shape[1]), dim=1).values[:, -1:]
-        least = here if least is None else torch.maximum(here, least)
-    row, tile = (peaks >= least).nonzero(as_tuple=True)
-    found, offset = (tiles[row, tile] >= least[row]).nonzero(as_tuple=True)
-    row, column = row[found], tile[found] * TILE + offset
-    real = column < count
-    return row[real], column[real]
 
 
 def _device_of(*matrices: Matrix) -> torch.device:
@@ -221,7 +182,7 @@ class DenseRetriever:
         vectors = embed_queries(self.encoder, queries)
         return search(vectors, [query.id for query in queries], self._vectors, list(self._rows), depth)
 
-    def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
+    def score(self, queries: Sequence[Query], candidates: Chosen) -> Run:
         """The similarity of each query of `candidates` to exactly its candidates.
 
         Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
