@@ -140,8 +140,8 @@ class _Growing:
 
 
 class ArrayWriter:
-    """A folder that is being filled: `path` is where it is meanwhile, for files that are no arrays; `facts` is what the
-    owner wants to know of it later, as JSON."""
+    """Writer of the arrays of a folder, as .npy files that grow. `path` is where the folder is meanwhile, for files
+    that are no arrays; `facts` is what the owner of an `ArrayFolder` wants to know of it later, as JSON."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -153,7 +153,7 @@ class ArrayWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._streams.close()
+        self.close()
 
     def add(self, name: str, rows: NDArray[Any]) -> None:
         """Append `rows` [n, …] to an array, which the first call makes: it has the dtype of these rows and, but for n,
@@ -183,11 +183,16 @@ class ArrayWriter:
             np.load(self.path / f"{name}.npy", mmap_mode="r" if array.count else None, allow_pickle=False)
         )
 
+    def close(self) -> None:
+        """Finish the arrays: nothing is added to them any more."""
+        for array in self._arrays.values():
+            if not array.stream.closed:
+                array.write_header()
+        self._streams.close()
+
     def described(self) -> dict[str, dict[str, Any]]:
         """Finish the arrays; the entry of each file in the description."""
-        for array in self._arrays.values():
-            array.write_header()
-        self._streams.close()
+        self.close()
         entries: dict[str, dict[str, Any]] = {
             file.name: {"bytes": file.stat().st_size} for file in sorted(self.path.iterdir()) if file.is_file()
         }

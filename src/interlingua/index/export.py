@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from interlingua.array_folder import ArrayWriter
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import atomic_folder, atomic_write, open_raw
@@ -80,17 +81,15 @@ def write_npy(folder: str | Path, chunks: Iterable[Chunk]) -> int:
 
     Whole or not at all; only one chunk is in memory. Raises BadInput when there is no passage.
     """
-    dim, chunks = _first(chunks)
+    _, chunks = _first(chunks)
     count = 0
     with (
         atomic_folder(folder, ARRAY) as place,
-        open(place / ARRAY, "wb") as array,
+        ArrayWriter(place) as arrays,
         open(place / ROWS, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as rows,
     ):
-        _header(array, 0, dim)
-        start = array.tell()
         for passages, vectors in chunks:
-            array.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+            arrays.add("vectors", np.asarray(vectors, dtype=np.float32))
             for one in passages:
                 rows.write(
                     json.dumps(
@@ -106,14 +105,7 @@ def write_npy(folder: str | Path, chunks: Iterable[Chunk]) -> int:
                     + "\n"
                 )
             count += len(passages)
-        array.seek(0)
-        _header(array, count, dim)  # NumPy leaves room in it for the number of rows to grow
-        assert array.tell() == start
     return count
-
-
-def _header(stream: IO[bytes], count: int, dim: int) -> None:
-    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (count, dim)})
 
 
 def _first(chunks: Iterable[Chunk]) -> tuple[int, Iterable[Chunk]]:

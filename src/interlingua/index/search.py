@@ -20,6 +20,7 @@ from interlingua.index.local.tokens import IndexTokens
 from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, ranking_names, share_of_own
 from interlingua.progress import say
+from interlingua.retrieval.bm25.bm25 import best_rows
 from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, max_score, term_weights
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever, rerank
@@ -201,12 +202,8 @@ class Lexical:
         """The scores of the `depth` best of the `chosen` rows of each segment, those above 0 only."""
         found: dict[Place, float] = {}
         for number, (segment, values, mask) in enumerate(zip(self.snapshot.segments, scores, chosen, strict=True)):
-            rows = np.flatnonzero(values if mask is None else values * mask)
-            if len(rows) > depth:
-                least = np.partition(values[rows], len(rows) - depth)[len(rows) - depth]
-                rows = rows[values[rows] >= least]
-            rows = rows[np.lexsort((segment.ties[rows], -values[rows]))][:depth]
-            found.update(zip([(number, row) for row in rows.tolist()], values[rows].tolist(), strict=True))
+            rows, best = best_rows(values if mask is None else values * mask, depth, segment.ties)
+            found.update(zip([(number, row) for row in rows.tolist()], best.tolist(), strict=True))
         return found
 
 

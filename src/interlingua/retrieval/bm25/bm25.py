@@ -58,13 +58,13 @@ class Engine:
         Engine.searched += len(queries) * count
         if not queries or Engine.searched < WORTH_COMPILING or not all(map(find_spec, ("numba", "bm25s"))):
             for terms in queries:
-                yield _first(self.scores(terms), depth, ties)
+                yield best_rows(self.scores(terms), depth, ties)
             return
         asked = min(depth + SPARE, count)
         found = self._with_numba.retrieve(list(queries), k=asked, show_progress=False)
         for terms, rows, scores in zip(queries, found.documents, found.scores, strict=True):
             if asked < count and scores[-1] == scores[depth - 1] > 0:  # more may tie than came along
-                yield _first(self.scores(terms), depth, ties)
+                yield best_rows(self.scores(terms), depth, ties)
             else:
                 positive = np.count_nonzero(scores)
                 yield _cut(rows[:positive], scores[:positive], depth, ties)
@@ -85,8 +85,9 @@ class Engine:
         return retriever
 
 
-def _first(scores: Scores, depth: int, ties: Rows) -> tuple[Rows, Scores]:
-    """The `depth` best of all `scores` [passages]."""
+def best_rows(scores: Scores, depth: int, ties: Rows) -> tuple[Rows, Scores]:
+    """The `depth` best of `scores` [passages], those above 0 only: their rows and scores, best first. Equal scores are
+    taken by `ties` [passages] ascending where the cut goes through a tie."""
     least = np.float32(0)
     if len(scores) > depth * BLOCK:
         # the depth-th best block has a best passage, and so have all better blocks: no less can be among the first
