@@ -25,8 +25,8 @@ from interlingua.data.readers.bitext import Comparable, bucc_pairs, read_bucc
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
+from interlingua.models.protocols import Encoder
 from interlingua.progress import say
-from interlingua.retrieval.retriever import TextEncoder
 from interlingua.text.languages import text_key
 
 PROTOCOLS = ("train_self", "xtreme")
@@ -109,7 +109,7 @@ def _best_threshold(ranked: Sequence[MinedPair], gold: Collection[tuple[str, str
 
 
 def mined_pairs(
-    encoder: TextEncoder, task: Comparable, *, k: int = 4, kind: str = "ratio", retrieval: str = "max"
+    encoder: Encoder, task: Comparable, *, k: int = 4, kind: str = "ratio", retrieval: str = "max"
 ) -> tuple[list[MinedPair], int, int]:
     """Mine a task: pairs of ids with scores, and the numbers of distinct sentences of both sides.
 
@@ -135,7 +135,7 @@ def pairs_of_ids(found: Iterable[tuple[int, int, float]], x: CorpusSide, y: Corp
 
 
 def bucc(
-    encoder: TextEncoder,
+    encoder: Encoder,
     folder: str | Path,
     pair: str,
     protocol: str = "train_self",
@@ -269,7 +269,7 @@ def planted(
 
 
 def planted_f1(
-    encoder: TextEncoder,
+    encoder: Encoder,
     path: str | Path,
     *,
     share: float = 0.02,

@@ -16,8 +16,9 @@ from interlingua.errors import BadInput
 from interlingua.evaluation.measures import Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.table import render_records
 from interlingua.evaluation.tatoeba import TatoebaResult, check_languages, pair_vectors, tatoeba_accuracy
+from interlingua.models.protocols import Encoder
 from interlingua.retrieval.dense.exact import search, search_exact, tie_ranks
-from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_passages, embed_queries, searchable
+from interlingua.retrieval.retriever import Vectors, embed_passages, embed_queries, searchable
 from interlingua.retrieval.run import average_precision, gold_ranks
 
 
@@ -91,7 +92,7 @@ class Projection:
     accuracy: TatoebaResult
 
 
-def language_projection(encoders: Mapping[str, TextEncoder], pairs: Sequence[ParallelPair]) -> dict[str, Projection]:
+def language_projection(encoders: Mapping[str, Encoder], pairs: Sequence[ParallelPair]) -> dict[str, Projection]:
     """Model → its projection of the same `pairs` (CCP: 1,000 of English and Arabic), encoded as Tatoeba's are.
 
     Vectors are taken as search takes them: of unit length under cosine. Raises BadInput for pairs of several
@@ -237,7 +238,7 @@ class LanguageMatrix:
 
 
 def language_matrix(
-    encoder: TextEncoder,
+    encoder: Encoder,
     collections: Mapping[str, Collection],
     measure: str = "RR@100",
     depth: int = 100,
@@ -346,7 +347,7 @@ class LanguageBias:
         return float(np.diag(self.preference).mean())
 
 
-def language_bias(encoder: TextEncoder, collections: Mapping[str, Collection], **encode_options: Any) -> LanguageBias:
+def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **encode_options: Any) -> LanguageBias:
     """Ask every language's questions of all languages' passages in one pool.
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Raises BadInput for

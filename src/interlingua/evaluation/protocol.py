@@ -14,6 +14,7 @@ from interlingua.errors import BadInput
 from interlingua.evaluation.measures import DEFAULT_MEASURES, Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.significance import Interval, bootstrap_interval, stratified_interval
 from interlingua.evaluation.table import Row, Table
+from interlingua.models.protocols import Encoder
 from interlingua.retrieval.dense.exact import search
 from interlingua.retrieval.fusion import check_weights, normalised, summed
 from interlingua.retrieval.pipeline.grammar import Lexical, Model, Pipeline, RunFile, leaves
@@ -25,12 +26,12 @@ from interlingua.retrieval.pipeline.run import (
     read_translations,
     translated_queries,
 )
-from interlingua.retrieval.retriever import TextEncoder, embed_passages, embed_queries
+from interlingua.retrieval.retriever import embed_passages, embed_queries
 from interlingua.retrieval.run import Run
 
 
 def evaluate_on(
-    encoder: TextEncoder,
+    encoder: Encoder,
     collections: Iterable[Collection],
     measures: Sequence[str] = DEFAULT_MEASURES,
     depth: int = 100,

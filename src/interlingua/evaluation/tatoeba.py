@@ -17,8 +17,9 @@ from interlingua.data.readers.source import PathLike, group
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
+from interlingua.models.protocols import Encoder
 from interlingua.progress import say
-from interlingua.retrieval.retriever import TextEncoder, Vectors, searchable
+from interlingua.retrieval.retriever import Vectors, searchable
 from interlingua.text.languages import normalise_code
 
 PROTOCOLS = {
@@ -56,7 +57,7 @@ def read_sets(paths: PathLike | Sequence[PathLike]) -> dict[str, list[ParallelPa
     return {name: list(read_parallel(unit)) for name, unit in units.items()}
 
 
-def tatoeba_file(encoder: TextEncoder, path: str | Path) -> TatoebaResult:
+def tatoeba_file(encoder: Encoder, path: str | Path) -> TatoebaResult:
     """Accuracy on a file of translations such as `ara-eng.tsv.gz`, both sides read by the passage encoder.
 
     The languages are those of the file name. Raises BadInput for a file of several languages.
@@ -64,7 +65,7 @@ def tatoeba_file(encoder: TextEncoder, path: str | Path) -> TatoebaResult:
     return tatoeba_pairs(encoder, list(read_parallel(path)), str(path))
 
 
-def tatoeba_pairs(encoder: TextEncoder, pairs: Sequence[ParallelPair], where: str = "the pairs") -> TatoebaResult:
+def tatoeba_pairs(encoder: Encoder, pairs: Sequence[ParallelPair], where: str = "the pairs") -> TatoebaResult:
     """Accuracy on translations of one language into English, or between two others. `where` names them in errors.
 
     Raises BadInput for several languages, or none.
@@ -84,7 +85,7 @@ def check_languages(pairs: Sequence[ParallelPair], where: str, protocol: str = "
     return langs[0]
 
 
-def pair_vectors(encoder: TextEncoder, pairs: Sequence[ParallelPair]) -> tuple[Vectors, Vectors]:
+def pair_vectors(encoder: Encoder, pairs: Sequence[ParallelPair]) -> tuple[Vectors, Vectors]:
     """Vectors [pairs, dim] of both sides by the passage encoder, each told its language; English comes second."""
     sides: tuple[list[str], list[str]] = ([], [])
     for pair in pairs:

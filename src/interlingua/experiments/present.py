@@ -17,6 +17,7 @@ from interlingua.evaluation.table import Row, Table
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, fill
 from interlingua.experiments.suites import Values, drawn_pairs
+from interlingua.models.dual import DualEncoder
 from interlingua.progress import say
 
 ALPHA = 0.05
@@ -187,11 +188,12 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
         (name, suite, column) for name, suite in work.table.suites(work.scale).items() for column in suite.projection
     ]
     models = {row: work.model(row, 1) for row in work.rows()} if drawn else {}
+    points = {row: model for row, model in models.items() if isinstance(model, DualEncoder)}  # one vector a text
     for name, suite, column in drawn:
         pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
         path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
         try:
-            made.append(plot_projections(language_projection(models, pairs), path))
+            made.append(plot_projections(language_projection(points, pairs), path))
         except NotFound as error:
             say(str(error))
             return made

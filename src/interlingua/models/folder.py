@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import restore
+from interlingua.models.protocols import AnyEncoder
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
 
 DEFAULT = "default"
@@ -232,7 +233,7 @@ PROBE = (
 _SAMPLE = 1_024
 
 
-def fingerprint(encoder: Any) -> dict[str, Any]:
+def fingerprint(encoder: AnyEncoder) -> dict[str, Any]:
     """Equal for equal models, whatever the device or number format they compute in; safe to keep as JSON.
 
     "tokens": hash of the probe's token ids in both roles; "weights": hash of a sample of every weight;
@@ -241,16 +242,17 @@ def fingerprint(encoder: Any) -> dict[str, Any]:
     vectors of the probe are all there is to hash.
     """
     # told apart by what they have: their modules read fingerprints themselves
-    one, two = hasattr(encoder, "pooling"), hasattr(encoder, "own_passage") or hasattr(encoder, "static_sides")
-    if hasattr(encoder, "projection") and hasattr(encoder, "query_expansion"):
-        return _late_interaction(encoder)
+    ours: Any = encoder
+    one, two = hasattr(ours, "pooling"), hasattr(ours, "own_passage") or hasattr(ours, "static_sides")
+    if hasattr(ours, "projection") and hasattr(ours, "query_expansion"):
+        return _late_interaction(ours)
     if not one and not two:
         vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]
         rows = [row for found in vectors for row in getattr(found, "vectors", found)]  # late interaction: of each token
         return {"vectors": _hash(repr([[round(float(x), 3) for x in row] for row in rows]))}
-    pair = dict.fromkeys(("query", "passage"), encoder) if one else {"query": encoder.query, "passage": encoder.passage}
+    pair = dict.fromkeys(("query", "passage"), ours) if one else {"query": ours.query, "passage": ours.passage}
     return {
-        "dim": encoder.dim,
+        "dim": ours.dim,
         "similarity": pair["query"].settings.similarity,
         "tokens": _hash(repr([part.tokenize(PROBE, role) for role, part in pair.items()])),
         "settings": _hash(
@@ -297,7 +299,7 @@ def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
     return {"calibration": _hash("\n".join(tensors))} if tensors else {}
 
 
-def check(encoder: Any, recorded: Mapping[str, Any], where: str) -> None:
+def check(encoder: AnyEncoder, recorded: Mapping[str, Any], where: str) -> None:
     """Raise BadInput, naming `where` and what differs, unless `recorded` is the encoder's fingerprint."""
     now = fingerprint(encoder)
     different = sorted(key for key in now.keys() | recorded.keys() if now.get(key) != recorded.get(key))

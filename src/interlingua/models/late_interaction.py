@@ -452,6 +452,8 @@ class LateInteractionEncoder(nn.Module):
 
 Model = DualEncoder | LateInteractionEncoder
 """One vector a text, or one a token."""
+RoleEncoder = Encoder | LateInteractionEncoder
+"""The encoder of one role of a `Model`: token ids in, vectors with a gradient out."""
 
 
 def load_any(

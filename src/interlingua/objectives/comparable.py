@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from transformers.models.bert.modeling_bert import BertLayer
 from interlingua.data.linked import SpanMode, SpanPair, cut
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
-from interlingua.models.transformer import ATTENTION, Run
+from interlingua.models.late_interaction import RoleEncoder
+from interlingua.models.transformer import ATTENTION, Run, Transformer
 from interlingua.objectives.late_interaction import maxsim
 from interlingua.objectives.masked_lm import MaskedLanguageModelHead, mask_words
 from interlingua.objectives.objective import (
@@ -94,7 +95,7 @@ class CondenserHead(nn.Module):
 
 
 def span_tokens(
-    encoder: Any,
+    encoder: RoleEncoder,
     role: str,
     texts: Sequence[str],
     draws: Sequence[float],
@@ -113,7 +114,7 @@ def span_tokens(
     after = next(place for place, special in enumerate(reversed(mask)) if not special)
     empty = encoder.tokenize([""], role)[0]
     opening, closing = empty[: len(empty) - after], empty[len(empty) - after :]
-    most = encoder.backbone.positions
+    most = encoder.backbone.positions if isinstance(encoder.backbone, Transformer) else None
     if most is not None and length + len(empty) > most:
         raise BadInput(
             f"a span of {length} tokens with the {len(empty)} around it is longer than the {most} "
@@ -346,7 +347,7 @@ class Comparable(SpanObjective):
         self.condenser = CondenserHead(config, skip_from=skip_from, layers=head_layers) if condenser else None
         self.early = self.condenser.skip_from if self.condenser else None
 
-    def spans(self, batch: Batch, encoder: Any, step: int) -> Spans:
+    def spans(self, batch: Batch, encoder: RoleEncoder, step: int) -> Spans:
         pairs = require(batch["linked"], SpanPair, self)
         if len(pairs) < 2:
             raise BadInput("a batch of one pair has nothing to tell apart. Raise data.linked.batch.")
@@ -414,7 +415,7 @@ class Comparable(SpanObjective):
         )
 
     def token_losses(
-        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: Any
+        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
     ) -> dict[str, Tensor]:
         starts = (lengths.cumsum(0) - lengths).tolist()
         where = torch.tensor(
@@ -430,7 +431,7 @@ class Comparable(SpanObjective):
             read["condenser"] = self.condenser(states, early, lengths)
         return {name: self._predict(read[name][where], targets, encoder) for name in self.weights}
 
-    def _predict(self, states: Tensor, targets: Tensor, encoder: Any) -> Tensor:
+    def _predict(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
         assert self.head is not None  # there is one where there are weights
         logits = self.head(states, encoder.input_embeddings.weight)
         return F.cross_entropy(logits.float(), targets, reduction="none")

@@ -17,6 +17,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import BadInput, NotFound
 from interlingua.models.folder import model_folder, quiet, require_safetensors
+from interlingua.models.late_interaction import RoleEncoder
 from interlingua.objectives.objective import Batch, MaskedRow, TokenObjective, require
 
 
@@ -159,7 +160,7 @@ class MaskedLanguageModelling(TokenObjective):
         """What is read: each raw sentence."""
         return [record.text for record in require(batch["sentences"], Sentence, self)]
 
-    def rows(self, batch: Batch, encoder: Any, step: int) -> list[MaskedRow]:
+    def rows(self, batch: Batch, encoder: RoleEncoder, step: int) -> list[MaskedRow]:
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
             raise BadInput(
@@ -173,7 +174,7 @@ class MaskedLanguageModelling(TokenObjective):
             for ids in encoder.tokenize(self.texts(batch), self.role)
         ]
 
-    def token_loss(self, states: Tensor, targets: Tensor, encoder: Any) -> Tensor:
+    def token_loss(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
         logits = self.head(states, encoder.input_embeddings.weight)
         return F.cross_entropy(logits.float(), targets, reduction="none")
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 from interlingua.models.folder import Similarity
+from interlingua.models.late_interaction import RoleEncoder
 from interlingua.models.subwords import Text as Text
 
 
@@ -114,11 +115,11 @@ class TokenObjective(nn.Module):
     streams: tuple[str, ...] = ()
     role: str = "passage"
 
-    def rows(self, batch: Batch, encoder: Any, step: int) -> list[MaskedRow]:
+    def rows(self, batch: Batch, encoder: RoleEncoder, step: int) -> list[MaskedRow]:
         """What to read and predict at this step; the same on every process for the same step."""
         raise NotImplementedError
 
-    def token_loss(self, states: Tensor, targets: Tensor, encoder: Any) -> Tensor:
+    def token_loss(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
         """`[predictions]` losses from the states `[predictions, hidden]` at the predicted positions."""
         raise NotImplementedError
 
@@ -151,7 +152,7 @@ class SpanObjective(nn.Module):
     weights: Mapping[str, float]
     contrast_unmasked: bool = False
 
-    def spans(self, batch: Batch, encoder: Any, step: int) -> Spans:
+    def spans(self, batch: Batch, encoder: RoleEncoder, step: int) -> Spans:
         """What to read at this step; the same on every process for the same step."""
         raise NotImplementedError
 
@@ -165,7 +166,7 @@ class SpanObjective(nn.Module):
         raise NotImplementedError
 
     def token_losses(
-        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: Any
+        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
     ) -> dict[str, Tensor]:
         """For each name in `weights` the losses `[predictions]` of these rows; each sum is divided by the number of
         predictions in the batch."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
+from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.progress import say
 from interlingua.retrieval.retriever import Candidates, Retriever, Scorer, chosen_queries
 from interlingua.retrieval.run import Run
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def model_retriever(
-    encoder: Any, passages: Sequence[Passage], kept: Mapping[str, tuple[TokenStore, int]] | None = None
+    encoder: AnyEncoder, passages: Sequence[Passage], kept: Mapping[str, tuple[TokenStore, int]] | None = None
 ) -> Retriever:
     """The retriever of `passages` by `encoder`, one of `interlingua.models.late_interaction.load_any` or the like:
     MaxSim of its token vectors where its similarity is "maxsim", else the similarity of one vector a text. `kept` says
     where token vectors of passages are already, by their ids."""
-    if encoder.similarity == "maxsim":
+    if has_token_vectors(encoder):
         from interlingua.retrieval.late_interaction.retriever import LateInteractionRetriever
 
         return LateInteractionRetriever(encoder, passages, kept=kept)
@@ -130,7 +131,7 @@ def _best(windows: Run, query_id: str) -> dict[str, float]:
     return best
 
 
-def subword_windows(encoder: Any, window: int = WINDOW, stride: int = STRIDE) -> Split:
+def subword_windows(encoder: AnyEncoder, window: int = WINDOW, stride: int = STRIDE) -> Split:
     """A splitter into windows of `window` of the encoder's own subwords, special tokens, prompt and title counted: what
     the model reads of a window is the whole window. The next one starts `stride` subwords later.
 
@@ -140,7 +141,7 @@ def subword_windows(encoder: Any, window: int = WINDOW, stride: int = STRIDE) ->
     subword longer or shorter. Raises BadInput for a window longer than the model reads, or a stride longer
     than the window.
     """
-    side = getattr(encoder, "passage", encoder)
+    side: Any = getattr(encoder, "passage", encoder)
     if not hasattr(side, "tokenizer") or not hasattr(side, "tokenize"):
         raise BadInput(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
     limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])

@@ -6,28 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
+from interlingua.models.protocols import Encoder
+from interlingua.models.protocols import Vectors as Vectors
 from interlingua.retrieval.run import Run
 
-Vectors = NDArray[np.float32]
-
-
-class TextEncoder(Protocol):
-    """What search needs of a model. `interlingua.models.DualEncoder` is one. The option `lang`, a language code or a
-    list with one or None for each text, always comes along: calibrated encoders use it."""
-
-    @property
-    def similarity(self) -> str:
-        """`"cosine"` or `"dot"`."""
-
-    def encode_query(self, sentences: Any, **options: Any) -> Any:
-        """Vectors `[texts, dim]` of questions."""
-
-    def encode_document(self, sentences: Any, **options: Any) -> Any:
-        """Vectors `[texts, dim]` of passages, each a string or a `(title, text)` pair."""
+TextEncoder = Encoder
+"""The same seam under another name."""
 
 
 @runtime_checkable
@@ -38,7 +25,7 @@ class PassageVectors(Protocol):
         """Vectors `[passages, dim]` as `embed_passages` gave them."""
 
 
-def embed_queries(encoder: TextEncoder, queries: Sequence[Query], **options: Any) -> Vectors:
+def embed_queries(encoder: Encoder, queries: Sequence[Query], **options: Any) -> Vectors:
     """Vectors `[queries, dim]`, float32, checked and ready for a dot product. `options` go to `encode_query`, with
     the queries' languages as `lang` unless they name it."""
     langs = [query.lang or None for query in queries]
@@ -46,7 +33,7 @@ def embed_queries(encoder: TextEncoder, queries: Sequence[Query], **options: Any
     return searchable(vectors, encoder.similarity, [query.id for query in queries], "query")
 
 
-def embed_passages(encoder: TextEncoder, passages: Sequence[Passage], **options: Any) -> Vectors:
+def embed_passages(encoder: Encoder, passages: Sequence[Passage], **options: Any) -> Vectors:
     """Vectors `[passages, dim]`, float32, checked and ready for a dot product. `options` go to `encode_document`,
     with the passages' languages as `lang` unless they name it."""
     if isinstance(encoder, PassageVectors):

@@ -10,13 +10,12 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from interlingua.models.encode import TokenVectors, token_batches, token_rows
-from interlingua.models.late_interaction import LateInteractionEncoder, Model
+from interlingua.models.late_interaction import LateInteractionEncoder, Model, RoleEncoder
 from interlingua.models.subwords import Text
 from interlingua.training.processes import Processes
 
@@ -29,9 +28,9 @@ class TokenCache:
 
     def __init__(self, most: int = MOST) -> None:
         self.room = most
-        self._known: dict[tuple[Any, str], dict[Text, array[int]]] = {}
+        self._known: dict[tuple[RoleEncoder, str], dict[Text, array[int]]] = {}
 
-    def tokenize(self, encoder: Any, texts: Sequence[Text], role: str) -> list[list[int]]:
+    def tokenize(self, encoder: RoleEncoder, texts: Sequence[Text], role: str) -> list[list[int]]:
         """Token ids of each text, as `encoder` reads them in this role."""
         known = self._known.setdefault((encoder, role), {})
         new = [text for text in dict.fromkeys(texts) if text not in known]

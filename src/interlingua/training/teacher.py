@@ -59,7 +59,7 @@ class TeacherVectors:
         self.space = principal_axes(self.vectors, dim) if dim < given else None
 
     @staticmethod
-    def build(folder: Path, teacher: Any, texts: Iterable[str]) -> dict[str, Any]:
+    def build(folder: Path, teacher: DualEncoder, texts: Iterable[str]) -> dict[str, Any]:
         """Encode `texts` (repeated ones once) with `teacher.encode_document` into `folder`, unless they are there
         already from the same teacher. A run that was killed goes on where it was; one that finds another at work waits
         for it. What another run has open of other texts or of another teacher stays as it is for that run.

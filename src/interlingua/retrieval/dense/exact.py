@@ -21,15 +21,9 @@ from interlingua.alignment.neighbours import TILE, Candidates, reaching_rows
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.models.encode import full_float32
+from interlingua.models.protocols import Encoder
 from interlingua.retrieval.retriever import Candidates as Chosen
-from interlingua.retrieval.retriever import (
-    TextEncoder,
-    Vectors,
-    chosen_queries,
-    embed_passages,
-    embed_queries,
-    passages_by_id,
-)
+from interlingua.retrieval.retriever import Vectors, chosen_queries, embed_passages, embed_queries, passages_by_id
 from interlingua.retrieval.run import Run, docid_order
 
 Matrix = NDArray[Any] | Tensor
@@ -106,7 +100,7 @@ def search(
     return run
 
 
-def retrieve(encoder: TextEncoder, collection: Collection, *, depth: int = 100, **encode_options: Any) -> Run:
+def retrieve(encoder: Encoder, collection: Collection, *, depth: int = 100, **encode_options: Any) -> Run:
     """Encode the queries and passages of `collection` and search: the run a dense retriever gives.
 
     The encoder's `similarity` decides: "cosine" brings both sides to unit length, "dot" leaves them.
@@ -171,7 +165,7 @@ class DenseRetriever:
     that as a reranker this encodes (and holds) what some first stage found, whatever the size of the collection.
     """
 
-    def __init__(self, encoder: TextEncoder, passages: Sequence[Passage]) -> None:
+    def __init__(self, encoder: Encoder, passages: Sequence[Passage]) -> None:
         self.encoder, self.passages = encoder, passages
         self._rows: dict[str, int] = {}
         self._vectors: Vectors = np.zeros((0, 0), dtype=np.float32)

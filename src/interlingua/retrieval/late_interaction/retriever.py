@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors
+from interlingua.models.protocols import MultiVectorEncoder
 from interlingua.progress import track
 from interlingua.retrieval.dense.exact import tie_ranks
 from interlingua.retrieval.late_interaction.maxsim import maxsim_matrix, maxsim_scores
@@ -22,18 +23,7 @@ CHUNK = 1024  # passages encoded at a time: 90 MiB of float32 at 180 tokens of 1
 SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
 
 
-class TokenEncoder(Protocol):
-    """What late interaction needs of a model; `interlingua.models.late_interaction.LateInteractionEncoder` is one. The
-    option `lang`, a list with a language code or None for each text, always comes along."""
-
-    def encode_query(self, sentences: Any, **options: Any) -> TokenVectors:
-        """Token vectors of questions."""
-
-    def encode_document(self, sentences: Any, **options: Any) -> TokenVectors:
-        """Token vectors of passages, each a string or a `(title, text)` pair."""
-
-
-def passage_tokens(encoder: TokenEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
+def passage_tokens(encoder: MultiVectorEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
     """What `TokenStore.build` takes: `passages` encoded `CHUNK` at a time, with their ids."""
     held: list[Passage] = []
     for passage in track(passages, "encode passages"):
@@ -59,7 +49,7 @@ class LateInteractionRetriever:
 
     def __init__(
         self,
-        encoder: TokenEncoder,
+        encoder: MultiVectorEncoder,
         passages: Sequence[Passage],
         *,
         dtype: str = "float32",
@@ -150,7 +140,7 @@ class LateInteractionRetriever:
         self._stores.append(store if self.device is None else store.to(self.device))
 
 
-def _encoded(encoder: TokenEncoder, passages: Sequence[Passage], options: dict[str, Any]) -> Chunk:
+def _encoded(encoder: MultiVectorEncoder, passages: Sequence[Passage], options: dict[str, Any]) -> Chunk:
     texts = passage_texts(passages)
     langs = [passage.lang or None for passage in passages]
     vectors = encoder.encode_document(texts, **{"lang": langs, **options})

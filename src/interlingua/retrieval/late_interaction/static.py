@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
+from interlingua.models.protocols import AnyEncoder
 from interlingua.models.static_encoder import StaticSide, StaticTable, int8_rows
 from interlingua.retrieval.retriever import Vectors, passage_texts, searchable
 
@@ -49,8 +50,8 @@ class StaticMaxSim:
         self._query, self._passage = query, passage
 
     @classmethod
-    def of(cls, encoder: Any, before: StaticMaxSim | None = None) -> StaticMaxSim | None:
-        """That of an encoder; None unless it has `static_sides`. `before` is returned if it is of the same encoder."""
+    def of(cls, encoder: AnyEncoder | None, before: StaticMaxSim | None = None) -> StaticMaxSim | None:
+        """That of an encoder; None unless it has `static_sides`. `before` is returned if it is of the same one."""
         sides = static_sides(encoder)
         if sides is None:
             return None
@@ -115,7 +116,7 @@ class StaticMaxSim:
         return scores
 
 
-def static_sides(encoder: Any) -> tuple[StaticSide, StaticSide] | None:
+def static_sides(encoder: AnyEncoder | None) -> tuple[StaticSide, StaticSide] | None:
     """How the encoder makes vectors of questions and of passages, where these are the mean of static subword vectors
     and nothing else (no Dense layer, no calibration); None for all others."""
     sides = getattr(encoder, "static_sides", None)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from interlingua.data.irds import PREFIX, queries
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import BadInput, NotFound, suggestion
+from interlingua.models.protocols import AnyEncoder
 from interlingua.progress import say
 from interlingua.retrieval.fusion import rrf, weighted_sum
 from interlingua.retrieval.pipeline.grammar import (
@@ -154,7 +155,7 @@ def language_of(passages: Sequence[Passage]) -> str:
     return next(iter(langs)) if len(langs) == 1 else ""
 
 
-Load = Callable[[str], Any]
+Load = Callable[[str], AnyEncoder]
 """the name in a pipeline → the encoder it means"""
 
 
@@ -178,9 +179,9 @@ def run_pipeline(
 
 def encoder_loader(load: Load | None = None) -> Load:
     """`load`, or that of every kind of model folder, which loads each name once."""
-    loaded: dict[str, Any] = {}
+    loaded: dict[str, AnyEncoder] = {}
 
-    def once(name: str) -> Any:
+    def once(name: str) -> AnyEncoder:
         if name not in loaded:
             if load is None:
                 from interlingua.models.late_interaction import load_any
