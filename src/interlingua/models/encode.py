@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from interlingua.errors import BadInput
-from interlingua.models.folder import Settings
 from interlingua.models.subwords import Text
 from interlingua.progress import track
 
@@ -88,6 +86,11 @@ class TokenVectors:
             )
 
     @classmethod
+    def one_each(cls, vectors: Tensor) -> TokenVectors:
+        """`vectors` `[texts, dim]`, one a text."""
+        return cls(vectors, [1] * len(vectors))
+
+    @classmethod
     def join(cls, parts: Iterable[TokenVectors]) -> TokenVectors:
         """The texts of all parts in order. Raises BadInput without a part, since the size is then unknown."""
         parts = list(parts)
@@ -143,29 +146,6 @@ GPU_TOKENS = 65_536
 STATIC_TOKENS = 1 << 20
 
 
-class TextEncoder(Protocol):
-    """What encoding needs of an `Encoder`, which is built on this and so cannot be named here."""
-
-    settings: Settings
-    training: bool
-    dtype: str | torch.dtype | None
-
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def dim(self) -> int: ...
-    @property
-    def is_static(self) -> bool: ...
-    @property
-    def packs(self) -> bool: ...
-    def eval(self) -> object: ...
-    def train(self, mode: bool = True) -> object: ...
-    def tokenize(
-        self, texts: Sequence[Text], role: str | None = None, *, prompt: str | None = None
-    ) -> list[list[int]]: ...
-    def embed_ids(self, ids: Sequence[Sequence[int]]) -> Tensor: ...
-
-
 def token_batches(lengths: Sequence[int], tokens: int | None = None, texts: int | None = None) -> Iterator[list[int]]:
     """Indices by falling length, in batches of at most `tokens` (longest × number) and at most `texts` texts.
 
@@ -182,58 +162,56 @@ def token_batches(lengths: Sequence[int], tokens: int | None = None, texts: int 
         start += count
 
 
-def encode_texts(
-    encoder: TextEncoder,
+def embed_in_batches(
+    ids: Sequence[list[int]],
+    embed: Callable[[list[list[int]]], TokenVectors],
+    tokens: int | None = None,
+    texts: int | None = None,
+) -> TokenVectors:
+    """The vectors of one text or more, in order, each batch of `token_batches` in one call of `embed`."""
+    parts: list[TokenVectors] = []
+    order: list[int] = []
+    for batch in token_batches([len(text) for text in ids], tokens, texts):
+        parts.append(embed([ids[i] for i in batch]))
+        order.extend(batch)
+    return TokenVectors.join(parts).select(sorted(range(len(order)), key=order.__getitem__))
+
+
+def encode_windows(
+    encoder: nn.Module,
     texts: Sequence[Text],
+    tokenize: Callable[[Sequence[Text]], list[list[int]]],
+    embed: Callable[[list[list[int]]], TokenVectors],
     *,
-    role: str | None,
-    prompt_name: str | None,
-    prompt: str | None,
+    precision: AbstractContextManager[object],
+    tokens: int,
     batch_size: int | None,
     progress: bool,
-    on_device: bool,
-) -> Tensor:
-    """Vectors `[texts, dim]` float32 in the order of `texts`, on the CPU unless `on_device`; no gradient.
+) -> Iterator[TokenVectors]:
+    """The vectors of `texts`, `WINDOW` texts at a time, without gradient, with `encoder` in evaluation mode.
 
+    A batch holds `batch_size` texts, or without it at most `tokens` tokens; `embed` computes it under `precision`.
     Raises BadInput when a vector is not finite.
     """
     if batch_size is not None and batch_size < 1:
         raise BadInput(f"batch_size {batch_size}: must be at least 1.")
-    prompt = encoder.settings.prompt(role, prompt_name, prompt)
-    device = encoder.device
-    result = torch.empty(len(texts), encoder.dim, device=device if on_device else "cpu")
     starts: Sequence[int] = range(0, len(texts), WINDOW)
     training = encoder.training
     encoder.eval()
     try:
-        with torch.inference_mode(), _precision(encoder, device):
-            for start in track(starts, "encode (windows)") if progress else starts:
-                window = texts[start : start + WINDOW]
-                result[start : start + len(window)] = _window(encoder, window, role, prompt, batch_size)
+        for start in track(starts, "encode (windows)") if progress else starts:
+            with torch.inference_mode(), precision:
+                ids = tokenize(texts[start : start + WINDOW])
+                found = embed_in_batches(ids, embed, tokens if batch_size is None else None, batch_size)
+            if not bool(torch.isfinite(found.vectors).all()):
+                bad = next(number for number, rows in enumerate(found) if not torch.isfinite(rows).all())
+                raise BadInput(
+                    f"text {start + bad}: its vectors hold NaN or infinity. Load the encoder with dtype='float32'; "
+                    "if it stays so, the weights are damaged."
+                )
+            yield found
     finally:
         encoder.train(training)
-    if not bool(torch.isfinite(result).all()):
-        bad = int((~torch.isfinite(result).all(1)).nonzero()[0])
-        raise BadInput(
-            f"text {bad}: its vector holds NaN or infinity. Load the encoder with dtype='float32'; "
-            "if it stays so, the weights are damaged."
-        )
-    return result
-
-
-def _window(
-    encoder: TextEncoder, texts: Sequence[Text], role: str | None, prompt: str, batch_size: int | None
-) -> Tensor:
-    ids = encoder.tokenize(texts, role, prompt=prompt)
-    vectors = torch.empty(len(ids), encoder.dim, device=encoder.device)
-    tokens = _budget(encoder) if batch_size is None else None
-    for batch in token_batches([len(text) for text in ids], tokens, batch_size):
-        vectors[torch.tensor(batch, device=vectors.device)] = encoder.embed_ids([ids[i] for i in batch]).float()
-    return vectors
-
-
-def _budget(encoder: TextEncoder) -> int:
-    return STATIC_TOKENS if encoder.is_static else transformer_tokens(encoder.device, encoder.packs)
 
 
 def transformer_tokens(device: torch.device, packs: bool) -> int:
@@ -244,68 +222,7 @@ def transformer_tokens(device: torch.device, packs: bool) -> int:
     return PACKED_TOKENS if packs else PADDED_TOKENS
 
 
-def _precision(encoder: TextEncoder, device: torch.device) -> AbstractContextManager[object]:
-    chosen = precision(device, encoder.dtype)  # also for a static encoder: a dtype that the device lacks is an error
-    return nullcontext() if encoder.is_static else chosen
-
-
 def precision(device: torch.device, dtype: str | torch.dtype | None) -> AbstractContextManager[object]:
     """The autocast in which a transformer computes in `dtype` (None: what suits the device)."""
     chosen = compute_dtype(device, dtype)
     return nullcontext() if chosen == torch.float32 else torch.autocast(device.type, chosen)
-
-
-class TokenEncoder(Protocol):
-    """What encoding needs of a `LateInteractionEncoder`, which is built on this and so cannot be named here."""
-
-    training: bool
-    dtype: str | torch.dtype | None
-
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def dim(self) -> int: ...
-    @property
-    def packs(self) -> bool: ...
-    def eval(self) -> object: ...
-    def train(self, mode: bool = True) -> object: ...
-    def tokenize(self, texts: Sequence[Text], role: str) -> list[list[int]]: ...
-    def embed_ids(self, ids: Sequence[Sequence[int]], role: str) -> TokenVectors: ...
-
-
-def encode_tokens(
-    encoder: TokenEncoder, texts: Sequence[Text], *, role: str, batch_size: int | None, progress: bool, on_device: bool
-) -> TokenVectors:
-    """Token vectors in the order of `texts`, float32, on the CPU unless `on_device`; no gradient.
-
-    Raises BadInput when a vector is not finite.
-    """
-    if batch_size is not None and batch_size < 1:
-        raise BadInput(f"batch_size {batch_size}: must be at least 1.")
-    device = encoder.device
-    if not texts:
-        return TokenVectors(torch.empty(0, encoder.dim, device=device if on_device else "cpu"), [])
-    budget = transformer_tokens(device, encoder.packs) if batch_size is None else None
-    pieces: list[TokenVectors] = []
-    order: list[int] = []
-    starts: Sequence[int] = range(0, len(texts), WINDOW)
-    training = encoder.training
-    encoder.eval()
-    try:
-        with torch.inference_mode(), precision(device, encoder.dtype):
-            for start in track(starts, "encode (windows)") if progress else starts:
-                ids = encoder.tokenize(texts[start : start + WINDOW], role)
-                for batch in token_batches([len(text) for text in ids], budget, batch_size):
-                    found = encoder.embed_ids([ids[i] for i in batch], role)
-                    pieces.append(found if on_device else TokenVectors(found.vectors.cpu(), found.counts))
-                    order.extend(start + i for i in batch)
-    finally:
-        encoder.train(training)
-    whole = TokenVectors.join(pieces).select(sorted(range(len(order)), key=order.__getitem__))
-    if not bool(torch.isfinite(whole.vectors).all()):
-        bad = next(number for number, vectors in enumerate(whole) if not torch.isfinite(vectors).all())
-        raise BadInput(
-            f"text {bad}: its token vectors hold NaN or infinity. Load the encoder with "
-            "dtype='float32'; if it stays so, the weights are damaged."
-        )
-    return whole

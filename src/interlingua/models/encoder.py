@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,7 +15,15 @@ from transformers import PreTrainedTokenizerBase
 
 from interlingua.errors import BadInput
 from interlingua.files import atomic_folder
-from interlingua.models.encode import compute_dtype, default_device, encode_texts
+from interlingua.models.encode import (
+    STATIC_TOKENS,
+    TokenVectors,
+    compute_dtype,
+    default_device,
+    encode_windows,
+    precision,
+    transformer_tokens,
+)
 from interlingua.models.folder import (
     MaxLength,
     check,
@@ -286,16 +295,23 @@ class Encoder(nn.Module):
             self.to(default_device(device))
         single = isinstance(sentences, str)
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        vectors = encode_texts(
+        wanted = self.settings.prompt(role, prompt_name, prompt)
+        chosen = precision(self.device, self.dtype)  # also of a static one: a dtype that the device lacks is an error
+        on_device = convert_to_tensor or not convert_to_numpy
+        vectors = torch.empty(len(texts), self.dim, device=self.device if on_device else "cpu")
+        start = 0
+        for window in encode_windows(
             self,
             texts,
-            role=role,
-            prompt_name=prompt_name,
-            prompt=prompt,
+            lambda some: self.tokenize(some, role, prompt=wanted),
+            lambda ids: TokenVectors.one_each(self.embed_ids(ids).float()),
+            precision=nullcontext() if self.is_static else chosen,
+            tokens=STATIC_TOKENS if self.is_static else transformer_tokens(self.device, self.packs),
             batch_size=batch_size,
             progress=bool(show_progress_bar),
-            on_device=convert_to_tensor or not convert_to_numpy,
-        )
+        ):
+            vectors[start : start + len(window)] = window.vectors
+            start += len(window)
         if self.language_maps is not None:
             vectors = self.language_maps.apply(vectors, lang)
             vectors = unit_length(vectors, dim=-1) if self.normalize else vectors

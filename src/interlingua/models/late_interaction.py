@@ -20,7 +20,14 @@ from transformers import PreTrainedTokenizerBase
 from interlingua.errors import BadInput, NotFound
 from interlingua.files import atomic_folder
 from interlingua.models.dual import DualEncoder
-from interlingua.models.encode import TokenVectors, compute_dtype, default_device, encode_tokens
+from interlingua.models.encode import (
+    TokenVectors,
+    compute_dtype,
+    default_device,
+    encode_windows,
+    precision,
+    transformer_tokens,
+)
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import (
     LATE_INTERACTION,
@@ -431,9 +438,23 @@ class LateInteractionEncoder(nn.Module):
         large collection in pieces. Raises BadInput when a vector is not finite.
         """
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        return encode_tokens(
-            self, texts, role=role, batch_size=batch_size, progress=bool(show_progress_bar), on_device=convert_to_tensor
+        place = self.device if convert_to_tensor else torch.device("cpu")
+
+        def embed(ids: list[list[int]]) -> TokenVectors:
+            found = self.embed_ids(ids, role)
+            return TokenVectors(found.vectors.to(place), found.counts)
+
+        windows = encode_windows(
+            self,
+            texts,
+            lambda some: self.tokenize(some, role),
+            embed,
+            precision=precision(self.device, self.dtype),
+            tokens=transformer_tokens(self.device, self.packs),
+            batch_size=batch_size,
+            progress=bool(show_progress_bar),
         )
+        return TokenVectors.join([TokenVectors(torch.empty(0, self.dim, device=place), []), *windows])
 
     def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> TokenVectors:
         """`encode` in the role of queries."""
@@ -454,6 +475,13 @@ Model = DualEncoder | LateInteractionEncoder
 """One vector a text, or one a token."""
 RoleEncoder = Encoder | LateInteractionEncoder
 """The encoder of one role of a `Model`: token ids in, vectors with a gradient out."""
+
+
+def embed_rows(encoder: RoleEncoder, ids: Sequence[Sequence[int]], role: str) -> TokenVectors:
+    """Token ids of each text → float32 vectors, one a text or one a token, in one forward pass, with gradient."""
+    if isinstance(encoder, LateInteractionEncoder):
+        return encoder.embed_ids(ids, role)
+    return TokenVectors.one_each(encoder.embed_ids(ids).float())
 
 
 def load_any(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from interlingua.models.encode import TokenVectors, token_batches, token_rows
-from interlingua.models.late_interaction import LateInteractionEncoder, Model, RoleEncoder
+from interlingua.models.late_interaction import LateInteractionEncoder, Model, RoleEncoder, embed_rows
 from interlingua.models.subwords import Text
 from interlingua.training.processes import Processes
 
@@ -128,9 +128,7 @@ class Encoded:
     def _forward(self, chunk: list[int]) -> TokenVectors:
         ids = [self.ids[i] for i in chunk]
         with torch.autocast("cuda", torch.bfloat16) if self.chunking.bf16 else nullcontext():
-            if isinstance(self.encoder, LateInteractionEncoder):
-                return self.encoder.embed_ids(ids, self.role)
-            return TokenVectors(self.encoder.embed_ids(ids).float(), [1] * len(ids))
+            return embed_rows(self.encoder, ids, self.role)
 
     def backward(self, gradient: Tensor, retain: bool = False) -> None:
         """Add ⟨vectors, gradient⟩'s gradient to the encoder's parameters; `retain` keeps the graph for another call."""

@@ -19,8 +19,8 @@ from torch import nn
 from interlingua.data.store import Store
 from interlingua.data.stream import Permutation, Stream, key_of
 from interlingua.files import atomic_write, sync
-from interlingua.models.encode import TokenVectors, token_batches
-from interlingua.models.late_interaction import LateInteractionEncoder, Model
+from interlingua.models.encode import TokenVectors, embed_in_batches
+from interlingua.models.late_interaction import LateInteractionEncoder, Model, embed_rows
 from interlingua.objectives import LateInteraction, Retrieval
 from interlingua.objectives.geometry import alignment, effective_rank, mean_pairwise_cosine, uniformity
 from interlingua.objectives.objective import Batch, Objective
@@ -182,15 +182,8 @@ def embed(model: Model, role: str, texts: list[Any], tokens: int = 16_384) -> to
     """Vectors in order, without a graph: `[texts, dim]`, or of a late-interaction model `TokenVectors`."""
     encoder = model.query if role == "query" else model.passage
     ids = encoder.tokenize(texts, role)
-    order = list(token_batches([len(i) for i in ids], tokens))
-    if isinstance(encoder, LateInteractionEncoder):
-        found = TokenVectors.join(encoder.embed_ids([ids[i] for i in chunk], role) for chunk in order)
-        places = [i for chunk in order for i in chunk]
-        return found.select(sorted(range(len(places)), key=places.__getitem__))
-    pieces = [encoder.embed_ids([ids[i] for i in chunk]).float() for chunk in order]
-    whole = torch.empty(len(texts), pieces[0].shape[1], device=pieces[0].device)
-    whole[torch.tensor([i for chunk in order for i in chunk], device=whole.device)] = torch.cat(pieces)
-    return whole
+    found = embed_in_batches(ids, lambda some: embed_rows(encoder, some, role), tokens)
+    return found if isinstance(encoder, LateInteractionEncoder) else found.vectors
 
 
 Validate = Callable[[Model], dict[str, float]]
