@@ -10,24 +10,27 @@ from collections.abc import Mapping
 from tempfile import mkdtemp
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from interlingua import DualEncoder
-from interlingua.objectives.objective import Batch, Loss, Objective, Texts
+from interlingua.objectives.objective import Batch, Loss, Objective, ObjectiveSettings, Texts
 from interlingua.training.build import train
 from interlingua.training.recipe import resolve
 from interlingua.training.terms import OBJECTIVES
 
 
 class AlignmentUniformity(Objective):
-    """Translations lie together, and all vectors are spread over the sphere. `spread`: the weight of the latter."""
+    """Translations lie together, and all vectors are spread over the sphere."""
 
+    class Settings(ObjectiveSettings):
+        """Its options in a recipe, and those of its constructor."""
+
+        spread: float = Field(0.5, ge=0, description="the weight of uniformity")
+
+    settings: Settings
     streams = ("parallel",)  # the entries of `data:` that it reads
-
-    def __init__(self, *, spread: float = 0.5) -> None:  # its options in a recipe
-        super().__init__()
-        self.spread = spread
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         pairs = batch["parallel"]
@@ -40,7 +43,8 @@ class AlignmentUniformity(Objective):
         x, y = (normalize(vectors[name], dim=1) for name in ("source", "target"))  # [pairs, dim]
         alignment = (x - y).square().sum(1).mean()
         uniformity = torch.pdist(torch.cat([x, y])).square().mul(-2).exp().mean().log()
-        return Loss(alignment + self.spread * uniformity, {"apart": alignment.item(), "spread": uniformity.item()})
+        value = alignment + self.settings.spread * uniformity
+        return Loss(value, {"apart": alignment.item(), "spread": uniformity.item()})
 
 
 OBJECTIVES["alignment_uniformity"] = AlignmentUniformity

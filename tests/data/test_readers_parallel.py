@@ -124,7 +124,7 @@ def test_wikimatrix_options_are_checked() -> None:
         list(read_parallel(WIKIMATRIX, select="randm"))
     with pytest.raises(InterlinguaError, match="Did you mean 'threshold'"):
         read_parallel(WIKIMATRIX, treshold=1.1)
-    with pytest.raises(InterlinguaError, match="'wikimatrix': threshold='high': input should be a valid number"):
+    with pytest.raises(InterlinguaError, match="'wikimatrix': 'threshold': input should be a valid number"):
         read_parallel(WIKIMATRIX, threshold="high")
 
 

@@ -226,10 +226,10 @@ def test_an_entry_is_read_anew_when_any_of_its_files_changed(marco):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"options": {"queries": "q"}}, "data.questions.options.passages: field required"),
+        ({"options": {"queries": "q"}}, "data.questions.options: 'passages' is missing"),
         (
             {"options": {"queries": "q", "passages": "p", "fingerprint": "x"}},
-            "data.questions.options.fingerprint: extra",
+            "data.questions.options: unknown key 'fingerprint'",
         ),
         ({"langs": ["en"]}, "leave out langs"),
     ],

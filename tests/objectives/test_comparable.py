@@ -305,7 +305,7 @@ def test_short_documents_are_left_out_and_counted(encoder):
     assert len(read.rows) == 6
     assert read.report == {"short": 1.0}
     lengths = [len(row.ids) for row in read.rows]
-    loss = one.loss(read, TokenVectors(torch.randn(sum(lengths), one.dim), lengths))
+    loss = one.contrastive(read, TokenVectors(torch.randn(sum(lengths), one.dim), lengths))
     assert "1 pairs of this batch" in loss.warning
     assert loss.report["short"] == 1
     assert loss.report["ln_candidates"] == pytest.approx(math.log(5))
@@ -322,7 +322,7 @@ def test_one_group_is_no_negative_of_itself_unless_kept(encoder):
         lengths = [len(row.ids) for row in read.rows]
         vectors = TokenVectors(torch.randn(sum(lengths), one.dim), lengths)
         padded = [*vectors.select(range(3)).padded(), *vectors.select(range(3, 6)).padded()]
-        assert one.loss(read, vectors).value.item() == pytest.approx(
+        assert one.contrastive(read, vectors).value.item() == pytest.approx(
             comparable_contrastive(*padded, groups=groups).item(), rel=1e-5
         )
 
@@ -374,13 +374,13 @@ def test_what_the_objective_cannot_read(encoder, tiny_static):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"rate": 1.0}, "rate 1.0 must lie between"),
-        ({"mlm": -1.0}, "be 0 or more"),
+        ({"rate": 1.0}, "'rate': input should be less than 1 .got 1.0."),
+        ({"mlm": -1.0}, "'mlm': input should be greater than or equal to 0"),
         ({"min_tokens": 30}, "min_tokens no more than span"),
-        ({"proj_dim": 0}, "proj_dim 0: must be 1 or more"),
-        ({"similarity": "max"}, "similarity 'max'"),
-        ({"temperature": -1.0}, "positive"),
-        ({"denominator": "printed"}, "denominator 'printed'"),
+        ({"proj_dim": 0}, "'proj_dim': input should be greater than or equal to 1"),
+        ({"similarity": "max"}, "'similarity': .* Did you mean 'maxsim'"),
+        ({"temperature": -1.0}, "'temperature': input should be greater than 0"),
+        ({"denominator": "printed"}, "'denominator': input should be 'simclr' or"),
         ({"skip_from": 2}, "early states out of 0 to 1"),
     ],
 )

@@ -263,7 +263,7 @@ def test_a_teachers_scores_of_the_positive_and_its_negatives():
         ({"hard_negatives": 0}, "too few"),
         ({"temperature": 0.5}, "temperature is for contrast 'in_batch'"),
         ({"contrast": "in_batch", "similarity": "l2"}, "halve the temperature"),
-        ({"contrast": "in_batch", "temperature": 0.0}, "must be positive"),
+        ({"contrast": "in_batch", "temperature": 0.0}, "greater than 0"),
     ],
 )
 def test_options_that_mean_nothing_together(options, said):

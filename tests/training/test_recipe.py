@@ -123,7 +123,7 @@ def test_an_entry_may_be_an_objective_of_another_name_on_data_of_another_name():
     check(recipe)
     term = term_of("raw", recipe.objectives["raw"], None, recipe)
     assert (term.name, term.weight, term.streams(recipe.data)) == ("raw", 0.5, ["documents"])
-    assert term.objective.temperature == 0.1
+    assert term.objective.settings.temperature == 0.1
     for change, message in (
         ({"kind": "retrievel"}, "kind: 'retrievel' is not known. Did you mean 'retrieval'"),
         ({"reads": {"question": "documents"}}, "reads.question"),

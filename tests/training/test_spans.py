@@ -69,7 +69,7 @@ def joint(model, objective, weight=1.0):
             [[dict(row.targets).get(i, token) for i, token in enumerate(row.ids)] for row in read.rows]
         )
     counts = lengths.tolist() if objective.per_token else [1] * len(ids)
-    total = objective.loss(read, TokenVectors(objective.represent(states, lengths), counts)).value
+    total = objective.contrastive(read, TokenVectors(objective.represent(states, lengths), counts)).value
     for name, losses in objective.token_losses(read.rows, *masked, encoder).items():
         total = total + objective.weights[name] * losses.mean()
     model.zero_grad()

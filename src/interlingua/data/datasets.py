@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.data.contexts import cloze, context_pair, with_context
@@ -35,6 +35,7 @@ from interlingua.data.store import Indices, KeyedStore, RecordStore, Store
 from interlingua.data.stream import Stream, View
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.progress import say, track
+from interlingua.settings import Settings
 from interlingua.text.languages import normalise_code
 
 Paths = PathLike | Sequence[PathLike]
@@ -207,10 +208,8 @@ FILE_OPTIONS = ("queries", "passages", "source_documents", "target_documents")
 KINDS = ("questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked")
 
 
-class DataSpec(BaseModel):
+class DataSpec(Settings):
     """One entry of `data:`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: (
         Literal["questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked"] | None
@@ -240,10 +239,8 @@ class DataSpec(BaseModel):
         return [*self.paths(), *(str(path) for one in named for path in (one if isinstance(one, list) else [one]))]
 
 
-class TripleOptions(BaseModel):
+class TripleOptions(Settings):
     """The options of an entry of kind `triples`: where the texts of the ids are."""
-
-    model_config = ConfigDict(extra="forbid")
 
     queries: str | list[str]
     passages: str | list[str] = Field(description="a translated collection with the same ids makes translate-train")
@@ -309,14 +306,7 @@ def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> S
 def _triples(name: str, spec: DataSpec, folder: Path, fingerprint: str) -> TripleStore:
     if spec.langs is not None or spec.origins is not None:
         raise BadInput(f"data.{name}: triples of ids are in one language (options.lang): leave out langs and origins.")
-    try:
-        options = TripleOptions.model_validate(spec.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(
-            f"data.{name}.options.{first['loc'][0]}: {first['msg'].lower()}. Triples of ids take "
-            f"{', '.join(TripleOptions.model_fields)}."
-        ) from error
+    options = TripleOptions.checked(spec.options, f"data.{name}.options")
     return TripleStore.build(
         folder,
         spec.paths(),

@@ -16,7 +16,7 @@ from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.irds import PREFIX, data_set
 from interlingua.data.layouts import StoredPassages, provided
 from interlingua.data.readers import DOCUMENTS, read_documents
-from interlingua.data.readers.documents import BEST, is_clirmatrix, linked, read_clirmatrix
+from interlingua.data.readers.documents import BEST, ClirMatrixOptions, is_clirmatrix, linked, read_clirmatrix
 from interlingua.data.readers.source import Format, PathLike, expand, read_all
 from interlingua.data.records import Document, LinkedDocuments, Passage, decode, encode, language_of
 from interlingua.errors import BadInput
@@ -24,7 +24,13 @@ from interlingua.progress import say
 from interlingua.text.languages import language, normalise_code
 
 LINKED: tuple[Format[Document | LinkedDocuments], ...] = (
-    Format("clirmatrix", "CLIRMatrix's jsonl of queries and graded documents", read_clirmatrix, is_clirmatrix),
+    Format(
+        "clirmatrix",
+        "CLIRMatrix's jsonl of queries and graded documents",
+        read_clirmatrix,
+        is_clirmatrix,
+        ClirMatrixOptions,
+    ),
     *cast("tuple[Format[Document | LinkedDocuments], ...]", DOCUMENTS),
 )
 CHUNK = 1 << 10

@@ -20,7 +20,8 @@ from interlingua.evaluation.measures import evaluate
 from interlingua.files import existing
 from interlingua.progress import say
 from interlingua.retrieval.pipeline.run import Asked, Stages
-from interlingua.training.recipe import Recipe, Strict, explain, find_recipe, merge, raw_recipe, read_yaml, resolve
+from interlingua.settings import Settings, explain
+from interlingua.training.recipe import Recipe, find_recipe, merge, raw_recipe, read_yaml, resolve
 
 MODEL = "model"
 DEPTH = 1000
@@ -134,14 +135,14 @@ def filled(spec: DataSpec, data: str | None) -> DataSpec:
     return spec.model_copy(update={"path": [fill(path, data) for path in spec.paths()]})
 
 
-class Reading(Strict):
+class Reading(Settings):
     """The vector that is measured, where it is not the one that is trained (CCP: the mean over a middle layer)."""
 
     layer: int | None = None
     pooling: Literal["cls", "mean"] | None = None
 
 
-class CalibrationSpec(Strict):
+class CalibrationSpec(Settings):
     """The options of `Calibration.fit`."""
 
     shift: bool = True
@@ -150,7 +151,7 @@ class CalibrationSpec(Strict):
     pivot: str = "en"
 
 
-class Scale(Strict):
+class Scale(Settings):
     """One scale of a table: its recipe, its common start and its suites."""
 
     recipe: str
@@ -164,14 +165,14 @@ class Scale(Strict):
     calibrate_on: DataSpec | None = Field(None, description="raw text that calibrated rows are calibrated on")
 
 
-class XorRetrieve(Strict):
+class XorRetrieve(Settings):
     """XOR-Retrieve's questions and the English passages that are searched."""
 
     questions: str
     passages: str
 
 
-class Suite(Strict):
+class Suite(Settings):
     """Test sets of one kind: collections, Tatoeba files (two that share English, for a pair without it),
     BUCC folders, planted bitext, pictures of translations or a pool of languages by column; or XOR-Retrieve."""
 
@@ -256,7 +257,7 @@ class TableRow(BaseModel):
         return [*(getattr(self, scale, None) or []), *self.set]
 
 
-class TableSpec(Strict):
+class TableSpec(Settings):
     """A table or figure of a paper."""
 
     title: str
@@ -358,7 +359,4 @@ def read_table(name: str) -> TableSpec | dict[str, Any]:
         raise BadInput(f"{name}: is a recipe, not a table. Use `interlingua train {name}`.")
     if tree.get("kind") == "arithmetic":
         return tree
-    try:
-        return TableSpec.model_validate({**tree, "folder": path.parent})
-    except ValidationError as error:
-        raise BadInput(f"{path}: {explain(error, TableSpec)}") from error
+    return TableSpec.checked({**tree, "folder": path.parent}, str(path))

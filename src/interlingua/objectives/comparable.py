@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertConfig, PretrainedConfig
@@ -18,14 +18,16 @@ from transformers.models.bert.modeling_bert import BertLayer
 from interlingua.data.linked import SpanMode, SpanPair, cut
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
-from interlingua.models.late_interaction import RoleEncoder
+from interlingua.models.late_interaction import Model, RoleEncoder
 from interlingua.models.transformer import ATTENTION, Run, Transformer
 from interlingua.objectives.late_interaction import maxsim
-from interlingua.objectives.masked_lm import MaskedLanguageModelHead, mask_words
+from interlingua.objectives.masked_lm import RATE, MaskedLanguageModelHead, mask_words, predicted
 from interlingua.objectives.objective import (
     Batch,
     Loss,
     MaskedRow,
+    ObjectiveSettings,
+    Role,
     SpanObjective,
     Spans,
     by_language,
@@ -269,83 +271,88 @@ class Comparable(SpanObjective):
     Condenser head: one forward pass on the masked spans serves all three, weighted 1 : 1 : 1 as in the paper. What is
     trained beside the encoder (projection, heads) is dropped when the model is saved.
 
-    Args:
-        config: of the encoder's Hugging Face model, `vocabulary`: its number of tokens, `seed`: of the masking (the
-            recipe fills them in).
-        similarity, temperature, token_norm, length_norm, symmetrize, denominator: see `comparable_contrastive`.
-        duplicates: "mask" leaves spans of the same group (or document) out of each other's negatives; "keep" does not.
-        proj_dim: bring token states to this size by a linear layer first (ColBERT's is 128); None compares the states.
-        contrast_unmasked: compare the spans as they were before masking, for a second forward pass.
-        mlm, condenser: weights of the two masked-LM losses, each a mean over the predictions of the batch; 0: without.
-        skip_from, head_layers: of the Condenser head; the middle hidden state and 2.
-        rate: share of tokens to predict. whole_word: words together, up to `longest_word` tokens; else single tokens.
-        span: tokens of a span without the special ones. span_mode: see `cut`.
-        min_tokens: pairs with a side of fewer tokens are left out of their batch, counted in the log as "short".
-        role: which encoder reads.
+    Args: `config`: of the encoder's Hugging Face model, `vocabulary`: its number of tokens, `seed`: of the masking.
     """
 
+    class Settings(ObjectiveSettings):
+        """What is compared and how, and what is predicted beside it."""
+
+        similarity: SpanSimilarity = Field("maxsim", description="`cls`: the dot product of first tokens (coCondenser)")
+        temperature: float = Field(0.05, gt=0, description="τ; the paper names none")
+        token_norm: bool = Field(True, description="bring every token's vector to unit length first")
+        length_norm: bool = Field(True, description="divide a MaxSim by the number of the anchor's tokens")
+        symmetrize: bool = Field(False, description="½ (f(a, b) + f(b, a))")
+        denominator: Denominator = Field(
+            "simclr", description="`as_printed_crosslingual`: spans of the other language only, as the paper prints it"
+        )
+        duplicates: Literal["mask", "keep"] = Field(
+            "mask", description="leave spans of one group out of each other's negatives, or keep them"
+        )
+        proj_dim: int | None = Field(
+            None, ge=1, description="compare states through a linear layer of this size (ColBERT's is 128)"
+        )
+        contrast_unmasked: bool = Field(
+            False, description="compare the spans before masking, for a second forward pass"
+        )
+        mlm: float = Field(
+            1.0, ge=0, description="weight of the last layer's masked-LM loss, a mean over predictions; 0: without"
+        )
+        condenser: float = Field(1.0, ge=0, description="weight of the Condenser head's masked-LM loss; 0: without")
+        skip_from: int | None = Field(
+            None, ge=0, description="the hidden state that the Condenser head reads; none: the middle one"
+        )
+        head_layers: int = Field(2, ge=1, description="of the Condenser head")
+        rate: float = Field(0.15, gt=0, lt=1, description=RATE)
+        whole_word: bool = Field(True, description="the pieces of a word are masked together; else single tokens")
+        longest_word: int = Field(
+            4, ge=1, description="a word of more pieces falls apart: Chinese and Thai write clauses without a space"
+        )
+        span: int = Field(
+            180, ge=1, description="tokens of a span without the special ones; a shorter document is read whole"
+        )
+        span_mode: SpanMode = Field(
+            "uniform_start", description="from any token on; `tiled`: one of the pieces that the document falls into"
+        )
+        min_tokens: int = Field(
+            16,
+            ge=1,
+            description="a pair with a side of fewer tokens is left out of its batch, counted in the log as "
+            "`comparable/short`, and warned of when it is more than a tenth",
+        )
+        role: Role = Field("passage", description="which encoder reads")
+
+        @model_validator(mode="after")
+        def _fit(self) -> Self:
+            if self.min_tokens > self.span:
+                raise ValueError(
+                    f"span {self.span}, min_tokens {self.min_tokens}: must be min_tokens no more than span."
+                )
+            return self
+
+    settings: Settings
     streams = ("linked",)
 
-    def __init__(
-        self,
-        *,
-        config: PretrainedConfig,
-        vocabulary: int,
-        seed: int = 0,
-        similarity: SpanSimilarity = "maxsim",
-        temperature: float = 0.05,
-        token_norm: bool = True,
-        length_norm: bool = True,
-        symmetrize: bool = False,
-        denominator: Denominator = "simclr",
-        duplicates: Literal["mask", "keep"] = "mask",
-        proj_dim: int | None = None,
-        contrast_unmasked: bool = False,
-        mlm: float = 1.0,
-        condenser: float = 1.0,
-        skip_from: int | None = None,
-        head_layers: int = 2,
-        rate: float = 0.15,
-        whole_word: bool = True,
-        longest_word: int = 4,
-        span: int = 180,
-        span_mode: SpanMode = "uniform_start",
-        min_tokens: int = 16,
-        role: Literal["query", "passage"] = "passage",
-    ) -> None:
-        super().__init__()
-        _known("similarity", similarity, ("maxsim", "cls"))
-        check_temperature(temperature)
-        sizes = {"span": span, "min_tokens": min_tokens, "longest_word": longest_word, "proj_dim": proj_dim}
-        if not 0 < rate < 1 or min(mlm, condenser) < 0:
-            raise BadInput(f"rate {rate} must lie between 0 and 1, mlm {mlm} and condenser {condenser} be 0 or more.")
-        if any(size is not None and size < 1 for size in sizes.values()) or min_tokens > span:
-            raise BadInput(
-                f"{', '.join(f'{name} {size}' for name, size in sizes.items())}: must be 1 or more, "
-                "and min_tokens no more than span."
-            )
-        _known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
-        self.contrast = partial(
-            comparable_rows,
-            similarity=similarity,
-            temperature=temperature,
-            token_norm=token_norm,
-            length_norm=length_norm,
-            symmetrize=symmetrize,
-            denominator=denominator,
-        )
-        self.crosslingual = denominator != "simclr"
-        self.duplicates, self.vocabulary, self.seed, self.role = duplicates, vocabulary, seed, role
-        self.rate, self.longest_word = rate, longest_word if whole_word else 1
-        self.span, self.span_mode, self.min_tokens = span, span_mode, min_tokens
-        self.per_token, self.contrast_unmasked = similarity == "maxsim", contrast_unmasked
-        self.weights = {name: weight for name, weight in (("mlm", mlm), ("condenser", condenser)) if weight}
+    def __init__(self, *, config: PretrainedConfig, vocabulary: int, seed: int = 0, **options: Any) -> None:
+        super().__init__(**options)
+        chosen = self.settings
+        self.vocabulary, self.seed, self.role = vocabulary, seed, chosen.role
+        self.per_token, self.contrast_unmasked = chosen.similarity == "maxsim", chosen.contrast_unmasked
+        weights = {"mlm": chosen.mlm, "condenser": chosen.condenser}
+        self.weights = {name: weight for name, weight in weights.items() if weight}
         hidden = int(config.hidden_size)
-        self.dim = proj_dim or hidden
-        self.projection = nn.Linear(hidden, proj_dim, bias=False) if proj_dim else None
+        self.dim = chosen.proj_dim or hidden
+        self.projection = nn.Linear(hidden, chosen.proj_dim, bias=False) if chosen.proj_dim else None
         self.head = MaskedLanguageModelHead(hidden, vocabulary) if self.weights else None
-        self.condenser = CondenserHead(config, skip_from=skip_from, layers=head_layers) if condenser else None
+        self.condenser = (
+            CondenserHead(config, skip_from=chosen.skip_from, layers=chosen.head_layers) if chosen.condenser else None
+        )
         self.early = self.condenser.skip_from if self.condenser else None
+
+    @classmethod
+    def for_model(cls, model: Model, seed: int, options: Mapping[str, Any]) -> Self:
+        backbone = cast(Transformer, model.passage.backbone)
+        rows = len(cast(Tensor, backbone.input_embeddings.weight))
+        return cls(config=backbone.model.config, vocabulary=rows, seed=seed, **options)
 
     def spans(self, batch: Batch, encoder: RoleEncoder, step: int) -> Spans:
         pairs = require(batch["linked"], SpanPair, self)
@@ -361,23 +368,24 @@ class Comparable(SpanObjective):
             self.role,
             [*(pair.source for pair in pairs), *(pair.target for pair in pairs)],
             [*(pair.source_draw for pair in pairs), *(pair.target_draw for pair in pairs)],
-            length=self.span,
-            mode=self.span_mode,
-            least=self.min_tokens,
+            length=self.settings.span,
+            mode=self.settings.span_mode,
+            least=self.settings.min_tokens,
         )
-        long = [len(content) >= self.min_tokens for content in contents]
+        long = [len(content) >= self.settings.min_tokens for content in contents]
         kept = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
         if len(kept) < 2:
             raise BadInput(
-                f"of {len(pairs)} pairs of linked documents {len(kept)} have {self.min_tokens} "
+                f"of {len(pairs)} pairs of linked documents {len(kept)} have {self.settings.min_tokens} "
                 "tokens on both sides: nothing to tell apart. Give longer documents, or lower "
                 "objectives.comparable.min_tokens."
             )
         random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
+        longest = self.settings.longest_word if self.settings.whole_word else 1
         rows = []
         for number in (*kept, *(number + len(pairs) for number in kept)):
             masked = mask_words(
-                contents[number], encoder.tokenizer, self.vocabulary, self.rate, self.longest_word, random
+                contents[number], encoder.tokenizer, self.vocabulary, self.settings.rate, longest, random
             )
             rows.append(
                 MaskedRow(
@@ -392,20 +400,32 @@ class Comparable(SpanObjective):
             states = states[(lengths.cumsum(0) - lengths).to(states.device)]
         return states if self.projection is None else self.projection(states)
 
-    def loss(self, spans: Spans, vectors: TokenVectors) -> Loss:
+    def contrastive(self, spans: Spans, vectors: TokenVectors) -> Loss:
         pairs: Sequence[SpanPair] = spans.records
         both = range(len(pairs)), range(len(pairs), 2 * len(pairs))
         (source, source_mask), (target, target_mask) = (vectors.select(side).padded() for side in both)
         groups = None
-        if self.duplicates == "mask":
+        if self.settings.duplicates == "mask":
             numbers: dict[str, int] = {}
             groups = torch.tensor([numbers.setdefault(pair.group, len(numbers)) for pair in pairs])
-        rows = self.contrast(source, source_mask, target, target_mask, groups=groups)
-        others = len(pairs) if self.crosslingual else 2 * len(pairs) - 1
+        rows = comparable_rows(
+            source,
+            source_mask,
+            target,
+            target_mask,
+            similarity=self.settings.similarity,
+            temperature=self.settings.temperature,
+            token_norm=self.settings.token_norm,
+            length_norm=self.settings.length_norm,
+            symmetrize=self.settings.symmetrize,
+            denominator=self.settings.denominator,
+            groups=groups,
+        )
+        others = 2 * len(pairs) - 1 if self.settings.denominator == "simclr" else len(pairs)
         warning = None
         if spans.report["short"] > SHORT * len(pairs):
             warning = (
-                f"{spans.report['short']:.0f} pairs of this batch have a side of fewer than {self.min_tokens} "
+                f"{spans.report['short']:.0f} pairs of this batch have a side of fewer than {self.settings.min_tokens} "
                 f"tokens and were left out; {len(pairs)} remain."
             )
         return Loss(
@@ -417,21 +437,9 @@ class Comparable(SpanObjective):
     def token_losses(
         self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
     ) -> dict[str, Tensor]:
-        starts = (lengths.cumsum(0) - lengths).tolist()
-        where = torch.tensor(
-            [start + position for start, row in zip(starts, rows, strict=True) for position, _ in row.targets],
-            dtype=torch.long,
-            device=states.device,
-        )
-        targets = torch.tensor(
-            [token for row in rows for _, token in row.targets], dtype=torch.long, device=states.device
-        )
+        where, targets = (found.to(states.device) for found in predicted(rows, lengths))
         read = {"mlm": states}
         if self.condenser is not None and early is not None:
             read["condenser"] = self.condenser(states, early, lengths)
-        return {name: self._predict(read[name][where], targets, encoder) for name in self.weights}
-
-    def _predict(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
-        assert self.head is not None  # there is one where there are weights
-        logits = self.head(states, encoder.input_embeddings.weight)
-        return F.cross_entropy(logits.float(), targets, reduction="none")
+        assert self.head is not None or not self.weights
+        return {name: self.head.losses(read[name][where], targets, encoder) for name in self.weights if self.head}

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal, cast
+from typing import Any, Literal, Self, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from interlingua.data.records import ContextPair
 from interlingua.errors import BadInput
 from interlingua.models.folder import Similarity
+from interlingua.models.late_interaction import Model
 from interlingua.objectives.objective import (
     Batch,
     Loss,
     Objective,
+    ObjectiveSettings,
+    Role,
     Texts,
     by_language,
     check_paired,
@@ -243,54 +247,51 @@ def context_rows(
 
 class ContextPrediction(Objective):
     """`context_prediction` on windows of documents, with the projection head and the memory bank of CCP. Both are
-    trained and kept with the objective; the saved model has neither.
+    trained and kept with the objective; the saved model has neither. `dim`: size of the encoder's vectors."""
 
-    Args:
-        dim: size of the encoder's vectors (the recipe fills it in).
-        temperature: τ.
-        projection: size of the projected vectors; that of the encoder's by default.
-        batch_norm: "asymmetric" (the paper's), "batch" on both branches, or "none".
-        l2: compare directions (cosine); without, dot products, which the paper found to fail.
-        bank: entries for each language; 0 for none.
-        bank_shared: one queue for all languages instead.
-        bank_holds: what is kept of each window: the "targets", or "both" sentences.
-        bank_wait: no loss for a language until its queue is full (InfoXLM does so); its sentences are kept meanwhile.
-        bank_dtype, bank_device: see `MemoryBank`.
-        mask_documents: leave bank entries from an anchor's own document out of its negatives (in the batch, where
-            documents come without replacement, nothing is left out).
-        mean_free: take the mean over the batch out of the gradient of the projected vectors. The bank's vectors push
-            all of a batch the same way and nothing pushes back: a language drifts as a block (not in the paper).
-        role: which encoder reads.
-    """
+    class Settings(ObjectiveSettings):
+        """How neighbours are compared, and with what."""
 
+        temperature: float = Field(0.1, gt=0, description="τ; 0.1 is the best of the paper's Table 5")
+        projection: int | None = Field(None, ge=1, description="size of the projected vectors; none: the encoder's")
+        batch_norm: BatchNorm = Field("asymmetric", description="the paper's; `batch`: on both branches")
+        l2: bool = Field(True, description="compare directions; without, dot products, which the paper found to fail")
+        bank: int = Field(
+            32_768, ge=0, description="vectors of earlier sentences kept as further negatives, for each language"
+        )
+        bank_shared: bool = Field(False, description="one queue for all languages, the paper's failing case")
+        bank_holds: Literal["targets", "both"] = Field("targets", description="sentences of each window that are kept")
+        bank_wait: bool = Field(
+            False, description="no loss for a language until its queue is full, as InfoXLM does; its sentences are kept"
+        )
+        bank_dtype: Literal["float32", "float16"] = Field("float32", description="`float16` halves its memory")
+        bank_device: Literal["same", "cpu"] = Field("same", description="`cpu` keeps it off the GPU")
+        mask_documents: bool = Field(
+            True, description="bank entries of a sentence's own document are no negatives for it"
+        )
+        mean_free: bool = Field(
+            False,
+            description="take the mean over the batch out of the gradient of the projected vectors: with a large bank "
+            "a language otherwise drifts away as a block. Not in the paper",
+        )
+        role: Role = Field("passage", description="which encoder reads")
+
+    settings: Settings
     streams = ("contexts",)
 
-    def __init__(
-        self,
-        *,
-        dim: int,
-        temperature: float = 0.1,
-        projection: int | None = None,
-        batch_norm: BatchNorm = "asymmetric",
-        l2: bool = True,
-        bank: int = 32_768,
-        bank_shared: bool = False,
-        bank_holds: Literal["targets", "both"] = "targets",
-        bank_wait: bool = False,
-        bank_dtype: Literal["float32", "float16"] = "float32",
-        bank_device: Literal["same", "cpu"] = "same",
-        mask_documents: bool = True,
-        mean_free: bool = False,
-        role: Literal["query", "passage"] = "passage",
-    ) -> None:
-        super().__init__()
-        check_temperature(temperature)
-        self.temperature, self.role, self.mask_documents = temperature, role, mask_documents
-        self.similarity: Similarity = "cosine" if l2 else "dot"
-        self.bank_holds, self.bank_wait, self.mean_free = bank_holds, bank_wait, mean_free
-        self.head = ProjectionHead(dim, projection, batch_norm)
-        self.bank = MemoryBank(bank, shared=bank_shared, dtype=bank_dtype, device=bank_device)
+    def __init__(self, *, dim: int, **options: Any) -> None:
+        super().__init__(**options)
+        chosen = self.settings
+        self.similarity: Similarity = "cosine" if chosen.l2 else "dot"
+        self.head = ProjectionHead(dim, chosen.projection, chosen.batch_norm)
+        self.bank = MemoryBank(
+            chosen.bank, shared=chosen.bank_shared, dtype=chosen.bank_dtype, device=chosen.bank_device
+        )
         self._seen: list[tuple[str, Tensor, Tensor]] = []
+
+    @classmethod
+    def for_model(cls, model: Model, seed: int, options: Mapping[str, Any]) -> Self:
+        return cls(dim=model.dim, **options)
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         pairs = require(batch["contexts"], ContextPair, self)
@@ -301,29 +302,30 @@ class ContextPrediction(Objective):
                 "languages apart, not sentences. Set data.contexts.one_language: true."
             )
         return {
-            "centers": Texts(self.role, [pair.center for pair in pairs]),
-            "targets": Texts(self.role, [pair.target for pair in pairs]),
+            "centers": Texts(self.settings.role, [pair.center for pair in pairs]),
+            "targets": Texts(self.settings.role, [pair.target for pair in pairs]),
         }
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["contexts"], ContextPair, self)
         centers, targets = self.head(vectors["centers"].float(), vectors["targets"].float())
-        if self.mean_free and centers.requires_grad:
+        if self.settings.mean_free and centers.requires_grad:
             for vectors_of in (centers, targets):
                 vectors_of.register_hook(lambda gradient: gradient - gradient.mean(0))
         documents = torch.tensor([pair.document for pair in pairs], device=centers.device)
         lang = pairs[0].lang
         bank, held = self.bank.read(lang, centers.device)
-        same = held[None, :] == documents[:, None] if self.mask_documents else None
-        rows = context_rows(centers, targets, bank, temperature=self.temperature, mask=same, similarity=self.similarity)
+        same = held[None, :] == documents[:, None] if self.settings.mask_documents else None
+        how: dict[str, Any] = {"temperature": self.settings.temperature, "similarity": self.similarity}
+        rows = context_rows(centers, targets, bank, mask=same, **how)
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
         alone = value.detach()
-        if self.bank_wait and len(bank) < self.bank.size:
+        if self.settings.bank_wait and len(bank) < self.bank.size:
             return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": alone.item()})
         if len(bank):
             with torch.no_grad():
-                alone = context_rows(centers, targets, temperature=self.temperature, similarity=self.similarity).mean()
+                alone = context_rows(centers, targets, **how).mean()
         warning = None
         if len(bank) and value.item() < LOWER * chance and alone.item() > LEARNT * math.log(2 * len(pairs) - 1):
             warning = (
@@ -350,7 +352,7 @@ class ContextPrediction(Objective):
         )
 
     def _remember(self, lang: str, centers: Tensor, targets: Tensor, documents: Tensor) -> None:
-        vectors = torch.cat([targets, centers]) if self.bank_holds == "both" else targets
+        vectors = torch.cat([targets, centers]) if self.settings.bank_holds == "both" else targets
         vectors = vectors.detach()
         if self.similarity == "cosine":
             vectors = F.normalize(vectors, dim=-1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from interlingua.data.records import ParallelPair
@@ -14,6 +15,8 @@ from interlingua.objectives.objective import (
     Batch,
     Loss,
     Objective,
+    ObjectiveSettings,
+    Roles,
     Texts,
     by_language,
     check_paired,
@@ -21,7 +24,8 @@ from interlingua.objectives.objective import (
     require,
 )
 from interlingua.objectives.retrieval import info_nce_rows
-from interlingua.objectives.semantic import pair_requests, roles
+from interlingua.objectives.semantic import ON, pair_requests, roles
+from interlingua.settings import Settings
 
 Teacher = Callable[[list[str]], Tensor]
 """Texts in the teacher's language → its vectors `[texts, dim]`, without a gradient."""
@@ -114,55 +118,60 @@ def distil_scores_rows(
     return (wanted.exp() * (wanted - scores)).sum(-1)
 
 
+class TeacherSpec(Settings):
+    """The teacher of a recipe, where it is more than a name."""
+
+    model: str = Field(description="a folder or name, or package:name/folder")
+    vectors: str | None = Field(None, description="a folder for its vectors, for several runs; else the run's own")
+
+
 class Distillation(Objective):
     """`distil_vectors`, or `distil_contrastive` for both sides, on the pairs of a parallel stream. Each pair has a side
-    in the teacher's language.
+    in the teacher's language. The constructor takes a teacher that reads: a `Teacher`."""
 
-    Args:
-        teacher: what the vectors come from: it reads each distinct sentence in its language once a step. In a recipe, a
-            model's folder or name; longer vectors than the student's are cut to their principal components.
-        loss: "squares" (Reimers & Gurevych) or "contrast".
-        temperature: τ of "contrast".
-        on: which encoder reads the sentences; "both" averages the losses of the two encoders.
-        lang: the teacher's language.
-    """
+    class Settings(ObjectiveSettings):
+        """Whose vectors are learned, and how."""
 
+        teacher: str | TeacherSpec | Teacher = Field(
+            description="a model's folder or name, or `{model: …, vectors: FOLDER}`; frozen, no part of what is saved. "
+            "Vectors longer than the student's are cut to their principal components"
+        )
+        loss: Literal["squares", "contrast"] = Field("squares", description="the first form, or the second")
+        temperature: float = Field(0.05, gt=0, description="τ of `contrast`")
+        on: Roles = Field("passage", description=ON)
+        lang: str = Field("en", description="the teacher's language; a pair without a side in it is an error")
+
+    settings: Settings
     streams = ("parallel",)
 
-    def __init__(
-        self,
-        *,
-        teacher: Teacher,
-        loss: Literal["squares", "contrast"] = "squares",
-        temperature: float = 0.05,
-        on: Literal["passage", "query", "both"] = "passage",
-        lang: str = "en",
-    ) -> None:
-        super().__init__()
-        check_temperature(temperature)
-        self.teacher, self.kind, self.temperature, self.on, self.lang = teacher, loss, temperature, on, lang
+    def __init__(self, *, teacher: Teacher, **options: Any) -> None:
+        super().__init__(teacher=teacher, **options)
+        self.teacher = teacher
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
-        return pair_requests(require(batch["parallel"], ParallelPair, self), self.on)
+        return pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = batch["parallel"]
-        known = [known_side(pair, self.lang) for pair in pairs]
-        student = vectors[f"{roles(self.on)[0]}.source"]
+        known = [known_side(pair, self.settings.lang) for pair in pairs]
+        student = vectors[f"{roles(self.settings.on)[0]}.source"]
         wanted = self._taught(known).to(student.device) if pairs else torch.zeros_like(student)
         rows = torch.stack(
-            [self._rows(vectors[f"{role}.source"], vectors[f"{role}.target"], wanted, known) for role in roles(self.on)]
+            [
+                self._rows(vectors[f"{role}.source"], vectors[f"{role}.target"], wanted, known)
+                for role in roles(self.settings.on)
+            ]
         ).mean(0)
         return Loss(rows.mean() if pairs else rows.sum(), by_language([pair.lang for pair in pairs], rows))
 
     def _rows(self, source: Tensor, target: Tensor, wanted: Tensor, known: Sequence[str]) -> Tensor:
-        if self.kind == "squares":
+        if self.settings.loss == "squares":
             return distil_vectors_rows(source, target, wanted)
         numbers: dict[str, int] = {}
         groups = torch.tensor([numbers.setdefault(text, len(numbers)) for text in known], dtype=torch.long)
         return torch.stack(
             [
-                distil_contrastive_rows(side, wanted, temperature=self.temperature, groups=groups)
+                distil_contrastive_rows(side, wanted, temperature=self.settings.temperature, groups=groups)
                 for side in (source, target)
             ]
         ).mean(0)

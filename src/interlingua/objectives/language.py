@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,6 +17,8 @@ from interlingua.objectives.objective import (
     Batch,
     Loss,
     Objective,
+    ObjectiveSettings,
+    Roles,
     Texts,
     by_language,
     check_paired,
@@ -23,7 +26,7 @@ from interlingua.objectives.objective import (
     require,
     similarities,
 )
-from interlingua.objectives.semantic import pair_requests, roles
+from interlingua.objectives.semantic import ON, pair_requests, roles
 from interlingua.text.languages import text_key
 
 FLOOR = math.log(2.0)
@@ -104,46 +107,41 @@ def _normalised(sums: Tensor, terms: Tensor, sentences: int, normalizer: str) ->
 
 
 class Language(Objective):
-    """`language_contrastive` on the pairs of a parallel stream and, where given, sentences without translation.
+    """`language_contrastive` on the pairs of a parallel stream and, where given, sentences without translation."""
 
-    Args:
-        temperature, normalizer: as in `language_contrastive`.
-        on: which encoder reads the sentences (§2.4: "passage").
-        duplicates: "mask" leaves out a sentence whose text equals a member of the pair; "keep" does not.
-        detach: "others" stops the gradient into k, "pair" into i and j, "none" (paper) into neither.
-    """
+    class Settings(ObjectiveSettings):
+        """How sentences are compared."""
 
+        temperature: float = Field(1.0, gt=0, description="τ; the paper has none. Gradients grow with 1/τ²")
+        on: Roles = Field("passage", description=ON)
+        duplicates: Literal["mask", "keep"] = Field(
+            "mask", description="whether a sentence with the text of a member of the pair is left out"
+        )
+        normalizer: Literal["mean", "paper"] = Field(
+            "mean", description="`paper` divides by N(N − 2), N = 2B + Q; the same without `sentences`"
+        )
+        detach: Literal["none", "pair", "others"] = Field(
+            "none", description="stop the gradient into k (`others`), or into i and j (`pair`); the paper: into neither"
+        )
+
+    settings: Settings
     streams = ("parallel", "sentences?")
-
-    def __init__(
-        self,
-        *,
-        temperature: float = 1.0,
-        normalizer: Literal["mean", "paper"] = "mean",
-        on: Literal["passage", "query", "both"] = "passage",
-        duplicates: Literal["mask", "keep"] = "mask",
-        detach: Literal["none", "pair", "others"] = "none",
-    ) -> None:
-        super().__init__()
-        check_temperature(temperature)
-        self.temperature, self.normalizer, self.on = temperature, normalizer, on
-        self.duplicates, self.detach = duplicates, detach
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         sentences = require(batch.get("sentences", ()), Sentence, self)
-        found = pair_requests(batch["parallel"], self.on)
-        for role in roles(self.on) if sentences else ():
+        found = pair_requests(batch["parallel"], self.settings.on)
+        for role in roles(self.settings.on) if sentences else ():
             found[f"{role}.others"] = Texts(role, [sentence.text for sentence in sentences])
         return found
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["parallel"], ParallelPair, self)
-        mask = self.mask(pairs, batch.get("sentences", ())) if self.duplicates == "mask" and pairs else None
-        results = [self._rows(vectors, role, mask) for role in roles(self.on)]
+        mask = self.mask(pairs, batch.get("sentences", ())) if self.settings.duplicates == "mask" and pairs else None
+        results = [self._rows(vectors, role, mask) for role in roles(self.settings.on)]
         sums = torch.stack([rows for rows, _ in results]).mean(0)
         terms = results[0][1]
         count = 2 * len(pairs) + len(batch.get("sentences", ()))
-        value = _normalised(sums, terms, count, self.normalizer)
+        value = _normalised(sums, terms, count, self.settings.normalizer)
         compared = terms > 0  # with everything masked there is nothing to be in excess of
         rows = (sums / terms.clamp(min=1) - FLOOR)[compared]
         langs = [pair.lang for pair, some in zip(pairs, compared.tolist(), strict=True) if some]
@@ -151,22 +149,23 @@ class Language(Objective):
         return Loss(value, {**excess, **by_language(langs, rows)})
 
     def _rows(self, vectors: Mapping[str, Tensor], role: str, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        detach, temperature = self.settings.detach, self.settings.temperature
         source, target = vectors[f"{role}.source"], vectors[f"{role}.target"]
         others = vectors.get(f"{role}.others")
-        if self.detach == "none":
-            return language_rows(source, target, others, temperature=self.temperature, mask=mask)
+        if detach == "none":
+            return language_rows(source, target, others, temperature=temperature, mask=mask)
         still = (source.detach(), target.detach())
-        i, j = still if self.detach == "pair" else (source, target)
-        k_side = (source, target) if self.detach == "pair" else still
+        i, j = still if detach == "pair" else (source, target)
+        k_side = (source, target) if detach == "pair" else still
         # k as "others" of its own: the pair's own two columns are then masked by hand
-        k = torch.cat([*k_side, *([] if others is None else [others if self.detach == "pair" else others.detach()])])
+        k = torch.cat([*k_side, *([] if others is None else [others if detach == "pair" else others.detach()])])
         pairs = len(source)
         own = torch.eye(pairs, dtype=torch.bool, device=k.device)
         left_out = torch.cat([own, own, own.new_zeros(pairs, len(k) - 2 * pairs)], 1)
         if mask is not None:
             left_out = left_out | mask.to(k.device)
         everything_else = torch.ones(pairs, 2 * pairs, dtype=torch.bool, device=k.device)
-        return language_rows(i, j, k, temperature=self.temperature, mask=torch.cat([everything_else, left_out], 1))
+        return language_rows(i, j, k, temperature=temperature, mask=torch.cat([everything_else, left_out], 1))
 
     @staticmethod
     def mask(pairs: Sequence[ParallelPair], sentences: Sequence[Sentence]) -> Tensor:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
@@ -14,7 +15,16 @@ from torch.nn import functional as F
 from interlingua.data.records import Passage, QuestionPassage
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
-from interlingua.objectives.objective import Batch, Loss, Objective, Texts, by_language, check_temperature, require
+from interlingua.objectives.objective import (
+    Batch,
+    Loss,
+    Objective,
+    ObjectiveSettings,
+    Texts,
+    by_language,
+    check_temperature,
+    require,
+)
 from interlingua.objectives.retrieval import as_text, false_negatives
 
 BLOCK = 1 << 24
@@ -262,50 +272,53 @@ def _distilled_rows(
 
 
 class LateInteraction(Objective):
-    """ColBERT's fine-tuning on a stream of questions, for a model with `late_interaction`.
+    """ColBERT's fine-tuning on a stream of questions, for a model with `late_interaction`. Questions that lack what it
+    reads teach nothing, which is said."""
 
-    Args:
-        contrast: "pairwise" (ColBERT v1: a question's positive against each of its own negatives), "in_batch" (against
-            all positives and hard negatives of the batch) or "distilled" (a teacher's scores of the positive and
-            exactly `hard_negatives` negatives). Questions that lack what it reads teach nothing, which is said.
-        similarity: of two tokens in the pairwise loss, "cosine" or "l2" (ColBERT-X; twice the slope). Search does not
-            depend on it: both rank alike.
-        temperature: τ of "in_batch" and "distilled". Scores are sums over up to 32 tokens, so 1 is already sharp.
-        hard_negatives: how many of each question's negatives are read.
-        mask_false_negatives: "in_batch" leaves out other known positives of a question, as in `Retrieval`.
-    """
+    class Settings(ObjectiveSettings):
+        """What a question is compared with, and how."""
 
+        contrast: Contrast = Field(
+            "pairwise",
+            description="ColBERT v1: a question's positive against each of its own negatives; `in_batch`: against all "
+            "positives and hard negatives of the batch; `distilled`: a teacher's scores of the positive and of exactly "
+            "`hard_negatives` negatives",
+        )
+        similarity: TokenSimilarity = Field(
+            "cosine", description="of two tokens in `pairwise`; `l2` is ColBERT-X's, twice the slope. Both rank alike"
+        )
+        temperature: float = Field(
+            1.0, gt=0, description="τ of `in_batch` and `distilled`; scores are sums over some 32 tokens, so 1 is sharp"
+        )
+        hard_negatives: int = Field(1, ge=0, description="how many of each question's negatives are read")
+        mask_false_negatives: bool = Field(
+            True, description="`in_batch` leaves out other known positives of a question"
+        )
+
+        @model_validator(mode="after")
+        def _fit(self) -> Self:
+            if self.hard_negatives < 1 and self.contrast != "in_batch":
+                raise ValueError(f"hard_negatives {self.hard_negatives} is too few for contrast '{self.contrast}'.")
+            if self.contrast == "pairwise" and self.temperature != 1.0:
+                raise ValueError("temperature is for contrast 'in_batch' and 'distilled'; 'pairwise' has none.")
+            if self.contrast != "pairwise" and self.similarity != "cosine":
+                raise ValueError(
+                    f"similarity 'l2' is for contrast 'pairwise'; with '{self.contrast}' halve the temperature."
+                )
+            return self
+
+    settings: Settings
     streams = ("questions",)
     multi_vector = True
 
-    def __init__(
-        self,
-        *,
-        contrast: Contrast = "pairwise",
-        similarity: TokenSimilarity = "cosine",
-        temperature: float = 1.0,
-        hard_negatives: int = 1,
-        mask_false_negatives: bool = True,
-    ) -> None:
-        super().__init__()
-        check_temperature(temperature)
-        if hard_negatives < (0 if contrast == "in_batch" else 1):
-            raise BadInput(f"hard_negatives {hard_negatives} is too few for contrast '{contrast}'.")
-        if contrast == "pairwise" and temperature != 1.0:
-            raise BadInput("temperature is for contrast 'in_batch' and 'distilled'; 'pairwise' has none.")
-        if contrast != "pairwise" and similarity != "cosine":
-            raise BadInput(f"similarity 'l2' is for contrast 'pairwise'; with '{contrast}' halve the temperature.")
-        self.contrast, self.similarity, self.temperature = contrast, similarity, temperature
-        self.hard_negatives, self.mask_false_negatives = hard_negatives, mask_false_negatives
-
     def requests(self, batch: Batch) -> dict[str, Texts]:
         questions = require(batch["questions"], QuestionPassage, self)
-        if self.contrast == "in_batch":
+        if self.settings.contrast == "in_batch":
             return {
                 "queries": Texts("query", [question.question for question in questions]),
                 "documents": Texts("passage", [as_text(passage) for passage in self._candidates(questions)]),
             }
-        if self.contrast == "distilled":
+        if self.settings.contrast == "distilled":
             taught = self._taught(questions)
             passages = [passage for question in taught for passage in self._own_candidates(question)]
             return {
@@ -322,28 +335,28 @@ class LateInteraction(Objective):
     def loss(self, batch: Batch, vectors: Mapping[str, TokenVectors]) -> Loss:
         questions = batch["questions"]
         padded = [tensor for part in vectors.values() for tensor in part.padded()]
-        if self.contrast == "in_batch":
+        if self.settings.contrast == "in_batch":
             candidates = self._candidates(questions)
-            mask = false_negatives(questions, candidates) if self.mask_false_negatives else None
-            rows = _in_batch_rows(*padded, temperature=self.temperature, mask=mask)
+            mask = false_negatives(questions, candidates) if self.settings.mask_false_negatives else None
+            rows = _in_batch_rows(*padded, temperature=self.settings.temperature, mask=mask)
             langs, count, warning = [question.lang for question in questions], len(candidates), None
-        elif self.contrast == "distilled":
-            taught, count = self._taught(questions), 1 + self.hard_negatives
+        elif self.settings.contrast == "distilled":
+            taught, count = self._taught(questions), 1 + self.settings.hard_negatives
             queries, query_mask, documents, mask = padded
             documents, mask = (torch.unflatten(part, 0, (len(taught), count)) for part in (documents, mask))
             teacher = torch.tensor([question.scores[:count] for question in taught]).view(len(taught), count)
-            rows = _distilled_rows(queries, query_mask, documents, mask, teacher, temperature=self.temperature)
+            rows = _distilled_rows(queries, query_mask, documents, mask, teacher, temperature=self.settings.temperature)
             langs, lacking = [question.lang for question in taught], len(questions) - len(taught)
             warning = (
                 (
-                    f"{lacking} of {len(questions)} questions lack {self.hard_negatives} negatives with a teacher's "
+                    f"{lacking} of {len(questions)} questions lack {count - 1} negatives with a teacher's "
                     "scores and teach nothing."
                 )
                 if lacking
                 else None
             )
         else:
-            rows = _pairwise_rows(*padded, similarity=self.similarity)
+            rows = _pairwise_rows(*padded, similarity=self.settings.similarity)
             langs, count = [question.lang for question, _ in self._triples(questions)], 2
             lacking = sum(not question.negatives for question in questions)
             warning = (
@@ -354,24 +367,26 @@ class LateInteraction(Objective):
                 if lacking
                 else None
             )
-        chance = {} if self.contrast == "distilled" else {"ln_candidates": math.log(max(1, count))}
+        chance = {} if self.settings.contrast == "distilled" else {"ln_candidates": math.log(max(1, count))}
         report = chance | by_language(langs, rows)
         return Loss(rows.mean() if len(rows) else rows.sum(), report, warning)
 
     def _triples(self, questions: Sequence[QuestionPassage]) -> list[tuple[QuestionPassage, Passage]]:
         return [
-            (question, negative) for question in questions for negative in question.negatives[: self.hard_negatives]
+            (question, negative)
+            for question in questions
+            for negative in question.negatives[: self.settings.hard_negatives]
         ]
 
     def _taught(self, questions: Sequence[QuestionPassage]) -> list[QuestionPassage]:
         return [
             question
             for question in questions
-            if min(len(question.negatives), len(question.scores) - 1) >= self.hard_negatives
+            if min(len(question.negatives), len(question.scores) - 1) >= self.settings.hard_negatives
         ]
 
     def _own_candidates(self, question: QuestionPassage) -> list[Passage]:
-        return [question.positives[0], *question.negatives[: self.hard_negatives]]
+        return [question.positives[0], *question.negatives[: self.settings.hard_negatives]]
 
     def _candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
         return [question.positives[0] for question in questions] + [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
+from pydantic import Field
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,8 +18,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import BadInput, NotFound
 from interlingua.models.folder import model_folder, quiet, require_safetensors
-from interlingua.models.late_interaction import RoleEncoder
-from interlingua.objectives.objective import Batch, MaskedRow, TokenObjective, require
+from interlingua.models.late_interaction import Model, RoleEncoder
+from interlingua.objectives.objective import Batch, MaskedRow, ObjectiveSettings, Role, Spans, TokenObjective, require
 
 
 class MaskedLanguageModelHead(nn.Module):
@@ -39,6 +40,11 @@ class MaskedLanguageModelHead(nn.Module):
         """States `[masked tokens, hidden]`, embeddings `[vocabulary, hidden]` → logits `[masked tokens, vocab]`."""
         features = self.layer_norm(gelu(self.dense(states)))
         return linear(features, embeddings, self.bias)
+
+    def losses(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
+        """The cross-entropy `[predictions]` of `targets` `[predictions]` from their states `[predictions, hidden]`."""
+        logits = self(states, encoder.input_embeddings.weight)
+        return F.cross_entropy(logits.float(), targets, reduction="none")
 
     def load_from(self, name_or_path: str | Path) -> None:
         """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors).
@@ -132,6 +138,18 @@ def mask_tokens(
     return MaskedRow(corrupted, [(int(position), ids[position]) for position in sorted(chosen)])
 
 
+def predicted(rows: Sequence[MaskedRow], lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the states of the predictions lie among those of all rows, of `lengths` `[rows]`, laid end to end, and the
+    tokens that are to be predicted there: both `[predictions]`."""
+    starts = (lengths.cumsum(0) - lengths).tolist()
+    where = [start + position for start, row in zip(starts, rows, strict=True) for position, _ in row.targets]
+    tokens = [token for row in rows for _, token in row.targets]
+    return torch.tensor(where, dtype=torch.long), torch.tensor(tokens, dtype=torch.long)
+
+
+RATE = "share of the tokens that are predicted"
+
+
 class MaskedLanguageModelling(TokenObjective):
     """Predict the masked tokens of raw sentences; the loss is the mean over predictions.
 
@@ -139,28 +157,39 @@ class MaskedLanguageModelling(TokenObjective):
     takes a pretrained model's.
 
     Args:
-        hidden: the encoder's hidden size, and `vocabulary`: its number of tokens (the recipe fills both in).
-        rate: share of tokens to predict.
-        role: which encoder reads.
+        hidden: the encoder's hidden size, and `vocabulary`: its number of tokens.
         seed: of the masking; step t is masked the same way on every process and after a resume.
     """
 
+    class Settings(ObjectiveSettings):
+        """What is predicted."""
+
+        rate: float = Field(0.15, gt=0, lt=1, description=RATE)
+        role: Role = Field("passage", description="which encoder reads")
+
+    settings: Settings
     streams: tuple[str, ...] = ("sentences",)
 
-    def __init__(
-        self, *, hidden: int, vocabulary: int, rate: float = 0.15, role: str = "passage", seed: int = 0
-    ) -> None:
-        super().__init__()
-        if not 0 < rate < 1:
-            raise BadInput(f"the masking rate must lie between 0 and 1, got {rate}.")
-        self.rate, self.role, self.seed, self.vocabulary = rate, role, seed, vocabulary
+    def __init__(self, *, hidden: int, vocabulary: int, seed: int = 0, **options: Any) -> None:
+        super().__init__(**options)
+        self.role, self.seed, self.vocabulary = self.settings.role, seed, vocabulary
         self.head = MaskedLanguageModelHead(hidden, vocabulary)
+
+    @classmethod
+    def for_model(cls, model: Model, seed: int, options: Mapping[str, Any]) -> Self:
+        encoder = model.passage
+        rows = len(cast(Tensor, encoder.input_embeddings.weight))
+        return cls(hidden=encoder.hidden_size, vocabulary=rows, seed=seed, **options)
 
     def texts(self, batch: Batch) -> list[Any]:
         """What is read: each raw sentence."""
         return [record.text for record in require(batch["sentences"], Sentence, self)]
 
+    def spans(self, batch: Batch, encoder: RoleEncoder, step: int) -> Spans:
+        return Spans(self.rows(batch, encoder, step))
+
     def rows(self, batch: Batch, encoder: RoleEncoder, step: int) -> list[MaskedRow]:
+        """What `spans` reads."""
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
             raise BadInput(
@@ -170,13 +199,19 @@ class MaskedLanguageModelling(TokenObjective):
         special = set(tokenizer.all_special_ids)
         random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
         return [
-            mask_tokens(ids, special, tokenizer.mask_token_id, self.vocabulary, self.rate, random)
+            mask_tokens(ids, special, tokenizer.mask_token_id, self.vocabulary, self.settings.rate, random)
             for ids in encoder.tokenize(self.texts(batch), self.role)
         ]
 
+    def token_losses(
+        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
+    ) -> dict[str, Tensor]:
+        where, tokens = (found.to(states.device) for found in predicted(rows, lengths))
+        return {"": self.token_loss(states[where], tokens, encoder)}
+
     def token_loss(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
-        logits = self.head(states, encoder.input_embeddings.weight)
-        return F.cross_entropy(logits.float(), targets, reduction="none")
+        """`[predictions]` losses from the states `[predictions, hidden]` at the predicted positions."""
+        return self.head.losses(states, targets, encoder)
 
 
 class TranslationLanguageModelling(MaskedLanguageModelling):

@@ -1,9 +1,8 @@
-"""Objective: it says which texts to embed and gives a loss on their embeddings.
+"""Objective: it says what it reads and gives a loss on it, with its options as one class of settings.
 
-Three kinds. A contrastive objective compares all vectors of a batch with one another (`requests`, `loss`): the
-trainer may compute the vectors in chunks, on several processes, and cache their gradients. An additive
-objective is a sum over rows (`TokenObjective`): it can be computed row by row, so nothing is gathered. A span
-objective (`SpanObjective`) does both with one forward pass.
+Three kinds. An `Objective` compares all vectors of a batch with one another: the trainer may compute the vectors in
+chunks, on several processes, and cache their gradients. A `TokenObjective` is a sum over rows: it can be computed row
+by row, so nothing is gathered. A `SpanObjective` does both with one forward pass.
 """
 
 from __future__ import annotations
@@ -11,16 +10,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args
+from types import MappingProxyType
+from typing import Any, Literal, Self, TypeVar, get_args
 
+from pydantic import ConfigDict
 from torch import Size, Tensor, device, nn
 from torch.nn import functional as F
 
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 from interlingua.models.folder import Similarity
-from interlingua.models.late_interaction import RoleEncoder
+from interlingua.models.late_interaction import Model, RoleEncoder
 from interlingua.models.subwords import Text as Text
+from interlingua.settings import Settings
 
 
 def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
@@ -53,6 +55,8 @@ def check_paired(source: Tensor, target: Tensor, what: str) -> None:
         )
 
 
+Role = Literal["query", "passage"]
+Roles = Literal["passage", "query", "both"]
 Batch = Mapping[str, Sequence[Any]]
 """stream name → the records drawn from it for this step (the global batch, the same on every process)."""
 
@@ -76,15 +80,38 @@ class Loss:
     warning: str | None = None
 
 
+class ObjectiveSettings(Settings):
+    """The options of an objective: what stands in a recipe under its name, and what its constructor takes."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+
 class Objective(nn.Module):
-    """A contrastive objective. Subclasses name the streams they read (a trailing "?" marks an optional one).
+    """A loss and what it reads. This one compares the vectors of texts: `requests` says which, `loss` compares them.
+
+    Subclasses name the streams that they read (a trailing "?" marks an optional one) and declare their options as
+    `Settings`. The constructor takes these options as keyword arguments; `self.settings` has all of them. Raises
+    BadInput for one that is unknown or cannot be.
 
     Parameters registered on the module (a learnable temperature) are trained with the encoder. `multi_vector`: it
     compares the tokens of a late-interaction model, so `loss` finds `TokenVectors` instead of tensors.
     """
 
+    class Settings(ObjectiveSettings):
+        """No options."""
+
+    settings: ObjectiveSettings
     streams: tuple[str, ...] = ()
     multi_vector: bool = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.settings = self.Settings.checked(options, type(self).__name__)
+
+    @classmethod
+    def for_model(cls, model: Model, seed: int, options: Mapping[str, Any]) -> Self:
+        """The objective with these options, in the sizes of a model. `seed`: of what it draws."""
+        return cls(**options)
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         """The texts to embed, by a name that `loss` finds their vectors under."""
@@ -109,67 +136,60 @@ class MaskedRow:
     targets: list[tuple[int, int]]
 
 
-class TokenObjective(nn.Module):
-    """An additive objective on token states: a sum over predictions, divided by their number in the batch."""
-
-    streams: tuple[str, ...] = ()
-    role: str = "passage"
-
-    def rows(self, batch: Batch, encoder: RoleEncoder, step: int) -> list[MaskedRow]:
-        """What to read and predict at this step; the same on every process for the same step."""
-        raise NotImplementedError
-
-    def token_loss(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
-        """`[predictions]` losses from the states `[predictions, hidden]` at the predicted positions."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """What a span objective reads at one step, what it was made of, and numbers worth logging."""
+    """What a token objective reads at one step, what it was made of, and numbers worth logging."""
 
     rows: list[MaskedRow]
-    records: Sequence[Any]
+    records: Sequence[Any] = ()
     report: dict[str, float] = field(default_factory=dict)
 
 
-class SpanObjective(nn.Module):
-    """A contrastive loss on the vectors of masked spans plus additive losses on the tokens to predict in them.
+class TokenObjective(Objective):
+    """An objective that reads rows of masked tokens and predicts them: additive losses, each a sum over predictions
+    divided by their number in the batch. A process computes those of its share of the rows.
 
-    Each process computes the contrastive loss of the whole batch, and of everything else its share of the spans. Own
-    parameters are read by `represent` and `token_losses`, never by `loss`: so their gradients add up over shares.
-
-    dim: size of the vectors. per_token: a span has one for each of its tokens, else it has one. early: a hidden state
-    that `token_losses` reads beside the last. weights: of the token losses, by name. contrast_unmasked: vectors
-    are those of the spans before masking, which takes a forward pass of its own.
+    role: which encoder reads. early: a hidden state that `token_losses` reads beside the last. weights: of the losses,
+    by name; "" is the objective's own.
     """
 
-    streams: tuple[str, ...] = ()
     role: str = "passage"
-    dim: int
-    per_token: bool = True
     early: int | None = None
-    weights: Mapping[str, float]
-    contrast_unmasked: bool = False
+    weights: Mapping[str, float] = MappingProxyType({"": 1.0})
 
     def spans(self, batch: Batch, encoder: RoleEncoder, step: int) -> Spans:
-        """What to read at this step; the same on every process for the same step."""
+        """What to read and predict at this step; the same on every process for the same step."""
         raise NotImplementedError
+
+    def token_losses(
+        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
+    ) -> dict[str, Tensor]:
+        """For each name in `weights` the losses `[predictions]` of these rows, from their states `[tokens of all,
+        hidden]`, the last and the early ones, laid end to end, and their lengths `[rows]`."""
+        raise NotImplementedError
+
+
+class SpanObjective(TokenObjective):
+    """A token objective that also compares the vectors of its rows, of one forward pass.
+
+    Each process computes the contrastive loss of the whole batch. Own parameters are read by `represent` and
+    `token_losses`, never by `contrastive`: so their gradients add up over shares.
+
+    dim: size of the vectors. per_token: a span has one for each of its tokens, else it has one. contrast_unmasked:
+    vectors are those of the spans before masking, which takes a forward pass of its own.
+    """
+
+    dim: int
+    per_token: bool = True
+    contrast_unmasked: bool = False
 
     def represent(self, states: Tensor, lengths: Tensor) -> Tensor:
         """The vectors of spans, `[tokens of all, dim]` (`per_token`) or `[spans, dim]`, from their last states
         `[tokens of all, hidden]` and lengths `[spans]`."""
         raise NotImplementedError
 
-    def loss(self, spans: Spans, vectors: TokenVectors) -> Loss:
+    def contrastive(self, spans: Spans, vectors: TokenVectors) -> Loss:
         """The contrastive loss of the whole batch."""
-        raise NotImplementedError
-
-    def token_losses(
-        self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
-    ) -> dict[str, Tensor]:
-        """For each name in `weights` the losses `[predictions]` of these rows; each sum is divided by the number of
-        predictions in the batch."""
         raise NotImplementedError
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,6 +19,7 @@ from interlingua.objectives.objective import (
     Batch,
     Loss,
     Objective,
+    ObjectiveSettings,
     Text,
     Texts,
     by_language,
@@ -96,72 +99,73 @@ LARGEST_SCALE = 100.0
 
 
 class Retrieval(Objective):
-    """`info_nce` on a stream of questions: candidates are all positives and hard negatives of the batch.
+    """`info_nce` on a stream of questions: candidates are all positives and hard negatives of the batch."""
 
-    Args:
-        similarity: "cosine" or "dot"; search must use the same one.
-        temperature: τ. The paper's letter is cosine at 1.0, which hardly tells a hard negative from an easy
-            one; 0.05 is the robust choice.
-        learnable_temperature: train 1/τ from 1/temperature on, up to 100.
-        hard_negatives: how many of each question's negatives join the candidates.
-        symmetric: add the passage → question direction over the positives.
-        mask_false_negatives: leave out candidates that are the question's own passage or another known positive
-            of it (also when the same question stands in the batch twice).
-        self_guided_margin: also leave out candidates that the model itself scores above the positive minus
-            this margin (a cosine; None: never).
-        strip_question_mark: leave out the "?" that ends a question. CCP's public code does so when it trains but not
-            when it searches; with this option nor do we (validation and search read the question as it is).
-    """
+    class Settings(ObjectiveSettings):
+        """What a question is compared with, and how."""
 
+        temperature: float = Field(
+            1.0, gt=0, description="τ. 1 is the paper's letter, which hardly tells a hard negative from an easy one"
+        )
+        learnable_temperature: bool = Field(
+            False, description=f"train 1/τ from 1/temperature on, up to {LARGEST_SCALE:g}"
+        )
+        similarity: Similarity = Field("cosine", description="search must use the same; a recipe takes the model's")
+        hard_negatives: int = Field(1, ge=0, description="how many of each question's negatives join the candidates")
+        symmetric: bool = Field(False, description="let the passage pick its question, too, among the positives")
+        mask_false_negatives: bool = Field(
+            True, description="leave out candidates that are known to answer the question, or its own passage again"
+        )
+        self_guided_margin: float | None = Field(
+            None, description="leave out candidates that the model scores above the positive minus this (a cosine)"
+        )
+        strip_question_mark: bool = Field(
+            False, description='train on questions without their last "?", as CCP\'s public code does; search keeps it'
+        )
+
+        @model_validator(mode="after")
+        def _start(self) -> Self:
+            if self.learnable_temperature and self.temperature < 1 / LARGEST_SCALE:
+                raise ValueError(f"a learnable temperature starts at {1 / LARGEST_SCALE} or above.")
+            return self
+
+    settings: Settings
     streams = ("questions",)
 
-    def __init__(
-        self,
-        *,
-        similarity: Similarity = "cosine",
-        temperature: float = 1.0,
-        learnable_temperature: bool = False,
-        hard_negatives: int = 1,
-        symmetric: bool = False,
-        mask_false_negatives: bool = True,
-        self_guided_margin: float | None = None,
-        strip_question_mark: bool = False,
-    ) -> None:
-        super().__init__()
-        check_temperature(temperature)
-        if hard_negatives < 0:
-            raise BadInput(f"hard_negatives must be 0 or more, got {hard_negatives}.")
-        self.similarity, self.hard_negatives, self.symmetric = similarity, hard_negatives, symmetric
-        self.mask_false_negatives, self.self_guided_margin = mask_false_negatives, self_guided_margin
-        self.temperature, self.strip_question_mark = temperature, strip_question_mark
-        if learnable_temperature and temperature < 1 / LARGEST_SCALE:
-            raise BadInput(f"a learnable temperature starts at {1 / LARGEST_SCALE} or above; got {temperature}.")
-        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learnable_temperature else None
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        start = -math.log(self.settings.temperature)
+        self.log_scale = nn.Parameter(torch.tensor(start)) if self.settings.learnable_temperature else None
 
     def candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
         """The positives in the order of the questions, then every hard negative."""
         return [question.positives[0] for question in questions] + [
-            negative for question in questions for negative in question.negatives[: self.hard_negatives]
+            negative for question in questions for negative in question.negatives[: self.settings.hard_negatives]
         ]
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         questions = require(batch["questions"], QuestionPassage, self)
-        queries = [q.question.removesuffix("?") if self.strip_question_mark else q.question for q in questions]
+        queries = [q.question.removesuffix("?") if self.settings.strip_question_mark else q.question for q in questions]
         return {
             "queries": Texts("query", queries),
             "passages": Texts("passage", [as_text(passage) for passage in self.candidates(questions)]),
         }
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
-        questions = batch["questions"]
+        questions, options = batch["questions"], self.settings
         queries, passages = vectors["queries"], vectors["passages"]
-        mask = false_negatives(questions, self.candidates(questions)) if self.mask_false_negatives else None
-        if self.self_guided_margin is not None:
-            scores = similarities(queries.detach(), passages.detach(), self.similarity)
-            guided = scores > scores.diagonal()[:, None] - self.self_guided_margin
+        mask = false_negatives(questions, self.candidates(questions)) if options.mask_false_negatives else None
+        if options.self_guided_margin is not None:
+            scores = similarities(queries.detach(), passages.detach(), options.similarity)
+            guided = scores > scores.diagonal()[:, None] - options.self_guided_margin
             mask = guided if mask is None else guided | mask.to(guided.device)
         rows = info_nce_rows(
-            queries, passages, temperature=self.tau(), similarity=self.similarity, mask=mask, symmetric=self.symmetric
+            queries,
+            passages,
+            temperature=self.tau(),
+            similarity=options.similarity,
+            mask=mask,
+            symmetric=options.symmetric,
         )
         report = {"ln_candidates": math.log(max(1, len(passages))), **by_language([q.lang for q in questions], rows)}
         if self.log_scale is not None:
@@ -171,7 +175,7 @@ class Retrieval(Objective):
     def tau(self) -> float | Tensor:
         """The temperature in force."""
         if self.log_scale is None:
-            return self.temperature
+            return self.settings.temperature
         with torch.no_grad():  # the parameter itself stops at the limit: a clamp in the graph would kill its gradient
             self.log_scale.clamp_(max=math.log(LARGEST_SCALE))
         return (-self.log_scale).exp()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,6 +16,8 @@ from interlingua.objectives.objective import (
     Batch,
     Loss,
     Objective,
+    ObjectiveSettings,
+    Roles,
     Texts,
     by_language,
     check_paired,
@@ -106,46 +109,45 @@ def semantic_rows(
     return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
 
 
+ON = (
+    "which encoder reads the sentences; `both`: the mean of the two losses, which the paper found unstable (§2.4). With"
+    " tied encoders there is but one"
+)
+
+
 class Semantic(Objective):
-    """`semantic_contrastive` on the pairs of a parallel stream.
+    """`semantic_contrastive` on the pairs of a parallel stream."""
 
-    Args:
-        temperature: τ.
-        on: which encoder reads the sentences; the paper found "passage" stable and "both" not (§2.4).
-            "both" averages the losses of the two encoders.
-        duplicates: what a repeated sentence (or a shared `ParallelPair.group`) means in a batch: "mask" it
-            out of the negatives, treat all as "positives", or "keep" it as a negative (the paper's letter).
-    """
+    class Settings(ObjectiveSettings):
+        """How sentences are compared."""
 
+        temperature: float = Field(0.1, gt=0, description="τ; the paper does not report it")
+        on: Roles = Field("passage", description=ON)
+        duplicates: Literal["mask", "positives", "keep"] = Field(
+            "mask",
+            description="a sentence that comes twice (or translations that share a `group`) is no negative; `positives`"
+            ": all are right answers; `keep`: it is a negative, the paper's letter",
+        )
+
+    settings: Settings
     streams = ("parallel",)
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 0.1,
-        on: Literal["passage", "query", "both"] = "passage",
-        duplicates: Literal["mask", "positives", "keep"] = "mask",
-    ) -> None:
-        super().__init__()
-        check_temperature(temperature)
-        self.temperature, self.on, self.duplicates = temperature, on, duplicates
-
     def requests(self, batch: Batch) -> dict[str, Texts]:
-        return pair_requests(batch["parallel"], self.on)
+        return pair_requests(batch["parallel"], self.settings.on)
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["parallel"], ParallelPair, self)
-        groups = None if self.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
+        groups = None if self.settings.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
         rows = torch.stack(
             [
                 semantic_rows(
                     vectors[f"{role}.source"],
                     vectors[f"{role}.target"],
-                    temperature=self.temperature,
+                    temperature=self.settings.temperature,
                     groups=groups,
-                    multi_positive=self.duplicates == "positives",
+                    multi_positive=self.settings.duplicates == "positives",
                 )
-                for role in roles(self.on)
+                for role in roles(self.settings.on)
             ]
         ).mean(0)
         value = rows.mean() if len(pairs) else rows.sum()

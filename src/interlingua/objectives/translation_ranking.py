@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,6 +17,8 @@ from interlingua.objectives.objective import (
     Batch,
     Loss,
     Objective,
+    ObjectiveSettings,
+    Roles,
     Texts,
     by_language,
     check_paired,
@@ -23,7 +26,7 @@ from interlingua.objectives.objective import (
     require,
     similarities,
 )
-from interlingua.objectives.semantic import pair_requests, roles, same_meaning
+from interlingua.objectives.semantic import ON, pair_requests, roles, same_meaning
 
 
 def translation_ranking(
@@ -86,47 +89,37 @@ def check_margin(margin: float) -> None:
 
 
 class TranslationRanking(Objective):
-    """`translation_ranking` on the pairs of a parallel stream.
+    """`translation_ranking` on the pairs of a parallel stream."""
 
-    Args:
-        margin: m; LaBSE's is 0.3.
-        temperature: τ.
-        on: which encoder reads the sentences; "both" averages the losses of the two encoders.
-        duplicates: whether a sentence that comes twice in a batch (or a shared `ParallelPair.group`) is left out of
-            the negatives ("mask") or not ("keep").
-    """
+    class Settings(ObjectiveSettings):
+        """How sentences are compared."""
 
+        margin: float = Field(0.3, ge=0, lt=2, description="m; 0.3 is LaBSE's, 0 is InfoNCE in both directions")
+        temperature: float = Field(0.05, gt=0, description="τ; the papers print none")
+        on: Roles = Field("passage", description=ON)
+        duplicates: Literal["mask", "keep"] = Field(
+            "mask", description="whether a sentence that comes twice (or a shared `group`) is left out of the negatives"
+        )
+
+    settings: Settings
     streams = ("parallel",)
 
-    def __init__(
-        self,
-        *,
-        margin: float = 0.3,
-        temperature: float = 0.05,
-        on: Literal["passage", "query", "both"] = "passage",
-        duplicates: Literal["mask", "keep"] = "mask",
-    ) -> None:
-        super().__init__()
-        check_temperature(temperature)
-        check_margin(margin)
-        self.margin, self.temperature, self.on, self.duplicates = margin, temperature, on, duplicates
-
     def requests(self, batch: Batch) -> dict[str, Texts]:
-        return pair_requests(require(batch["parallel"], ParallelPair, self), self.on)
+        return pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = batch["parallel"]
-        groups = None if self.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
+        groups = None if self.settings.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
         rows = torch.stack(
             [
                 translation_ranking_rows(
                     vectors[f"{role}.source"],
                     vectors[f"{role}.target"],
-                    margin=self.margin,
-                    temperature=self.temperature,
+                    margin=self.settings.margin,
+                    temperature=self.settings.temperature,
                     groups=groups,
                 )
-                for role in roles(self.on)
+                for role in roles(self.settings.on)
             ]
         ).mean(0)
         report = {"chance": 2 * math.log(max(1, len(pairs))), **by_language([pair.lang for pair in pairs], rows)}

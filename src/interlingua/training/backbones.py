@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import Metaspace as MetaspaceDecoder
 from tokenizers.models import Unigram
@@ -24,11 +24,12 @@ from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaMo
 
 from interlingua.errors import BadInput, NotFound
 from interlingua.models.encoder import Encoder
-from interlingua.models.folder import Settings
+from interlingua.models.folder import Settings as EncoderSettings
 from interlingua.models.layout import Parts
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import BYTES, normalizer
 from interlingua.models.transformer import Transformer
+from interlingua.settings import Settings
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
@@ -154,11 +155,7 @@ def _sentences(texts: Iterable[str], normal: Normalizer) -> Iterator[str]:
             yield sentence
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Scratch(_Strict):
+class Scratch(Settings):
     """A transformer of XLM-R's shape with random weights and a vocabulary of its own; or, with `embeddings`, with the
     vocabulary and the subword vectors of a static model (a folder or name, of `hidden` dimensions)."""
 
@@ -179,7 +176,7 @@ class Scratch(_Strict):
         return self
 
 
-class Static(_Strict):
+class Static(Settings):
     """Subword vectors without a transformer.
 
     `sif` is a of the weights a / (a + p(token)) that the random vectors start with (smooth inverse frequency, Arora
@@ -199,7 +196,7 @@ class Static(_Strict):
     int8: bool = False
 
 
-class Backbone(_Strict):
+class Backbone(Settings):
     """Exactly one of a scratch transformer and static vectors."""
 
     scratch: Scratch | None = None
@@ -227,11 +224,7 @@ def build_encoder(
     """
     if isinstance(spec, (str, Path)):
         return Encoder.load(spec, **options)
-    try:
-        backbone = spec if isinstance(spec, Backbone) else Backbone.model_validate(dict(spec))
-    except ValidationError as error:
-        reasons = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'backbone'}: {e['msg']}" for e in error.errors())
-        raise BadInput(f"backbone: {reasons}.") from error
+    backbone = spec if isinstance(spec, Backbone) else Backbone.checked(spec, "backbone")
     if texts is None:
         raise BadInput("backbone: a new vocabulary is learned from text; give `texts`.")
     with torch.random.fork_rng(devices=[]):
@@ -272,7 +265,7 @@ def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
         with torch.no_grad():  # brought to the scale of random ones, which the layers above expect
             given = rows.folded()
             model.embeddings.word_embeddings.weight[: len(given)] = given * (config.initializer_range / given.std())
-    return Parts(Transformer(model, tokenizer), "mean", settings=Settings(max_length=spec.max_length))
+    return Parts(Transformer(model, tokenizer), "mean", settings=EncoderSettings(max_length=spec.max_length))
 
 
 def _static_rows(spec: Scratch) -> StaticEmbedding:
@@ -300,4 +293,4 @@ def _static(spec: Static, texts: Sequence[str]) -> Parts:
     backbone = StaticEmbedding(
         tokenizer, rows, token_dropout=spec.token_dropout, token_weights=spec.token_weights, int8=spec.int8
     )
-    return Parts(backbone, None, normalize=True, settings=Settings(max_length=spec.max_length))
+    return Parts(backbone, None, normalize=True, settings=EncoderSettings(max_length=spec.max_length))

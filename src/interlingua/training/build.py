@@ -20,7 +20,7 @@ from interlingua.models.encode import default_device
 from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static import StaticEmbedding
-from interlingua.objectives import LateInteraction, Retrieval
+from interlingua.objectives import Distillation, LateInteraction, Retrieval
 from interlingua.progress import say
 from interlingua.training.backbones import build_encoder
 from interlingua.training.checkpoint import newest
@@ -189,9 +189,11 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
     teachers = {}
     for name, spec in named.items():
         if kind_of(name, spec) == "distillation":
-            options = options_of(name, spec, recipe)
-            pairs = stores[options["reads"].get("parallel", "parallel")]
-            teachers[name] = learn_from(options["teacher"], pairs, options["lang"], model.dim, out, processes)
+            entry, options = options_of(name, spec, recipe)
+            assert isinstance(options, Distillation.Settings)
+            pairs = stores[entry.reads.get("parallel", "parallel")]
+            assert not callable(options.teacher)  # nothing in a recipe is
+            teachers[name] = learn_from(options.teacher, pairs, options.lang, model.dim, out, processes)
     terms = [
         term_of(name, spec, model, recipe, first=processes.first, teachers=teachers) for name, spec in named.items()
     ]

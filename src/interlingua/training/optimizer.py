@@ -7,16 +7,15 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
+from interlingua.settings import Settings
 from interlingua.training.step import gradient_norm
 
 
-class OptimizerSpec(BaseModel):
+class OptimizerSpec(Settings):
     """The `optimizer:` part of a recipe. Defaults: METHODS §2.4."""
-
-    model_config = ConfigDict(extra="forbid")
 
     lr: float = Field(1e-5, gt=0)
     betas: tuple[float, float] = (0.9, 0.999)

@@ -8,30 +8,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from interlingua.data.datasets import DataSpec
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import existing, read_lines
 from interlingua.plain_yaml import parse_yaml
+from interlingua.settings import Settings
 from interlingua.training.optimizer import OptimizerSpec
 
 
-class Strict(BaseModel):
-    """No unknown keys."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class LateInteractionSpec(Strict):
+class LateInteractionSpec(Settings):
     """One vector a token (ColBERT). Lengths count special tokens and the marker."""
 
     dim: int = Field(128, ge=1)
@@ -41,7 +28,7 @@ class LateInteractionSpec(Strict):
     skip_punctuation: bool = Field(False, description="documents have no vectors of punctuation")
 
 
-class ModelSpec(Strict):
+class ModelSpec(Settings):
     """The `model:` part."""
 
     backbone: str | dict[str, Any] = Field(description="a name, a folder, {scratch: …} or {static: …}")
@@ -71,7 +58,7 @@ class ModelSpec(Strict):
         return self
 
 
-class TrainingSpec(Strict):
+class TrainingSpec(Settings):
     """The `training:` part."""
 
     steps: int = Field(gt=0)
@@ -103,7 +90,7 @@ class TrainingSpec(Strict):
         return written
 
 
-class ValidationSpec(Strict):
+class ValidationSpec(Settings):
     """The `validation:` part: held-out questions whose retrieval loss (NLL) is followed."""
 
     questions: DataSpec
@@ -111,7 +98,7 @@ class ValidationSpec(Strict):
     batch: int = Field(48, gt=1)
 
 
-class Recipe(Strict):
+class Recipe(Settings):
     """One run."""
 
     description: str = ""
@@ -223,11 +210,7 @@ def resolve(
             reason = " ".join(str(error).split())
             raise BadInput(f"'{override}': the value is not valid YAML: {reason}") from error
         tree = merge(tree, branch)
-    try:
-        recipe = Recipe.model_validate(_fill(tree, data, where))
-    except ValidationError as error:
-        raise BadInput(f"{where}: {explain(error, Recipe)}") from error
-    return recipe
+    return Recipe.checked(_fill(tree, data, where), where)
 
 
 def _fill(tree: Any, data: str | None, where: str) -> Any:
@@ -240,32 +223,3 @@ def _fill(tree: Any, data: str | None, where: str) -> Any:
             raise BadInput(f"{where}: this recipe reads files under {{data}}. Say where they are with --data FOLDER.")
         return tree.replace("{data}", data)
     return tree
-
-
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first thing wrong, as a person would say it."""
-    first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown key '{path}'.{suggestion(str(first['loc'][-1]), _siblings(model, first['loc'][:-1]))}"
-    if first["type"] == "missing":
-        return f"'{path}' is missing."
-    if first["type"] == "model_type":
-        return f"'{path}': must be a mapping (got {first['input']!r})."
-    return f"'{path}': {first['msg'].lower()} (got {first['input']!r})."
-
-
-def _siblings(model: Any, path: Sequence[int | str]) -> list[str]:
-    """The fields beside an unknown key, walking down the models along its path."""
-    for part in path:
-        field = getattr(model, "model_fields", {}).get(str(part))
-        options = [field.annotation] if field is not None else []
-        found = None
-        while options:
-            option = options.pop()
-            if isinstance(option, type) and issubclass(option, BaseModel):
-                found = option
-                break
-            options.extend(getattr(option, "__args__", ()))
-        model = found if found is not None else model
-    return list(getattr(model, "model_fields", {}))

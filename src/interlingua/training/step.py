@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,7 @@ def span_gradients(
     """
     spans = objective.spans(batch, encoder, step)
     read = ReadSpans(objective, encoder, spans.rows, chunking, processes)
-    contrast = objective.loss(spans, TokenVectors(read.leaf, read.counts))
+    contrast = objective.contrastive(spans, TokenVectors(read.leaf, read.counts))
     contrast.report["predictions"] = float(read.predictions)
     (gradient,) = torch.autograd.grad(weight * contrast.value, read.leaf)
     totals = read.backward(gradient, weight)
@@ -150,7 +150,7 @@ class Term:
     where it is not called so."""
 
     name: str
-    objective: Objective | TokenObjective | SpanObjective
+    objective: Objective
     weight: float = 1.0
     reads: Mapping[str, str] = field(default_factory=dict)
 
@@ -213,9 +213,9 @@ def groups(terms: list[Term], available: Iterable[str], share: bool = True) -> l
             group
             for group in found
             if share
-            and isinstance(term.objective, Objective)
             and streams & group[0]
-            and isinstance(group[1][0].objective, Objective)
+            and not isinstance(term.objective, TokenObjective)
+            and not isinstance(group[1][0].objective, TokenObjective)
         ]
         for group in joined:
             found.remove(group)
@@ -240,10 +240,10 @@ def backward(
     parameters and the token and span objectives are left as they are.
     """
     first = group[0].objective
-    if isinstance(first, TokenObjective):
-        return {group[0].name: _tokens(group[0], first, model, group[0].batch(batch), step, chunking, processes)}
     if isinstance(first, SpanObjective):
         return _spans(group[0], first, model, group[0].batch(batch), step, chunking, processes)
+    if isinstance(first, TokenObjective):
+        return {group[0].name: _tokens(group[0], first, model, group[0].batch(batch), step, chunking, processes)}
     return _contrastive(group, model, batch, chunking, processes, measure, balance)
 
 
@@ -257,7 +257,7 @@ def _contrastive(
     balance: bool,
 ) -> dict[str, Report]:
     # `groups` puts a token objective in a group of its own, so all of these are contrastive
-    objectives = {term.name: cast(Objective, term.objective) for term in group}
+    objectives = {term.name: term.objective for term in group}
     drawn = {term.name: term.batch(batch) for term in group}
     requests = {name: objective.requests(drawn[name]) for name, objective in objectives.items()}
     unique: dict[str, dict[Text, int]] = {}
@@ -330,7 +330,7 @@ def _tokens(
     processes: Processes,
 ) -> Report:
     encoder = model.query if objective.role == "query" else model.passage
-    rows = objective.rows(batch, encoder, step)
+    rows = objective.spans(batch, encoder, step).rows
     count = sum(len(row.targets) for row in rows)
     if count == 0:
         return Report(0.0)
@@ -341,10 +341,7 @@ def _tokens(
         picked = [mine[i] for i in chunk]
         with torch.autocast("cuda", torch.bfloat16) if chunking.bf16 else nullcontext():
             states, lengths = encoder.token_states([row.ids for row in picked])
-            starts = [0, *torch.as_tensor(lengths).cumsum(0).tolist()]
-            where = [starts[i] + position for i, row in enumerate(picked) for position, _ in row.targets]
-            targets = torch.tensor([token for row in picked for _, token in row.targets], device=states.device)
-            losses = objective.token_loss(states[torch.tensor(where, device=states.device)], targets, encoder)
+            losses = objective.token_losses(picked, states, lengths, None, encoder)[""]
         loss = losses.float().sum() / count
         _check(loss, term.name)
         torch.autograd.backward(term.weight * loss)

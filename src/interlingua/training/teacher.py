@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,7 +20,7 @@ from interlingua.data.store import Store
 from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
-from interlingua.objectives.distillation import known_side
+from interlingua.objectives.distillation import TeacherSpec, known_side
 from interlingua.progress import say, track
 from interlingua.training.processes import Processes
 
@@ -161,15 +160,6 @@ def _done(folder: Path, about: dict[str, Any]) -> int:
     except (OSError, ValueError):
         return 0
     return int(kept["done"]) if {key: kept.get(key) for key in about} == about else 0
-
-
-class TeacherSpec(BaseModel):
-    """`objectives.distillation.teacher`, where it is more than a name."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    model: str = Field(description="a folder or name, or package:name/folder")
-    vectors: str | None = Field(None, description="a folder for its vectors, for several runs; else the run's own")
 
 
 def learn_from(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any
 
-from pydantic import Field, ValidationError, create_model
-from torch import Tensor, nn
-from transformers import XLMRobertaConfig
+from pydantic import Field
 
 from interlingua.data.stream import Stream
 from interlingua.errors import BadInput, NotFound, suggestion
@@ -30,12 +27,12 @@ from interlingua.objectives.distillation import Teacher
 from interlingua.objectives.masked_lm import MaskedLanguageModelHead
 from interlingua.objectives.objective import Objective, SpanObjective, TokenObjective
 from interlingua.progress import say
+from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone
-from interlingua.training.recipe import Recipe, Strict, explain
+from interlingua.training.recipe import Recipe
 from interlingua.training.step import Term
-from interlingua.training.teacher import TeacherSpec
 
-OBJECTIVES: dict[str, type[Objective] | type[TokenObjective] | type[SpanObjective]] = {
+OBJECTIVES: dict[str, type[Objective]] = {
     "retrieval": Retrieval,
     "semantic": Semantic,
     "language": Language,
@@ -47,11 +44,6 @@ OBJECTIVES: dict[str, type[Objective] | type[TokenObjective] | type[SpanObjectiv
     "distillation": Distillation,
     "translation_ranking": TranslationRanking,
 }
-OURS = ("weight", "kind", "reads")
-"""Options of an entry that are not its objective's: w_o, which objective it is where the entry has another name, and
-which data it reads where that has another name (`reads: {questions: cloze}`)."""
-FROM_MODEL = ("dim", "hidden", "vocabulary", "seed", "config")
-"""Options that a recipe does not give: the model and its seed say them."""
 REPELLING = {"retrieval", "semantic", "translation_ranking", "distillation"}
 """Objectives that keep the vectors of different texts apart."""
 WITHOUT_STATES = "compares and predicts token states, which a static backbone has not. Use a transformer."
@@ -60,10 +52,7 @@ WITHOUT_STATES = "compares and predicts token states, which a static backbone ha
 def check(recipe: Recipe) -> None:
     """Find what is wrong with a new backbone and the objectives before anything is read or written."""
     if not isinstance(recipe.model.backbone, str):
-        try:
-            Backbone.model_validate(recipe.model.backbone)
-        except ValidationError as error:
-            raise BadInput(f"model.backbone: {explain(error, Backbone)}") from error
+        Backbone.checked(recipe.model.backbone, "model.backbone")
     if recipe.training.keep == "best" and recipe.validation is None:
         raise BadInput(
             "training.keep is 'best', but there is no validation to choose by. Add validation.questions, or keep: last."
@@ -80,26 +69,9 @@ def check(recipe: Recipe) -> None:
     _check_mix(recipe, named)
     _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
-        if spec is None:
-            continue
-        options, kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
-        _check_vectors(name, kind, recipe)
-        if not issubclass(kind, TokenObjective):
-            size: dict[str, Any] = {"dim": 1} if "dim" in inspect.signature(kind).parameters else {}
-            if issubclass(kind, SpanObjective):
-                _check_transformer(name, recipe)
-                depth = 1 + (options["skip_from"] or 0)  # as if deep enough: the model itself is not read yet
-                small = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8, "num_hidden_layers": depth}
-                size = {"config": XLMRobertaConfig(**small), "vocabulary": 1}
-            try:
-                kind(**size, **{key: value for key, value in options.items() if key not in OURS})
-            except BadInput as error:
-                raise BadInput(f"objectives.{name}: {error}") from error
-
-
-def _check_transformer(name: str, recipe: Recipe) -> None:
-    if isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None:
-        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
+        if spec is not None:
+            options_of(name, spec, recipe)
+            _check_vectors(name, OBJECTIVES[kind_of(name, spec)], recipe)
 
 
 def _check_mix(recipe: Recipe, named: list[str]) -> None:
@@ -128,7 +100,7 @@ def _check_late_interaction(recipe: Recipe) -> None:
             "model.late_interaction has one encoder for queries and passages. "
             "Set model.encoders: tied, or leave it out."
         )
-    if isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None:
+    if is_static(recipe):
         raise BadInput("model.late_interaction needs a transformer; model.backbone is static.")
     given = [name for name in ("pooling", "normalize", "max_length") if getattr(recipe.model, name) is not None]
     given += ["similarity"] * (recipe.model.similarity != "cosine")
@@ -140,20 +112,25 @@ def _check_late_interaction(recipe: Recipe) -> None:
         )
 
 
-def _check_vectors(name: str, kind: type[nn.Module], recipe: Recipe) -> None:
+def _check_vectors(name: str, kind: type[Objective], recipe: Recipe) -> None:
     """Whether the objective compares what the model gives: one vector a text, or one a token."""
     late = recipe.model.late_interaction is not None
-    if issubclass(kind, TokenObjective) or (issubclass(kind, Objective) and kind.multi_vector == late):
-        return
-    if late:
+    if issubclass(kind, SpanObjective) and is_static(recipe):
+        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
+    if late and (issubclass(kind, SpanObjective) or not (kind.multi_vector or issubclass(kind, TokenObjective))):
         raise BadInput(
             f"objectives.{name} is not for a model with model.late_interaction, which gives one "
             "vector a token. Use objectives.late_interaction, or leave model.late_interaction out."
         )
-    if issubclass(kind, Objective):
+    if kind.multi_vector and not late:
         raise BadInput(
             f"objectives.{name} compares tokens, but the model gives one vector a text. Add model.late_interaction."
         )
+
+
+def is_static(recipe: Recipe) -> bool:
+    """Whether the recipe makes a new static backbone."""
+    return isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None
 
 
 def kind_of(name: str, spec: dict[str, Any]) -> str:
@@ -165,38 +142,35 @@ def kind_of(name: str, spec: dict[str, Any]) -> str:
     return str(kind)
 
 
-def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The options (and those of `OURS`) of one entry of `objectives:`, checked against the objective's class."""
-    objective = OBJECTIVES[kind_of(name, spec)]
-    parameters = inspect.signature(objective, eval_str=True).parameters
-    # a recipe says which teacher; the objective gets what reads with it
-    fields = {
-        key: (str | TeacherSpec if key == "teacher" else p.annotation, ... if p.default is p.empty else p.default)
-        for key, p in parameters.items()
-        if key not in FROM_MODEL
-    }
-    stream: Any = Literal[tuple(stream.removesuffix("?") for stream in objective.streams)]
-    options = create_model(
-        name,
-        __base__=Strict,
-        weight=(float, Field(1.0, allow_inf_nan=False)),
-        kind=(str | None, None),
-        reads=(dict[stream, str], {}),
-        **fields,
-    )  # type: ignore[call-overload]
+class Entry(Settings):
+    """What every entry of `objectives:` has beside its objective's options."""
+
+    weight: float = Field(1.0, allow_inf_nan=False, description="w_o, what its loss is multiplied by")
+    kind: str | None = Field(None, description="which objective it is, where the entry has another name")
+    reads: dict[str, str] = Field({}, description="which data it reads where that has another name: {questions: cloze}")
+
+
+def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, Objective.Settings]:
+    """One entry of `objectives:`, checked: what is said of it, and the options of its objective."""
+    kind, where = OBJECTIVES[kind_of(name, spec)], f"objectives.{name}"
+    known = [*kind.Settings.model_fields, *Entry.model_fields]
+    if unknown := spec.keys() - set(known):
+        raise BadInput(f"{where}: unknown key '{min(unknown)}'.{suggestion(min(unknown), known)}")
+    entry = Entry.checked({key: value for key, value in spec.items() if key in Entry.model_fields}, where)
+    streams = [stream.removesuffix("?") for stream in kind.streams]
+    if strange := entry.reads.keys() - set(streams):
+        raise BadInput(f"{where}: 'reads.{min(strange)}': it reads {', '.join(streams)}.")
+    options = {key: value for key, value in spec.items() if key not in Entry.model_fields}
     # the similarity of tokens is the objective's own matter: search ranks alike with each
-    shared = "similarity" in parameters and not getattr(objective, "multi_vector", True)
-    given = {"similarity": recipe.model.similarity} if shared else {}
-    if shared and spec.get("similarity", recipe.model.similarity) != recipe.model.similarity:
-        raise BadInput(
-            f"objectives.{name}.similarity is '{spec['similarity']}' but model.similarity is "
-            f"'{recipe.model.similarity}': search would compare otherwise than training did. "
-            "Set model.similarity alone."
-        )
-    try:
-        return dict(options.model_validate({**given, **spec}))
-    except ValidationError as error:
-        raise BadInput(f"objectives.{name}: {explain(error, options)}") from error
+    if "similarity" in known and not (kind.multi_vector or issubclass(kind, TokenObjective)):
+        options = {"similarity": recipe.model.similarity, **options}
+        if options["similarity"] != recipe.model.similarity:
+            raise BadInput(
+                f"{where}.similarity is '{options['similarity']}' but model.similarity is "
+                f"'{recipe.model.similarity}': search would compare otherwise than training did. "
+                "Set model.similarity alone."
+            )
+    return entry, kind.Settings.checked(options, where)
 
 
 def term_of(
@@ -210,32 +184,19 @@ def term_of(
 ) -> Term:
     """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
     what is done. `teachers`: those of the entries that learn from one."""
-    options, kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
-    weight, _, reads = (options.pop(key) for key in OURS)
-    if issubclass(kind, TokenObjective):
-        rows = len(cast(Tensor, model.passage.input_embeddings.weight))
-        options |= {"hidden": model.passage.hidden_size, "vocabulary": rows, "seed": recipe.seed}
-    elif issubclass(kind, SpanObjective):
-        options |= of_transformer(name, model) | {"seed": recipe.seed}
-    elif kind is Distillation:
+    (entry, chosen), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
+    options = dict(chosen)
+    if issubclass(kind, SpanObjective) and not isinstance(model.passage.backbone, Transformer):
+        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
+    if kind is Distillation:
         options["teacher"] = (teachers or {})[name]
-    elif "dim" in inspect.signature(kind).parameters:
-        options["dim"] = model.dim
-    objective = kind(**options)
+    objective = kind.for_model(model, recipe.seed, options)
     head = objective.head if isinstance(objective, MaskedLanguageModelling | Comparable) else None
     if head is not None:
         said = start_head(head, recipe)
         if first:
             say(f"objectives.{name}: {said}")
-    return Term(name, objective, weight, reads)
-
-
-def of_transformer(name: str, model: Model) -> dict[str, Any]:
-    """What a span objective must know of the model. Raises BadInput for a static backbone."""
-    backbone = model.passage.backbone
-    if not isinstance(backbone, Transformer):
-        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
-    return {"config": backbone.model.config, "vocabulary": len(cast(Tensor, backbone.input_embeddings.weight))}
+    return Term(name, objective, entry.weight, entry.reads)
 
 
 def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
@@ -265,7 +226,11 @@ def advise(terms: list[Term], recipe: Recipe, streams: Mapping[str, Stream[Any]]
                     "Consider a smaller objectives.context_prediction.bank."
                 )
     retrieval = names.get("retrieval")
-    if isinstance(retrieval, Retrieval) and retrieval.similarity == "cosine" and retrieval.temperature >= 0.5:
+    if (
+        isinstance(retrieval, Retrieval)
+        and retrieval.settings.similarity == "cosine"
+        and retrieval.settings.temperature >= 0.5
+    ):
         say(
             "note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
             "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones."
@@ -277,5 +242,5 @@ def advise(terms: list[Term], recipe: Recipe, streams: Mapping[str, Stream[Any]]
             "Set optimizer.warmup, to a tenth of the steps for example."
         )
     for name in ("semantic", "language", "translation_ranking", "distillation"):
-        if name in names and recipe.model.encoders == "tied" and getattr(names[name], "on", "") != "both":
+        if name in names and recipe.model.encoders == "tied" and getattr(names[name].settings, "on", "") != "both":
             say(f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says.")

@@ -23,7 +23,7 @@ from interlingua.models.encode import TokenVectors, embed_in_batches
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, embed_rows
 from interlingua.objectives import LateInteraction, Retrieval
 from interlingua.objectives.geometry import alignment, effective_rank, mean_pairwise_cosine, uniformity
-from interlingua.objectives.objective import Batch, Objective
+from interlingua.objectives.objective import Batch, Objective, TokenObjective
 from interlingua.progress import say
 from interlingua.training.checkpoint import load_checkpoint, newest, save_checkpoint
 from interlingua.training.encoding import Chunking
@@ -153,15 +153,12 @@ def retrieval_nll(
     count = min(limit, len(store))
     order = Permutation(len(store), key_of("validation"))
     questions = [store[order[i]] for i in range(count - count % batch if count >= batch else count)]
-    options: dict[str, Any] = {
-        "temperature": objective.temperature,
-        "hard_negatives": objective.hard_negatives,
-        "mask_false_negatives": objective.mask_false_negatives,
-    }
+    names = ("temperature", "hard_negatives", "mask_false_negatives")
+    options = {name: getattr(objective.settings, name) for name in names}
     followed: Objective = (
         LateInteraction(contrast="in_batch", **options)
         if isinstance(objective, LateInteraction)
-        else Retrieval(similarity=objective.similarity, **options)
+        else Retrieval(similarity=objective.settings.similarity, **options)
     )
 
     def validate(model: Model) -> dict[str, float]:
@@ -293,15 +290,14 @@ class Trainer:
             norm = self.optimizer.step(step)
         for group in parts:
             for term in group:
-                if isinstance(term.objective, Objective):
-                    term.objective.after_step()
+                term.objective.after_step()
         return merged(found), norm
 
     def _add_up(self, terms: list[Term]) -> None:
         """Sum over processes. A contrastive objective's own gradient is computed whole on every process already."""
         shared = [
             *self.model.parameters(),
-            *(p for term in terms if not hasattr(term.objective, "requests") for p in term.objective.parameters()),
+            *(p for term in terms if isinstance(term.objective, TokenObjective) for p in term.objective.parameters()),
         ]
         unique = list({id(p): p for p in shared}.values())
         for parameter, gradient in zip(unique, self.processes.sum(unique, [p.grad for p in unique]), strict=True):

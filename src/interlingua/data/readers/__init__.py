@@ -20,6 +20,8 @@ from interlingua.data.readers.documents import (
     read_sentence_rows,
 )
 from interlingua.data.readers.parallel import (
+    AlignedOptions,
+    WikiMatrixOptions,
     is_aligned_documents,
     is_plain_pairs,
     is_tsv,
@@ -42,7 +44,16 @@ from interlingua.data.readers.questions import (
     read_tevatron,
     read_triples,
 )
-from interlingua.data.readers.source import Format, PathLike, expand, group, read_all, source_fingerprint
+from interlingua.data.readers.source import (
+    Format,
+    PairOptions,
+    PathLike,
+    RowOptions,
+    expand,
+    group,
+    read_all,
+    source_fingerprint,
+)
 from interlingua.data.readers.xml import is_po, is_tmx, is_xliff, read_po, read_tmx, read_xliff
 from interlingua.data.records import Document, ParallelPair, QuestionPassage, Sentence
 from interlingua.errors import BadInput, suggestion
@@ -61,28 +72,28 @@ __all__ = [
 ]
 
 QUESTIONS: tuple[Format[QuestionPassage], ...] = (
-    Format("dpr", "DPR's training JSON", read_dpr, is_dpr),
-    Format("squad", "SQuAD JSON", read_squad, is_squad),
-    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", read_tevatron, is_tevatron),
-    Format("jsonl", "jsonl with question, passage", read_plain_questions, is_plain_questions),
-    Format("triples", "TSV of query, positive, negative", read_triples, is_triples),
+    Format("dpr", "DPR's training JSON", read_dpr, is_dpr, RowOptions),
+    Format("squad", "SQuAD JSON", read_squad, is_squad, RowOptions),
+    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", read_tevatron, is_tevatron, RowOptions),
+    Format("jsonl", "jsonl with question, passage", read_plain_questions, is_plain_questions, RowOptions),
+    Format("triples", "TSV of query, positive, negative", read_triples, is_triples, RowOptions),
 )
 PARALLEL: tuple[Format[ParallelPair], ...] = (
-    Format("moses", "two files x.ar, x.en; also Tatoeba", read_moses, None),
-    Format("tmx", "TMX", read_tmx, is_tmx),
-    Format("xliff", "XLIFF 1.2, 2.0", read_xliff, is_xliff),
-    Format("po", "gettext PO", read_po, is_po),
-    Format("documents", "jsonl of aligned documents", read_aligned_documents, is_aligned_documents),
-    Format("jsonl", "jsonl with source, target", read_plain_pairs, is_plain_pairs),
-    Format("wikimatrix", "TSV of margin, source, target", read_wikimatrix, is_wikimatrix),
-    Format("tsv", "TSV of source, target[, origin]; also Tatoeba", read_tsv, is_tsv),
+    Format("moses", "two files x.ar, x.en; also Tatoeba", read_moses, None, PairOptions),
+    Format("tmx", "TMX", read_tmx, is_tmx, PairOptions),
+    Format("xliff", "XLIFF 1.2, 2.0", read_xliff, is_xliff, PairOptions),
+    Format("po", "gettext PO", read_po, is_po, PairOptions),
+    Format("documents", "jsonl of aligned documents", read_aligned_documents, is_aligned_documents, AlignedOptions),
+    Format("jsonl", "jsonl with source, target", read_plain_pairs, is_plain_pairs, PairOptions),
+    Format("wikimatrix", "TSV of margin, source, target", read_wikimatrix, is_wikimatrix, WikiMatrixOptions),
+    Format("tsv", "TSV of source, target[, origin]; also Tatoeba", read_tsv, is_tsv, PairOptions),
 )
 DOCUMENTS: tuple[Format[Document], ...] = (
-    Format("jsonl", "jsonl with sentences or text", read_document_rows, is_documents),
+    Format("jsonl", "jsonl with sentences or text", read_document_rows, is_documents, RowOptions),
 )
 SENTENCES: tuple[Format[Sentence], ...] = (
-    Format("jsonl", "jsonl with text or sentences", read_sentence_rows, is_documents),
-    Format("text", "plain text, one sentence a line", read_sentence_lines, is_sentence_lines),
+    Format("jsonl", "jsonl with text or sentences", read_sentence_rows, is_documents, RowOptions),
+    Format("text", "plain text, one sentence a line", read_sentence_lines, is_sentence_lines, RowOptions),
 )
 SIDES = ("source", "target", "foreign", "both")
 

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from pydantic import Field
+
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import columns, filled_lines, first_keys, language_suffix, plain_name
 from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
 from interlingua.data.store import KeyedStore
 from interlingua.errors import BadInput
 from interlingua.files import read_lines
+from interlingua.settings import Settings
 from interlingua.text.languages import find_code, normalise_code
 from interlingua.text.sentences import split_sentences
 
@@ -88,6 +91,16 @@ CHUNK = 1 << 12
 
 def is_clirmatrix(path: Path, start: str) -> bool:
     return {"src_id", "tgt_results"} <= first_keys(start)
+
+
+class ClirMatrixOptions(Settings):
+    """Where the documents are, and which are linked."""
+
+    source_documents: str | list[str] | None = Field(None, description="files of the queries' documents; must be given")
+    target_documents: str | list[str] | None = Field(None, description="files of the results' documents; must be given")
+    source_lang: str = Field("en", description="of the queries' documents")
+    target_lang: str | None = Field(None, description="of the results' documents; must be given")
+    grade: int = Field(BEST, description="the least grade of a result that is linked")
 
 
 def read_clirmatrix(

@@ -10,10 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from interlingua.data.readers.documents import read_document_rows
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import (
+    PairOptions,
     TwoFiles,
     columns,
     filled_lines,
@@ -24,8 +28,9 @@ from interlingua.data.readers.source import (
 )
 from interlingua.data.records import Document, ParallelPair
 from interlingua.data.stream import mix
-from interlingua.errors import BadInput, suggestion
+from interlingua.errors import BadInput
 from interlingua.files import read_lines
+from interlingua.settings import Settings
 from interlingua.text.languages import normalise_code
 
 
@@ -110,12 +115,18 @@ def read_tsv(
     return bad.parsed(path, read_lines(path), parse)
 
 
-SELECTIONS = ("random", "top")
-
-
 def is_wikimatrix(path: Path, start: str) -> bool:
     lines = start.split("\n")
     return all(line.count("\t") == 2 and _margin(line) is not None for line in (lines[:-1] or lines)[:20])
+
+
+class WikiMatrixOptions(PairOptions):
+    """Which rows are taken."""
+
+    threshold: float = Field(1.04, description="the least margin")
+    select: Literal["random", "top"] = Field("random", description="a seeded sample, or the highest margins")
+    limit: int | None = Field(50_000, description="pairs of a file; none: all")
+    seed: int = Field(0, description="of the sample")
 
 
 def read_wikimatrix(
@@ -125,7 +136,7 @@ def read_wikimatrix(
     source_lang: str | None = None,
     target_lang: str | None = None,
     threshold: float = 1.04,
-    select: str = "random",
+    select: Literal["random", "top"] = "random",
     limit: int | None = 50_000,
     seed: int = 0,
 ) -> Iterator[ParallelPair]:
@@ -135,8 +146,6 @@ def read_wikimatrix(
     a smaller limit gives a subset of a larger one. Holds `limit` pairs, never the file. Rows under the threshold
     and rows not drawn are counted. Hu et al. 2023 sample 50,000 pairs per language and do not say how.
     """
-    if select not in SELECTIONS:
-        raise BadInput(f"select='{select}' is unknown.{suggestion(select, SELECTIONS)}")
     source, target = languages_of(path, source_lang, target_lang)
     if limit is None:
         yield from (pair for _, pair in _above(path, bad, source, target, threshold))
@@ -185,6 +194,12 @@ def _margin(line: str) -> float | None:
 
 def is_aligned_documents(path: Path, start: str) -> bool:
     return {"sentences", "group"} <= first_keys(start)
+
+
+class AlignedOptions(Settings):
+    """Which languages are joined."""
+
+    pairs: Sequence[str] = Field((), description="such as [en-ko, tr-zh]; must be given")
 
 
 def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = ()) -> Iterator[ParallelPair]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import inspect
 import json
 import re
 from collections import defaultdict
@@ -13,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field
 
 from interlingua.data.encyclopedia import is_encyclopedia, topic_files
 from interlingua.data.readers.rows import BadRows
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import UNREADABLE, existing, is_input, open_input, read_lines
 from interlingua.progress import say
+from interlingua.settings import Settings
 from interlingua.text.languages import find_code, normalise_code
 
 PathLike = str | Path
@@ -221,38 +221,44 @@ def _couples(sides: list[Path]) -> list[Path | TwoFiles]:
 Record = TypeVar("Record")
 
 
+class NoOptions(Settings):
+    """A format without options."""
+
+
+class RowOptions(Settings):
+    """A format whose rows may say their language."""
+
+    lang: str | None = Field(None, description="the language of rows that do not name theirs")
+
+
+class PairOptions(Settings):
+    """A format of sentence pairs."""
+
+    source_lang: str | None = Field(None, description="the language of the first text, where nothing tells it")
+    target_lang: str | None = Field(None, description="the language of the second text, where nothing tells it")
+
+
 @dataclass(frozen=True)
 class Format(Generic[Record]):
-    """`matches(path, first 64 KiB)` recognises it by content; `read(path, bad rows, **options)` reads it.
-    A format of two files has no `matches`: the files were found by their names."""
+    """`matches(path, first 64 KiB)` recognises it by content; `read(path, bad rows, **options)` reads it, with those of
+    `options` that are given. A format of two files has no `matches`: the files were found by their names."""
 
     name: str
     what: str
     read: Callable[..., Iterator[Record]]
     matches: Callable[[Path, str], bool] | None
-
-    def options(self) -> dict[str, Any]:
-        """Each option's name and type."""
-        return {
-            name: parameter.annotation
-            for name, parameter in inspect.signature(self.read, eval_str=True).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
+    options: type[Settings] = NoOptions
 
     def checked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Those of the options `given` that this format has. Raises BadInput for a value of another type, and
+        """Those of the options `given` that this format has. Raises BadInput for a value that cannot be, and
         for a value of an option that it does not have."""
-        known, found = self.options(), {}
+        known = self.options.model_fields
         for key, value in given.items():
-            if key in known:
-                try:
-                    found[key] = TypeAdapter(known[key]).validate_python(value)
-                except ValidationError as error:
-                    reason = error.errors()[0]["msg"].lower()
-                    raise BadInput(f"the format '{self.name}': {key}={value!r}: {reason}.") from error
-            elif value is not None:
+            if key not in known and value is not None:
                 raise BadInput(f"the format '{self.name}' has no option '{key}'.{suggestion(key, known)}")
-        return found
+        own = {key: value for key, value in given.items() if key in known}
+        chosen = self.options.checked(own, f"the format '{self.name}'")
+        return {key: getattr(chosen, key) for key in own}
 
 
 def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: str | None) -> Format[Record]:

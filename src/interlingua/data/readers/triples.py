@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import Format, PathLike, columns, expand, filled_lines, head, recognise
 from interlingua.data.records import Passage, Query
 from interlingua.files import read_lines
+from interlingua.settings import Settings
 
 ID_KEYS = ("_id", "id", "docid", "query_id")
 
@@ -151,6 +154,12 @@ def _matches_tsv(path: Path, start: str) -> bool:
     return not start.lstrip().startswith(("{", "[", "<")) and min(columns(start)) >= 3
 
 
+class TsvOptions(Settings):
+    """What the columns are."""
+
+    scores: bool = Field(False, description="a teacher's scores stand in two columns before the ids")
+
+
 def _read_tsv(path: Path, bad: BadRows, *, scores: bool = False) -> Iterator[IdTriple]:
     """`query <tab> positive <tab> negative [<tab> negative …]`; with `scores` `score of the positive <tab> score of the
     negative <tab> query <tab> positive <tab> negative`, as the scores of MS MARCO's cross-encoders are published
@@ -193,5 +202,5 @@ def _number(value: object) -> float:
 TRIPLES: tuple[Format[IdTriple], ...] = (
     Format("jsonl", "jsonl of [query, positive, negatives …] by id, perhaps with scores", _read_json, _matches_json),
     Format("qrels", "judgements of TREC or BEIR", _read_qrels, _matches_qrels),
-    Format("tsv", "TSV of query, positive, negative by id", _read_tsv, _matches_tsv),
+    Format("tsv", "TSV of query, positive, negative by id", _read_tsv, _matches_tsv, TsvOptions),
 )

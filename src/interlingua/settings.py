@@ -1,0 +1,111 @@
+"""Settings: one pydantic class for each thing that has options. It checks them, explains mistakes and documents itself.
+
+Recipes, objectives and readers are such classes. The tables of options in `docs/` are those of `options_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any, Literal, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from interlingua.errors import BadInput, suggestion
+
+
+class Settings(BaseModel):
+    """Options, each a field with a type, a default, bounds and a description. No other key is taken."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def checked(cls, options: Mapping[str, Any], where: str) -> Self:
+        """`options` as settings. Raises BadInput, naming `where` and the option, for what cannot be."""
+        try:
+            return cls.model_validate(dict(options))
+        except ValidationError as error:
+            raise BadInput(f"{where}: {explain(error, cls)}") from error
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first thing wrong, as a person would say it."""
+    first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{path}'.{suggestion(str(first['loc'][-1]), _siblings(model, first['loc'][:-1]))}"
+    if first["type"] == "missing":
+        return f"'{path}' is missing."
+    if first["type"] == "model_type":
+        return f"'{path}': must be a mapping (got {first['input']!r})."
+    said = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return said if not path else f"'{path}': {said}"
+    guess = ""
+    if first["type"] == "literal_error" and isinstance(first["input"], str):
+        guess = suggestion(first["input"], _choices(model, first["loc"]))
+    return f"'{path}': {said.lower()} (got {first['input']!r}).{guess if '?' in guess else ''}"
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
+
+
+def _siblings(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """The fields beside an unknown key, walking down the models along its path."""
+    for part in path:
+        field = model.model_fields.get(str(part))
+        model = next(iter(_models(field.annotation)), model) if field is not None else model
+    return list(model.model_fields)
+
+
+def _choices(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    for part in path[:-1]:
+        field = model.model_fields.get(str(part))
+        model = next(iter(_models(field.annotation)), model) if field is not None else model
+    field = model.model_fields.get(str(path[-1]))
+    return [] if field is None else [str(value) for value in _literals(field.annotation)]
+
+
+def _literals(annotation: Any) -> list[Any]:
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [value for part in get_args(annotation) for value in _literals(part)]
+
+
+def options_table(settings: type[BaseModel]) -> str:
+    """The options as a Markdown table: name, values, default, meaning."""
+    rows = [
+        f"| `{name}` | {_values(field)} | {_default(field)} | {field.description or ''} |"
+        for name, field in settings.model_fields.items()
+    ]
+    return "\n".join(["| option | values | default | meaning |", "|---|---|---|---|", *rows])
+
+
+_KINDS = {int: "whole number", float: "number", bool: "true, false", str: "text"}
+_SIGNS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+
+
+def _values(field: FieldInfo) -> str:
+    kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else [field.annotation]
+    named = [f"`{value}`" for kind in kinds for value in _literals(kind)]
+    named += [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    named += ["mapping" for _ in _models(field.annotation)]
+    bounds = [
+        f"{sign} {bound:g}"
+        for one in field.metadata
+        for name, sign in _SIGNS.items()
+        if (bound := getattr(one, name, None)) is not None
+    ]
+    return " ".join([", ".join(named), ", ".join(bounds)]).strip()
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be given"
+    value = field.get_default(call_default_factory=True)
+    return "none" if value is None else f"`{value}`" if isinstance(value, str) else str(value).lower()
