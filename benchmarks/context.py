@@ -35,7 +35,8 @@ from interlingua.objectives.objective import Batch
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer, OptimizerSpec
 from interlingua.training.processes import Processes
-from interlingua.training.step import Term, backward
+from interlingua.training.step import backward
+from interlingua.training.weighted import WeightedObjective
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 LANG, WINDOW = "en", 5
@@ -67,7 +68,7 @@ class Step:
             self.objective.bank.add(
                 LANG, F.normalize(torch.randn(bank, model.dim), dim=-1), torch.arange(bank) + 1_000_000
             )
-        self.term = Term("context_prediction", self.objective)
+        self.term = WeightedObjective("context_prediction", self.objective)
         self.optimizer = Optimizer([model, self.objective], OptimizerSpec(schedule="constant"), 1)
         texts = [pair.center for pair in pairs] + [pair.target for pair in pairs]
         ids = model.passage.tokenize(list(dict.fromkeys(texts)), "passage")

@@ -46,7 +46,8 @@ def measure(folder: str, size: int, cache: int | None, threads: int) -> tuple[fl
     from interlingua.objectives import Retrieval
     from interlingua.training.encoding import Chunking
     from interlingua.training.processes import Processes
-    from interlingua.training.step import Term, backward
+    from interlingua.training.step import backward
+    from interlingua.training.weighted import WeightedObjective
 
     torch.set_num_threads(threads)
     choose = random.Random(0)
@@ -60,7 +61,7 @@ def measure(folder: str, size: int, cache: int | None, threads: int) -> tuple[fl
     tokens = sum(len(ids) for q in questions for ids in model.query.tokenize([q.question, q.positives[0].text]))
     before, start = peak(), time.perf_counter()
     backward(
-        [Term("retrieval", Retrieval(temperature=0.05))],
+        [WeightedObjective("retrieval", Retrieval(temperature=0.05))],
         model,
         {"questions": questions},
         0,

@@ -40,9 +40,10 @@ from interlingua.objectives import Language, Retrieval, Semantic, language_contr
 from interlingua.objectives.objective import Batch, SentenceTransformersLoss
 from interlingua.objectives.retrieval import as_text
 from interlingua.training.encoding import Chunking
-from interlingua.training.optimizer import Optimizer, OptimizerSpec
+from interlingua.training.optimizer import Optimizer, OptimizerSpec, gradient_norm
 from interlingua.training.processes import Processes
-from interlingua.training.step import Term, backward, gradient_norm, groups
+from interlingua.training.step import backward, groups
+from interlingua.training.weighted import WeightedObjective
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 TEMPERATURE, SEMANTIC, LANGUAGE, RATE, CLIP = 0.05, 0.5, 0.1, 1e-5, 2.0
@@ -76,9 +77,9 @@ class Ours:
     def __init__(self, model: DualEncoder, batch: Batch) -> None:
         self.model, self.batch, self.chunking = model, batch, Chunking()
         terms = [
-            Term("retrieval", Retrieval(temperature=TEMPERATURE)),
-            Term("semantic", Semantic(), SEMANTIC),
-            Term("language", Language(), LANGUAGE),
+            WeightedObjective("retrieval", Retrieval(temperature=TEMPERATURE)),
+            WeightedObjective("semantic", Semantic(), SEMANTIC),
+            WeightedObjective("language", Language(), LANGUAGE),
         ]
         self.groups = groups(terms, batch)
         self.optimizer = Optimizer([model], OptimizerSpec(lr=RATE, clip=CLIP, schedule="constant"), 1)

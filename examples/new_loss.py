@@ -18,7 +18,7 @@ from interlingua import DualEncoder
 from interlingua.objectives.objective import Batch, Loss, Objective, ObjectiveSettings, Texts
 from interlingua.training.build import train
 from interlingua.training.recipe import resolve
-from interlingua.training.terms import OBJECTIVES
+from interlingua.training.weighted import OBJECTIVES
 
 
 class AlignmentUniformity(Objective):

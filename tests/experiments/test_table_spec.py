@@ -5,7 +5,7 @@ import pytest
 from interlingua.errors import InterlinguaError
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import recipe_folder
-from interlingua.training.terms import check
+from interlingua.training.weighted import check
 
 FOUND = sorted(
     f"{paper}/{path.stem}"

@@ -14,7 +14,7 @@ from interlingua.training.encoding import Chunking
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import resolve
 from interlingua.training.step import backward
-from interlingua.training.terms import check, term_of
+from interlingua.training.weighted import check, weighted_objective
 
 
 def three(rows=5, dim=4, dtype=torch.float32):
@@ -190,7 +190,7 @@ def test_a_recipe_names_the_teacher(tmp_path, tiny_static):
     check(named)
     expected = DualEncoder.load(tmp_path / "teacher").encode_document
     teachers = {"distillation": lambda texts: torch.tensor(expected(texts))}
-    term = term_of("distillation", named.objectives["distillation"], student, named, teachers=teachers)
+    term = weighted_objective("distillation", named.objectives["distillation"], student, named, teachers=teachers)
     vectors = {f"passage.{side}": torch.randn(3, 24) for side in ("source", "target")}
     loss = term.objective.loss({"parallel": PAIRS}, vectors).value
     wanted = torch.tensor(expected(["hi", "a river", "hi"]))

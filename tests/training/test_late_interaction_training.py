@@ -16,11 +16,11 @@ from interlingua.models.late_interaction import LateInteractionEncoder, load_any
 from interlingua.objectives import LateInteraction, MaskedLanguageModelling, Objective
 from interlingua.objectives.objective import Loss, Texts
 from interlingua.training.build import train
-from interlingua.training.encoding import Chunking, Encoded
+from interlingua.training.encoding import Chunking, EncodedTexts
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import read_recipe, recipe_text, resolve, same_recipe
-from interlingua.training.step import Term, backward, groups
-from interlingua.training.terms import check
+from interlingua.training.step import backward, groups
+from interlingua.training.weighted import WeightedObjective, check
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 WORDS = "the keeper wrote every storm, into a small blue book. stars of southern sky rivers meet below town".split()
@@ -47,8 +47,8 @@ def late(tiny_encoder):
 
 def terms():
     return [
-        Term("pairs", LateInteraction(hard_negatives=2, similarity="l2")),
-        Term("batch", LateInteraction(contrast="in_batch", temperature=2.0), 0.5),
+        WeightedObjective("pairs", LateInteraction(hard_negatives=2, similarity="l2")),
+        WeightedObjective("batch", LateInteraction(contrast="in_batch", temperature=2.0), 0.5),
     ]
 
 
@@ -121,7 +121,7 @@ def test_a_text_is_encoded_once_and_found_everywhere_it_was_asked_for(late, monk
             seen.update(vectors)
             return Loss(sum(part.vectors.sum() for part in vectors.values()))
 
-    gradients(late, Chunking(), [Term("look", Look())])
+    gradients(late, Chunking(), [WeightedObjective("look", Look())])
     assert read == [("query", 2), ("passage", 2)]
     for name, role, asked in (("queries", "query", ["a storm", "a", "a storm"]), ("passages", "passage", ["b,", "a"])):
         for ours, one in zip(seen[name], asked, strict=True):
@@ -132,7 +132,7 @@ def test_masked_language_modelling_beside_it(late):
     """The token objective reads the states before the projection, through the same encoder."""
     late.eval()
     objective = MaskedLanguageModelling(hidden=late.hidden_size, vocabulary=len(late.input_embeddings.weight))
-    found, reports = gradients(late, Chunking(), [*terms(), Term("mlm", objective)])
+    found, reports = gradients(late, Chunking(), [*terms(), WeightedObjective("mlm", objective)])
     alone = joint(late)
     assert set(found) == set(alone)
     assert not torch.equal(
@@ -157,7 +157,7 @@ def test_it_learns(late, term):
 
 def test_a_batch_without_negatives_teaches_nothing_and_says_so(late):
     records = {"questions": [QuestionPassage(text(1), (Passage("p", text(2)),))]}
-    term = Term("pairs", LateInteraction())
+    term = WeightedObjective("pairs", LateInteraction())
     report = backward([term], late, records, 0, Chunking(), ALONE)["pairs"]
     assert report.loss == 0
     assert "1 of 1 questions have no negative" in report.warning
@@ -166,7 +166,7 @@ def test_a_batch_without_negatives_teaches_nothing_and_says_so(late):
 def _unequal(rank, file, model, asked, results):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
-    encoded = Encoded(model, "passage", asked, Chunking(tokens=30), Processes(rank, 2, torch.device("cpu")))
+    encoded = EncodedTexts(model, "passage", asked, Chunking(tokens=30), Processes(rank, 2, torch.device("cpu")))
     encoded.backward(torch.arange(encoded.leaf.numel(), dtype=torch.float32).view_as(encoded.leaf))
     results[rank] = (encoded.counts, encoded.leaf.detach(), {n: p.grad for n, p in model.named_parameters()})
     torch.distributed.barrier()
@@ -180,7 +180,7 @@ def test_two_processes_gather_unequal_numbers_of_vectors(late, tmp_path):
 
     late.eval()
     asked = [text(i, 20) for i in (1, 19, 3, 18, 5)]
-    whole = Encoded(late, "passage", asked, Chunking(), ALONE)
+    whole = EncodedTexts(late, "passage", asked, Chunking(), ALONE)
     assert len(set(whole.counts)) > 2
     whole.backward(torch.arange(whole.leaf.numel(), dtype=torch.float32).view_as(whole.leaf))
     expected = {n: p.grad.clone() for n, p in late.named_parameters() if p.grad is not None}

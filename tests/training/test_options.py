@@ -15,7 +15,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.objectives import Retrieval, Semantic
 from interlingua.settings import options_table
 from interlingua.training.recipe import resolve
-from interlingua.training.terms import OBJECTIVES, check, options_of
+from interlingua.training.weighted import OBJECTIVES, check, options_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TABLE = re.compile(r"<!-- options of ([\w, ]+) -->\n\n((?:\|.*\n)+)")

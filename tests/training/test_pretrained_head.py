@@ -8,7 +8,7 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.training.build import train
 from interlingua.training.recipe import resolve
-from interlingua.training.terms import term_of
+from interlingua.training.weighted import weighted_objective
 
 NAMES = ("masked_language_modelling", "translation_language_modelling")
 
@@ -53,7 +53,7 @@ def recipe_of(backbone, name=NAMES[0], **model):
 
 
 def head_of(recipe, encoder, name=NAMES[0]):
-    return term_of(name, {}, DualEncoder.tied(encoder), recipe).objective.head
+    return weighted_objective(name, {}, DualEncoder.tied(encoder), recipe).objective.head
 
 
 @pytest.mark.parametrize("name", NAMES)

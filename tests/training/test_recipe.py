@@ -14,7 +14,7 @@ from interlingua.training.recipe import (
     resolve,
     same_recipe,
 )
-from interlingua.training.terms import check, term_of
+from interlingua.training.weighted import check, weighted_objective
 
 BUNDLED = sorted(
     p for p in recipe_folder().rglob("*.yaml") if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8")))
@@ -121,7 +121,7 @@ def test_an_entry_may_be_an_objective_of_another_name_on_data_of_another_name():
     }
     recipe = resolve(tree)
     check(recipe)
-    term = term_of("raw", recipe.objectives["raw"], None, recipe)
+    term = weighted_objective("raw", recipe.objectives["raw"], None, recipe)
     assert (term.name, term.weight, term.streams(recipe.data)) == ("raw", 0.5, ["documents"])
     assert term.objective.settings.temperature == 0.1
     for change, message in (

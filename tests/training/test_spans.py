@@ -14,10 +14,11 @@ from interlingua.models.encode import TokenVectors
 from interlingua.objectives import Comparable
 from interlingua.training import trainer
 from interlingua.training.build import train
-from interlingua.training.encoding import Chunking
+from interlingua.training.encoding import Chunking, EncodedRows
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import resolve
-from interlingua.training.step import ReadSpans, Term, backward, groups
+from interlingua.training.step import backward, groups
+from interlingua.training.weighted import WeightedObjective
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 WORDS = "the keeper wrote every storm into a small blue book about stars of southern sky rivers meet below town".split()
@@ -46,7 +47,7 @@ def gradients(model, chunking, objective, weight=1.0, processes=ALONE):
     model.zero_grad()
     objective.zero_grad()
     torch.manual_seed(7)
-    reports = backward([Term("comparable", objective, weight)], model, BATCH, 0, chunking, processes)
+    reports = backward([WeightedObjective("comparable", objective, weight)], model, BATCH, 0, chunking, processes)
     named = [*model.named_parameters(), *((f"objective.{n}", p) for n, p in objective.named_parameters())]
     return {n: p.grad.clone() for n, p in named if p.grad is not None}, reports
 
@@ -154,7 +155,7 @@ def test_shares_of_three_processes_add_up(model, monkeypatch, options):
     objective = comparable(model, **{"proj_dim": 8, **options}).eval()
     whole, reports = gradients(model, Chunking(), objective)
     read = objective.spans(BATCH, model.passage, 0)
-    leaf = ReadSpans(objective, model.passage, read.rows, Chunking(), ALONE).leaf.detach()
+    leaf = EncodedRows(WeightedObjective("", objective), model.passage, read.rows, Chunking(), ALONE).leaf.detach()
     monkeypatch.setattr(Processes, "gather", lambda self, rows, shares: check(self, rows, shares))
     monkeypatch.setattr(Processes, "total", lambda self, value: value)
 
@@ -184,7 +185,7 @@ def test_own_parameters_are_summed_over_processes(model, tmp_path):
             summed.extend(parameters)
             return list(gradients)
 
-    term = Term("comparable", comparable(model, proj_dim=8))
+    term = WeightedObjective("comparable", comparable(model, proj_dim=8))
     processes = Recorder(0, 1, torch.device("cpu"))
     trainer.Trainer(model, [term], {}, None, None, tmp_path, processes, Chunking())._add_up([term])
     wanted = {id(p) for p in (*model.parameters(), *term.objective.parameters())}
@@ -192,7 +193,7 @@ def test_own_parameters_are_summed_over_processes(model, tmp_path):
 
 
 def test_it_stands_alone_in_its_group(model):
-    one, two = Term("a", comparable(model)), Term("b", comparable(model))
+    one, two = WeightedObjective("a", comparable(model)), WeightedObjective("b", comparable(model))
     assert groups([one, two], ["linked"]) == [[one], [two]]
     with pytest.raises(InterlinguaError, match="needs data named 'linked'"):
         groups([one], ["parallel"])

@@ -9,7 +9,8 @@ from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Language, MaskedLanguageModelling, Retrieval, Semantic
 from interlingua.training.encoding import Chunking, Encoded
 from interlingua.training.processes import Processes
-from interlingua.training.step import Term, backward, balanced, groups
+from interlingua.training.step import backward, balanced, groups
+from interlingua.training.weighted import WeightedObjective
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 WORDS = "the keeper wrote every storm into a small blue book about stars of southern sky rivers meet below town".split()
@@ -31,9 +32,9 @@ def batch():
 
 def terms():
     return [
-        Term("retrieval", Retrieval(temperature=0.1), 1.0),
-        Term("semantic", Semantic(), 0.5),
-        Term("language", Language(temperature=0.1), 2.0),
+        WeightedObjective("retrieval", Retrieval(temperature=0.1), 1.0),
+        WeightedObjective("semantic", Semantic(), 0.5),
+        WeightedObjective("language", Language(temperature=0.1), 2.0),
     ]
 
 
@@ -138,7 +139,7 @@ def test_balancing_is_the_same_when_measured_and_leaves_a_losss_own_parameters_a
     same(gradients(untied, Chunking(), balance=True)[0], gradients(untied, Chunking(), measure=True, balance=True)[0])
     own = []
     for balance in (False, True):
-        term = Term("retrieval", Retrieval(temperature=0.1, learnable_temperature=True), 3.0)
+        term = WeightedObjective("retrieval", Retrieval(temperature=0.1, learnable_temperature=True), 3.0)
         gradients(untied, Chunking(), [term], balance=balance)
         own.append(term.objective.log_scale.grad)
     assert own[0] == own[1] != 0
@@ -172,7 +173,7 @@ def joint_sparse(model):
 
 
 def test_learnable_temperature_gets_its_gradient(untied):
-    term = Term("retrieval", Retrieval(temperature=0.1, learnable_temperature=True), 3.0)
+    term = WeightedObjective("retrieval", Retrieval(temperature=0.1, learnable_temperature=True), 3.0)
     gradients(untied.eval(), Chunking(), [term])
     ours = term.objective.log_scale.grad.clone()
     vectors = {n: untied.embed(t.texts, t.role) for n, t in term.objective.requests(batch()).items()}
@@ -184,7 +185,7 @@ def test_learnable_temperature_gets_its_gradient(untied):
 def test_masked_language_modelling_in_chunks(tiny_encoder, tokens):
     model = DualEncoder.tied(tiny_encoder()).eval()
     objective = MaskedLanguageModelling(hidden=model.passage.hidden_size, vocabulary=len(model.passage.tokenizer))
-    found, reports = gradients(model, Chunking(tokens=tokens), [Term("mlm", objective)])
+    found, reports = gradients(model, Chunking(tokens=tokens), [WeightedObjective("mlm", objective)])
     rows = objective.rows(batch(), model.passage, 0)
     states, lengths = model.passage.token_states([row.ids for row in rows])
     starts = lengths.cumsum(0) - lengths
@@ -230,8 +231,8 @@ def test_one_objective_twice_on_two_streams(untied):
     """The sum of both gradients, each with its own data."""
     drawn = {**batch(), "cloze": batch()["questions"][3:]}
     twice = [
-        Term("retrieval", Retrieval(temperature=0.1), 1.0),
-        Term("cloze", Retrieval(temperature=0.1), 0.5, {"questions": "cloze"}),
+        WeightedObjective("retrieval", Retrieval(temperature=0.1), 1.0),
+        WeightedObjective("cloze", Retrieval(temperature=0.1), 0.5, {"questions": "cloze"}),
     ]
     assert twice[1].streams(drawn) == ["cloze"]
 
@@ -244,8 +245,8 @@ def test_one_objective_twice_on_two_streams(untied):
 
     untied.eval()
     both = gradient(twice, drawn)
-    first = gradient([Term("retrieval", Retrieval(temperature=0.1), 1.0)], drawn)
-    second = gradient([Term("retrieval", Retrieval(temperature=0.1), 0.5)], {"questions": drawn["cloze"]})
+    first = gradient([WeightedObjective("retrieval", Retrieval(temperature=0.1), 1.0)], drawn)
+    second = gradient([WeightedObjective("retrieval", Retrieval(temperature=0.1), 0.5)], {"questions": drawn["cloze"]})
     same(both, {name: first[name] + second[name] for name in first})
     with pytest.raises(InterlinguaError, match="needs data named 'cloze'"):
         twice[1].streams(batch())

@@ -49,7 +49,7 @@ def plan(arguments: argparse.Namespace) -> None:
     import yaml
 
     from interlingua.training.recipe import read_recipe
-    from interlingua.training.terms import check
+    from interlingua.training.weighted import check
 
     recipe = read_recipe(arguments.recipe, arguments.set, arguments.data)
     check(recipe)

@@ -27,7 +27,7 @@ from interlingua.models.late_interaction import Model, load_any
 from interlingua.progress import say
 from interlingua.training.build import dual_of, train
 from interlingua.training.recipe import Recipe, read_recipe, recipe_folder, recipe_text, same_recipe
-from interlingua.training.terms import check
+from interlingua.training.weighted import check
 
 
 def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:

@@ -28,10 +28,9 @@ from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve, same_recipe
-from interlingua.training.step import Term
 from interlingua.training.teacher import learn_from
-from interlingua.training.terms import advise, check, kind_of, options_of, term_of
 from interlingua.training.trainer import Trainer, Validate, retrieval_nll
+from interlingua.training.weighted import WeightedObjective, advise, check, kind_of, options_of, weighted_objective
 
 
 def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
@@ -194,23 +193,26 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
             pairs = stores[entry.reads.get("parallel", "parallel")]
             assert not callable(options.teacher)  # nothing in a recipe is
             teachers[name] = learn_from(options.teacher, pairs, options.lang, model.dim, out, processes)
-    terms = [
-        term_of(name, spec, model, recipe, first=processes.first, teachers=teachers) for name, spec in named.items()
+    objectives = [
+        weighted_objective(name, spec, model, recipe, first=processes.first, teachers=teachers)
+        for name, spec in named.items()
     ]
-    used = {stream for term in terms for stream in term.streams(recipe.data)}
+    used = {stream for weighted in objectives for stream in weighted.streams(recipe.data)}
     streams = {
         name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))
         for name, spec in recipe.data.items()
         if name in used
     }
-    for term in terms:
-        term.objective.to(processes.device)
-    optimizer = Optimizer([model, *(term.objective for term in terms)], recipe.optimizer, recipe.training.steps)
+    for weighted in objectives:
+        weighted.objective.to(processes.device)
+    optimizer = Optimizer(
+        [model, *(weighted.objective for weighted in objectives)], recipe.optimizer, recipe.training.steps
+    )
     if processes.first:
-        advise(terms, recipe, streams)
+        advise(objectives, recipe, streams)
     return Trainer(
         model,
-        terms,
+        objectives,
         streams,
         optimizer,
         recipe.training,
@@ -218,7 +220,7 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
         processes,
         chunking_of(recipe.training, processes.device),
         recipe.seed,
-        _validation(recipe, out, terms, processes),
+        _validation(recipe, out, objectives, processes),
     )
 
 
@@ -232,7 +234,9 @@ def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
     return Chunking(spec.chunk_tokens, spec.gradient_cache, bf16)
 
 
-def _validation(recipe: Recipe, out: Path, terms: list[Term], processes: Processes) -> Validate | None:
+def _validation(
+    recipe: Recipe, out: Path, objectives: list[WeightedObjective], processes: Processes
+) -> Validate | None:
     if recipe.validation is None:
         return None
     spec = recipe.validation
@@ -242,7 +246,7 @@ def _validation(recipe: Recipe, out: Path, terms: list[Term], processes: Process
     store = open_store("questions", spec.questions, out / "validation", build=False)
     late = recipe.model.late_interaction is not None
     objective = next(
-        (t.objective for t in terms if isinstance(t.objective, Retrieval | LateInteraction)),
+        (one.objective for one in objectives if isinstance(one.objective, Retrieval | LateInteraction)),
         LateInteraction() if late else Retrieval(similarity=recipe.model.similarity),
     )
     return retrieval_nll(objective, store, spec.limit, spec.batch)

@@ -11,7 +11,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from interlingua.settings import Settings
-from interlingua.training.step import gradient_norm
 
 
 class OptimizerSpec(Settings):
@@ -100,3 +99,9 @@ class Optimizer:
                 if int(which) == number:
                     states.setdefault(int(index), {})[key] = value
             part.load_state_dict({"state": states, "param_groups": whole["param_groups"]})
+
+
+def gradient_norm(gradients: Iterable[Tensor | None]) -> float:
+    """The Euclidean norm of gradients, dense and row-sparse together."""
+    squares = [(g.coalesce().values() if g.is_sparse else g).float().pow(2).sum() for g in gradients if g is not None]
+    return float(torch.stack(squares).sum().sqrt()) if squares else 0.0

@@ -30,7 +30,8 @@ from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import TrainingSpec
-from interlingua.training.step import Report, Term, backward, groups, merged
+from interlingua.training.step import Report, backward, groups, merged
+from interlingua.training.weighted import WeightedObjective
 
 
 class Journal:
@@ -198,7 +199,7 @@ class Trainer:
     """
 
     model: Model
-    terms: list[Term]
+    objectives: list[WeightedObjective]
     streams: dict[str, Stream[Any]]
     optimizer: Optimizer
     spec: TrainingSpec
@@ -214,7 +215,7 @@ class Trainer:
         self.model.train()
         start = self._resume()
         share = self.spec.share_forward and self.spec.step_mode == "accumulate" and self.spec.mix is None
-        parts = groups(self.terms, self.streams, share)
+        parts = groups(self.objectives, self.streams, share)
         journal = Journal(self.folder, start, self.spec.tensorboard) if self.processes.first else None
         try:
             self._loop(parts, start, journal)
@@ -224,7 +225,7 @@ class Trainer:
         self.model.eval()
         return self.model
 
-    def _loop(self, parts: list[list[Term]], start: int, journal: Journal | None) -> None:
+    def _loop(self, parts: list[list[WeightedObjective]], start: int, journal: Journal | None) -> None:
         since, before = time.monotonic(), start
         with stop_requested() as stop:
             for step in range(start, self.spec.steps):
@@ -253,17 +254,17 @@ class Trainer:
                     if stopping and not last:
                         raise Stopped(f"stopped after step {step + 1:,}; the same command goes on from there.")
 
-    def _chosen(self, parts: list[list[Term]], step: int) -> list[list[Term]]:
+    def _chosen(self, parts: list[list[WeightedObjective]], step: int) -> list[list[WeightedObjective]]:
         """The groups of this step: all of them, or with `mix` one objective drawn by the seed and the step."""
         if self.spec.mix is None:
             return parts
-        shares = [self.spec.mix[term.name] for term in self.terms]
+        shares = [self.spec.mix[weighted.name] for weighted in self.objectives]
         random = np.random.default_rng(key_of(self.seed, "mix", step))
-        return [[self.terms[int(random.choice(len(shares), p=np.array(shares) / sum(shares)))]]]
+        return [[self.objectives[int(random.choice(len(shares), p=np.array(shares) / sum(shares)))]]]
 
-    def _step(self, parts: list[list[Term]], step: int, measure: bool) -> tuple[dict[str, Report], float]:
+    def _step(self, parts: list[list[WeightedObjective]], step: int, measure: bool) -> tuple[dict[str, Report], float]:
         """One step of the optimizer (`alternate`: one for each group) on the mean gradient of its batches."""
-        read = {name for group in parts for term in group for name in term.streams(self.streams)}
+        read = {name for group in parts for weighted in group for name in weighted.streams(self.streams)}
         batches: list[Batch] = [
             {name: next(self.streams[name]) for name in self.streams if name in read}
             for _ in range(self.spec.accumulate)
@@ -283,28 +284,36 @@ class Trainer:
                         measure and number == len(batches) - 1,
                         self.spec.balance_gradients,
                     )
-            self._add_up([term for group in turn for term in group])
+            self._add_up([weighted for group in turn for weighted in group])
             for parameter in self.optimizer.parameters if len(batches) > 1 else ():
                 if parameter.grad is not None:
                     parameter.grad /= len(batches)
             norm = self.optimizer.step(step)
         for group in parts:
-            for term in group:
-                term.objective.after_step()
+            for weighted in group:
+                weighted.objective.after_step()
         return merged(found), norm
 
-    def _add_up(self, terms: list[Term]) -> None:
+    def _add_up(self, objectives: list[WeightedObjective]) -> None:
         """Sum over processes. A contrastive objective's own gradient is computed whole on every process already."""
         shared = [
             *self.model.parameters(),
-            *(p for term in terms if isinstance(term.objective, TokenObjective) for p in term.objective.parameters()),
+            *(
+                p
+                for weighted in objectives
+                if isinstance(weighted.objective, TokenObjective)
+                for p in weighted.objective.parameters()
+            ),
         ]
         unique = list({id(p): p for p in shared}.values())
         for parameter, gradient in zip(unique, self.processes.sum(unique, [p.grad for p in unique]), strict=True):
             parameter.grad = gradient
 
     def _modules(self) -> dict[str, nn.Module]:
-        return {"model": self.model, **{f"objectives.{term.name}": term.objective for term in self.terms}}
+        return {
+            "model": self.model,
+            **{f"objectives.{weighted.name}": weighted.objective for weighted in self.objectives},
+        }
 
     def _resume(self) -> int:
         checkpoint = newest(self.folder / "checkpoints")

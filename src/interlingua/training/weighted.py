@@ -1,8 +1,9 @@
-"""A recipe's `objectives:` entries → the summands of the loss, every option checked against the objective's class."""
+"""A recipe's `objectives:` entries → weighted objectives, the summands of the loss, with every option checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
@@ -25,12 +26,11 @@ from interlingua.objectives import (
 )
 from interlingua.objectives.distillation import Teacher
 from interlingua.objectives.masked_lm import MaskedLanguageModelHead
-from interlingua.objectives.objective import Objective, SpanObjective, TokenObjective
+from interlingua.objectives.objective import Batch, Objective, SpanObjective, TokenObjective
 from interlingua.progress import say
 from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import Recipe
-from interlingua.training.step import Term
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "retrieval": Retrieval,
@@ -47,6 +47,35 @@ OBJECTIVES: dict[str, type[Objective]] = {
 REPELLING = {"retrieval", "semantic", "translation_ranking", "distillation"}
 """Objectives that keep the vectors of different texts apart."""
 WITHOUT_STATES = "compares and predicts token states, which a static backbone has not. Use a transformer."
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedObjective:
+    """One summand of the loss: w_o · loss_o. `reads`: which of the recipe's data stands for a stream of the objective,
+    where it is not called so."""
+
+    name: str
+    objective: Objective
+    weight: float = 1.0
+    reads: Mapping[str, str] = field(default_factory=dict)
+
+    def streams(self, available: Iterable[str]) -> list[str]:
+        """The data this objective reads, of those that the recipe has; a missing required one is an error."""
+        available, found = set(available), []
+        for stream in self.objective.streams:
+            name = self.reads.get(stream.removesuffix("?"), stream.removesuffix("?"))
+            if name in available:
+                found.append(name)
+            elif not stream.endswith("?"):
+                raise BadInput(
+                    f"objective '{self.name}' needs data named '{name}'; the recipe has "
+                    f"{', '.join(sorted(available)) or 'none'}."
+                )
+        return found
+
+    def batch(self, drawn: Batch) -> Batch:
+        """What was drawn from the recipe's data, under the names of the objective's streams."""
+        return {**drawn, **{stream: drawn[name] for stream, name in self.reads.items() if name in drawn}}
 
 
 def check(recipe: Recipe) -> None:
@@ -173,7 +202,7 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, 
     return entry, kind.Settings.checked(options, where)
 
 
-def term_of(
+def weighted_objective(
     name: str,
     spec: dict[str, Any],
     model: Model,
@@ -181,7 +210,7 @@ def term_of(
     *,
     first: bool = True,
     teachers: Mapping[str, Teacher] | None = None,
-) -> Term:
+) -> WeightedObjective:
     """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
     what is done. `teachers`: those of the entries that learn from one."""
     (entry, chosen), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
@@ -196,7 +225,7 @@ def term_of(
         said = start_head(head, recipe)
         if first:
             say(f"objectives.{name}: {said}")
-    return Term(name, objective, entry.weight, entry.reads)
+    return WeightedObjective(name, objective, entry.weight, entry.reads)
 
 
 def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
@@ -213,9 +242,9 @@ def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
     return f"the pretrained head of {backbone}"
 
 
-def advise(terms: list[Term], recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
+def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
     """Say what the person should know about this combination before hours pass."""
-    names = {term.name: term.objective for term in terms}
+    names = {weighted.name: weighted.objective for weighted in objectives}
     context = names.get("context_prediction")
     if isinstance(context, ContextPrediction):
         for lang, documents in streams["contexts"].sizes.items():
