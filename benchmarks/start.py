@@ -37,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         index = f"{folder}/idx"
         interlingua(["index", "encyclopedia:en", "--out", index])
-        commands = {"--help": ["--help"], "index --info": ["index", "--info", index]}
+        commands = {"--help": ["--help"], "info": ["info", index]}
         for mode in ("lexical", "dense", "hybrid"):
             commands[f"search --mode {mode}"] = ["search", index, QUESTION, "--mode", mode]
         for words in commands.values():

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from interlingua import DualEncoder, Index, load_collection
-from interlingua.cli import build_parser, main
+from interlingua.cli import build_parser, main, names
 from interlingua.data.readers import read_parallel, read_questions
 
 pytestmark = pytest.mark.slow
@@ -211,6 +211,27 @@ def test_every_command_is_one(page):
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_command_that_the_code_names_is_one():
+    """What messages, docstrings, recipes, examples and CONTRIBUTING.md say to type, and the table of the changelog."""
+    files = [path for path in (ROOT / "src").rglob("*") if path.suffix in {".py", ".yaml", ".html", ".js"}]
+    files += [*(ROOT / "examples").iterdir(), *(ROOT / "benchmarks").glob("*.py"), ROOT / "CONTRIBUTING.md"]
+    named = [
+        Command(str(path.relative_to(ROOT)), 0, match[1], [])
+        for path in files
+        if path.is_file()
+        for match in re.finditer(
+            r"(?:`|^ +|^# +|Try: )(interlingua [a-z][^`\n\"']*)", path.read_text("utf-8"), re.MULTILINE
+        )
+    ]
+    changed = re.findall(
+        r"\| `interlingua [^`]+` \| `(interlingua [^`]+)` \|", (ROOT / "CHANGELOG.md").read_text("utf-8")
+    )
+    named += [Command("CHANGELOG.md", 0, text, []) for text in changed]
+    verbs = {command.verb[0] for command in named}
+    assert {"index", "add", "replace", "delete", "compact", "tokens", "info", "search", "mine"} <= verbs <= {*names()}
+    assert [(one.page, one.text, bad) for one in named if (bad := unknown_options(one))] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_name_is_there(page):
     """What snippets import, and what the prose calls by its full name."""
@@ -276,7 +297,7 @@ NOT_RUN = {
     "* ray *": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
     "* interlingua *--ray=*": "needs a Ray cluster: tests/retrieval/test_ray_encoding.py",
     "* interlingua *milvus:*": "needs Milvus: tests/retrieval/test_milvus_index.py",
-    "* interlingua index --tokens *": "needs a late-interaction model: tests/retrieval/test_index_tokens.py",
+    "* interlingua tokens *": "needs a late-interaction model: tests/retrieval/test_index_tokens.py",
     "* interlingua serve *": "runs until it is stopped; test_the_answers_of_the_server has its answers",
     "docs/serve.md curl *": "is run by test_the_answers_of_the_server",
     "docs/serve.md python -c *": "writes the token of the server",

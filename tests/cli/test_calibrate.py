@@ -91,7 +91,7 @@ def test_steps_role_and_pivot_are_chosen(made, capsys):
         "none",
         "--pivot",
         "fin",
-        "--as",
+        "--role",
         "query",
         "--seed",
         3,
@@ -105,7 +105,17 @@ def test_steps_role_and_pivot_are_chosen(made, capsys):
         "seed": 3,
     }
     assert list(calibration.report["sw"].criterion) == ["raw"]
-    ok("calibrate", made / "model", "--on", made / "en.txt", made / "fi.txt", "--out", made / "asked", "--as", "query")
+    ok(
+        "calibrate",
+        made / "model",
+        "--on",
+        made / "en.txt",
+        made / "fi.txt",
+        "--out",
+        made / "asked",
+        "--role",
+        "query",
+    )
     texts = sorted(set((made / "fi.txt").read_text(encoding="utf-8").splitlines()))
     mean = Encoder.load(made / "model").encode_query(texts).mean(axis=0)
     np.testing.assert_allclose(Calibration.load(made / "asked").of("fi").shift, mean, atol=1e-6)

@@ -236,14 +236,14 @@ def test_runs_are_trec_files_that_read_back_and_compare(street, tmp_path, capsys
 def test_encode_writes_the_vectors_of_each_line(street, tmp_path, capsys, standard_input, role):
     lines = ["What do bees make?", "Mehiläiset tekevät hunajaa."]
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    printed(capsys, "encode", street.model, "--as", role, "--out", tmp_path / "v.npy", tmp_path / "lines.txt")
+    printed(capsys, "encode", street.model, "--role", role, "--out", tmp_path / "v.npy", tmp_path / "lines.txt")
     model = DualEncoder.load(street.model)
     expected = model.encode_query(lines) if role == "query" else model.encode_document(lines)
     vectors = np.load(tmp_path / "v.npy")
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, expected)
     with open(tmp_path / "lines.txt", "rb") as stream, standard_input(stream.fileno()):
-        printed(capsys, "encode", street.model, "--as", role, "--out", tmp_path / "stdin.npy")
+        printed(capsys, "encode", street.model, "--role", role, "--out", tmp_path / "stdin.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "stdin.npy"), vectors)
 
 

@@ -58,7 +58,7 @@ def test_an_index_gives_the_vectors_it_holds_and_needs_no_model(model, rows, tmp
 
 def test_the_encoder_goes_to_onnx(model, tmp_path):
     pytest.importorskip("onnxscript")
-    assert main(["encode", str(model), "--onnx", f"{tmp_path}/onnx", "--as", "query"]) == 0
+    assert main(["encode", str(model), "--onnx", f"{tmp_path}/onnx", "--role", "query"]) == 0
     assert json.loads((tmp_path / "onnx/onnx.json").read_text())["role"] == "query"
     assert (tmp_path / "onnx/model.onnx").stat().st_size > 1000
 
@@ -69,7 +69,7 @@ def test_the_encoder_goes_to_onnx(model, tmp_path):
         ("encode MODEL", "one of the arguments --out --onnx is required"),
         ("encode MODEL a b --out x.npy", "lines of one file"),
         ("encode MODEL --out x.parquet", "is not an index, so there must be files"),
-        ("encode MODEL docs.jsonl --out x.parquet --as query", "--as query: passages are encoded as passages"),
+        ("encode MODEL docs.jsonl --out x.parquet --role query", "--role query: passages are encoded as passages"),
         ("encode MODEL docs.jsonl --onnx x", "reads no texts"),
         ("encode MODEL docs.jsonl --out x.parquet --ray", "--ray: encodes files of passages into a folder"),
         ("encode MODEL --onnx x --lang fi", "is not calibrated"),

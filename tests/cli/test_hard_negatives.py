@@ -52,7 +52,7 @@ def mine(root, *options, questions="q.jsonl", passages=("passages.jsonl.gz",)):
 def test_training_reads_what_is_mined(street, retriever, capsys):
     given = list(read_questions(street / "q.jsonl"))
     name = street / "model" if retriever == "model" else retriever
-    mined = mine(street, "--with", name, "--negatives-per-question", 2, "--positive-margin", "none")
+    mined = mine(street, "--retriever", name, "--negatives-per-question", 2, "--positive-margin", "none")
     said = capsys.readouterr().err
     assert [one.question for one in mined] == [one.question for one in given]
     assert [one.positives for one in mined] == [one.positives for one in given]
@@ -70,23 +70,23 @@ def test_training_reads_what_is_mined(street, retriever, capsys):
 
 
 def test_bm25_finds_passages_with_the_words_of_the_question(street):
-    for record in mine(street, "--with", "bm25", "--sampling", "top", "--negatives-per-question", 3)[:5]:
+    for record in mine(street, "--retriever", "bm25", "--sampling", "top", "--negatives-per-question", 3)[:5]:
         assert {int(one.id[1:]) % 5 for one in record.negatives} == {int(record.id[1:])}
 
 
 def test_the_limit_holds_for_a_model_and_not_for_bm25(street, capsys):
     model = street / "model"
-    assert mine(street, "--with", model) == mine(street, "--with", model, "--positive-margin", 0.95)
-    assert mine(street, "--with", "bm25") == mine(street, "--with", "bm25", "--positive-margin", "none")
+    assert mine(street, "--retriever", model) == mine(street, "--retriever", model, "--positive-margin", 0.95)
+    assert mine(street, "--retriever", "bm25") == mine(street, "--retriever", "bm25", "--positive-margin", "none")
     capsys.readouterr()
-    mine(street, "--with", model, "--positive-margin", 0.2)
+    mine(street, "--retriever", model, "--positive-margin", 0.2)
     said = capsys.readouterr().err
     assert "above the limit of the positive's score" in said
     assert "questions got fewer than 8" in said
 
 
 def test_scores_and_the_passages_of_the_questions_alone(street, capsys):
-    mined = mine(street, "--with", street / "model", "--scores", "--depth", 4, "--positive-margin", 1, passages=())
+    mined = mine(street, "--retriever", street / "model", "--scores", "--depth", 4, "--positive-margin", 1, passages=())
     assert "6 questions; 6 passages of their own are searched" in capsys.readouterr().err
     model = DualEncoder.load(street / "model")
     for record in mined:
@@ -98,13 +98,13 @@ def test_scores_and_the_passages_of_the_questions_alone(street, capsys):
         )
         assert record.scores == pytest.approx(expected.tolist(), abs=1e-5)
     (street / "scored.jsonl").write_text((street / "out.jsonl").read_text())
-    again = mine(street, "--with", "bm25", questions="scored.jsonl")
+    again = mine(street, "--retriever", "bm25", questions="scored.jsonl")
     assert all(one.scores == () for one in again)
     assert "6 questions had a teacher's scores, which do not fit" in capsys.readouterr().err
 
 
 def test_the_same_seed_the_same_file(street):
-    options = ("--with", "bm25", "--negatives-per-question", 2)
+    options = ("--retriever", "bm25", "--negatives-per-question", 2)
     mine(street, *options)
     first = (street / "out.jsonl").read_bytes()
     mine(street, *options)
@@ -116,7 +116,7 @@ def test_the_same_seed_the_same_file(street):
 def test_a_question_without_a_known_word_gets_none_and_is_counted(street, capsys):
     row = {"question": "zzzz", "passage": PASSAGES[0]["text"], "passage_id": "p0"}
     (street / "odd.jsonl").write_text(json.dumps(row) + "\n")
-    (record,) = mine(street, "--with", "bm25", questions="odd.jsonl")
+    (record,) = mine(street, "--retriever", "bm25", questions="odd.jsonl")
     assert isinstance(record, QuestionPassage)
     assert record.negatives == ()
     assert "0 questions got fewer than 8, 1 none" in capsys.readouterr().err
@@ -125,15 +125,15 @@ def test_a_question_without_a_known_word_gets_none_and_is_counted(street, capsys
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "--negatives: say with --with"),
-        (("--with", "bm25", "--model", "x"), "--negatives takes one file of questions"),
-        (("--with", "bm25 + rrf(bm25, bm25)"), "one retriever is needed"),
-        (("--with", "bm25(queries=x.tsv)"), "one retriever is needed"),
-        (("--with", "bm25", "--positive-margin", "much"), "--positive-margin much: a number such as 0.95"),
-        (("--with", "bm25", "--positive-margin", "2"), "margin 2.0 must be above 0"),
-        (("--with", "bm25", "--depth", "0"), "depth 0 must be at least 1"),
-        (("--with", "nowhere/model"), "nowhere/model"),
-        (("--with", "bm25", "--passages", "nowhere.jsonl"), "nowhere.jsonl: no such file"),
+        ((), "--negatives: say with --retriever"),
+        (("--retriever", "bm25", "--model", "x"), "--negatives takes one file of questions"),
+        (("--retriever", "bm25 + rrf(bm25, bm25)"), "one retriever is needed"),
+        (("--retriever", "bm25(queries=x.tsv)"), "one retriever is needed"),
+        (("--retriever", "bm25", "--positive-margin", "much"), "--positive-margin much: a number such as 0.95"),
+        (("--retriever", "bm25", "--positive-margin", "2"), "margin 2.0 must be above 0"),
+        (("--retriever", "bm25", "--depth", "0"), "depth 0 must be at least 1"),
+        (("--retriever", "nowhere/model"), "nowhere/model"),
+        (("--retriever", "bm25", "--passages", "nowhere.jsonl"), "nowhere.jsonl: no such file"),
     ],
 )
 def test_mistakes_are_one_line_and_nothing_is_written(street, options, message, capsys):
@@ -150,5 +150,5 @@ def test_options_of_the_other_kind_of_mining(street, capsys):
     assert "mine needs two files and --model; or" in capsys.readouterr().err
     assert main([*both, str(street / "q.jsonl"), "--model", "m", "--skip-top", "3"]) == 2
     assert "--skip-top goes with --negatives only" in capsys.readouterr().err
-    assert main([*both, str(street / "q.jsonl"), "--negatives", "--with", "bm25"]) == 2
+    assert main([*both, str(street / "q.jsonl"), "--negatives", "--retriever", "bm25"]) == 2
     assert "takes one file of questions" in capsys.readouterr().err

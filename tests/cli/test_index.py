@@ -49,33 +49,28 @@ def found(capsys, *argv):
 
 def test_durability_is_chosen_for_changes(place, capsys):
     before = synced_version(place / "idx")
-    said(capsys, "index", "--delete", "idx", "q1", "--durability", "process")
+    said(capsys, "delete", "idx", "q1", "--durability", "process")
     assert synced_version(place / "idx") == before
-    said(capsys, "index", "--delete", "idx", "q2", "--durability", "full")
+    said(capsys, "delete", "idx", "q2", "--durability", "full")
     assert synced_version(place / "idx") == before + 2
-    assert main(["index", "--compact", "idx", "--durability", "process"]) == 2
-    assert "--durability: goes with --add, --replace and --delete" in capsys.readouterr().err
 
 
 def test_an_index_is_changed_in_place(place, capsys):
     assert Index.open("idx").languages == {"en": 2, "fi": 1, "ru": 1}
     (place / "more.jsonl").write_text('{"id": "x", "text": "A bridge crosses both rivers.", "lang": "en"}\n')
-    err = said(capsys, "index", "--add", "idx", "more.jsonl").err
+    err = said(capsys, "add", "idx", "more.jsonl").err
     assert "idx: 1 passages added; 5 passages: en 3, fi 1, ru 1" in err
-    assert main(["index", "--add", "idx", "more.jsonl"]) == 2
-    assert "has a passage 'x' already. Replace it with --replace" in capsys.readouterr().err
+    assert main(["add", "idx", "more.jsonl"]) == 2
+    assert "has a passage 'x' already. Replace it with `interlingua replace`" in capsys.readouterr().err
     (place / "more.jsonl").write_text('{"id": "x", "text": "Uusi.", "lang": "fi"}\n{"id": "y", "text": "Y."}\n')
-    assert (
-        "2 passages added or changed; 6 passages"
-        in said(capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
-    )
-    assert "0 passages added or changed" in said(capsys, "index", "--replace", "idx", "more.jsonl", "--lang", "fi").err
-    assert "idx: 1 passages deleted; 5 passages" in said(capsys, "index", "--delete", "idx", "q1", "nobody").err
+    assert "2 passages added or changed; 6 passages" in said(capsys, "replace", "idx", "more.jsonl", "--lang", "fi").err
+    assert "0 passages added or changed" in said(capsys, "replace", "idx", "more.jsonl", "--lang", "fi").err
+    assert "idx: 1 passages deleted; 5 passages" in said(capsys, "delete", "idx", "q1", "nobody").err
     for option in ([], ["--approximate"], ["--exact"]):
-        assert "is compact; 5 passages: fi 3, en 2" in said(capsys, "index", "--compact", "idx", *option).err
-    info = json.loads(said(capsys, "index", "--info", "idx", "--json").out)
+        assert "is compact; 5 passages: fi 3, en 2" in said(capsys, "compact", "idx", *option).err
+    info = json.loads(said(capsys, "info", "idx", "--json").out)
     assert (info["passages"], info["newer"], info["deleted"]) == (5, 0, 0)
-    shown = said(capsys, "index", "--info", "idx").out
+    shown = said(capsys, "info", "idx").out
     assert shown.splitlines()[0].split() == ["passages", "5"]
     assert "fi/char4" in shown
     assert str(place / "model") in shown
@@ -94,17 +89,17 @@ def test_files_have_the_same_names_in_every_command(place, capsys):
     before = ids("two")
     assert ("handbook/keeper.md", "handbook/keeper.md#2") in before
     assert {source for source, _ in before} == {"handbook/keeper.md", "faq.csv", "encyclopedia:en"}
-    assert "1 passages added" in said(capsys, *"index --add two news.jsonl".split()).err
+    assert "1 passages added" in said(capsys, *"add two news.jsonl".split()).err
     added = ids("two")
     assert added == sorted([*before, ("news.jsonl", "n")])
     for argument in ("handbook/", "handbook", "./handbook/.", "handbook/keeper.md"):
-        assert "0 passages added or changed" in said(capsys, "index", "--replace", "two", argument).err, argument
+        assert "0 passages added or changed" in said(capsys, "replace", "two", argument).err, argument
     with open("handbook/keeper.md", "a", encoding="utf-8") as stream:
         stream.write("# Bridges\n\nA bridge crosses both rivers here.\n")
-    assert "1 passages added or changed" in said(capsys, "index", "--replace", "two", "handbook/keeper.md").err
-    assert "0 passages added or changed" in said(capsys, "index", "--replace", "two", "handbook/", "news.jsonl").err
+    assert "1 passages added or changed" in said(capsys, "replace", "two", "handbook/keeper.md").err
+    assert "0 passages added or changed" in said(capsys, "replace", "two", "handbook/", "news.jsonl").err
     assert ids("two") == sorted([*added, ("handbook/keeper.md", "handbook/keeper.md#3")])
-    assert "2 passages deleted" in said(capsys, *"index --delete two handbook/keeper.md#3 faq.csv:q1".split()).err
+    assert "2 passages deleted" in said(capsys, *"delete two handbook/keeper.md#3 faq.csv:q1".split()).err
 
 
 def test_versions_of_a_page_share_an_index(place, capsys):
@@ -121,12 +116,12 @@ def test_versions_of_a_page_share_an_index(place, capsys):
     ]
     assert [(hit["id"], hit["source"], hit["lang"]) for hit in hits] == [("2", "fi.jsonl", "fi")]
     (place / "fi.jsonl").write_text('{"id": "2", "text": "Punainen kirja.", "lang": "fi"}\n')
-    assert "1 passages added or changed" in said(capsys, *"index --replace pages fi.jsonl".split()).err
+    assert "1 passages added or changed" in said(capsys, *"replace pages fi.jsonl".split()).err
     index = Index.open("pages")
     assert [index.passage(f"{lang}.jsonl:2").text for lang in ("en", "fi")] == ["A blue book.", "Punainen kirja."]
-    assert "1 passages deleted" in said(capsys, *"index --delete pages fi.jsonl:2".split()).err
-    assert "3 passages deleted" in said(capsys, *"index --delete pages en.jsonl:2 1 fi.jsonl:9".split()).err
-    assert main("index --add pages encyclopedia:sw".split()) == 2
+    assert "1 passages deleted" in said(capsys, *"delete pages fi.jsonl:2".split()).err
+    assert "3 passages deleted" in said(capsys, *"delete pages en.jsonl:2 1 fi.jsonl:9".split()).err
+    assert main("add pages encyclopedia:sw".split()) == 2
     assert "already" in capsys.readouterr().err
 
 
@@ -135,7 +130,7 @@ def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
         (place / folder / "handbook").mkdir(parents=True)
         (place / folder / "handbook/guide.txt").write_text(text)
     said(capsys, *"index model a/handbook --out two --lang en".split())
-    said(capsys, *"index --add two b/handbook --lang en".split())
+    said(capsys, *"add two b/handbook --lang en".split())
     names = [("b/handbook/guide.txt", "b/handbook/guide.txt#1"), ("handbook/guide.txt", "handbook/guide.txt#1")]
     assert ids("two") == names
     assert json.loads((place / "two/sources.json").read_text()) == {
@@ -146,12 +141,10 @@ def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
     for name in ("a", "b", "two", "model"):
         (place / name).rename(place / "moved" / name)
     for argument in ("b/handbook/guide.txt", "b/handbook", "a/handbook"):
-        err = said(
-            capsys, "index", "--replace", "moved/two", f"moved/{argument}", "--lang", "en", "--model", "moved/model"
-        ).err
+        err = said(capsys, "replace", "moved/two", f"moved/{argument}", "--lang", "en", "--model", "moved/model").err
         assert "0 passages added or changed" in err, argument
     (place / "moved/b/handbook/guide.txt").write_text("A lake.")
-    said(capsys, *"index --replace moved/two moved/b/handbook --lang en --model moved/model".split())
+    said(capsys, *"replace moved/two moved/b/handbook --lang en --model moved/model".split())
     index = Index.open("moved/two", DualEncoder.load("moved/model"))
     assert (len(index), index.passage("b/handbook/guide.txt#1").text) == (2, "A lake.")
     assert index.passage("handbook/guide.txt#1").text == "A storm."
@@ -207,10 +200,10 @@ def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeyp
 def test_results_are_narrowed(place, capsys):
     question = "lighthouse маяка majakanvartija storm"
     assert {hit["id"] for hit in found(capsys, question)} == {"books/keeper.md#1", "books/keeper.md#2", "q1", "q2"}
-    assert {hit["id"] for hit in found(capsys, question, "--where", "topic=storm")} == {"q1", "q2"}
+    assert {hit["id"] for hit in found(capsys, question, "--filter", "topic=storm")} == {"q1", "q2"}
     assert [
         hit["id"]
-        for hit in found(capsys, question, "--where", "topic=storm", "source=faq.csv", "--lang-of-results", "ru")
+        for hit in found(capsys, question, "--filter", "topic=storm", "source=faq.csv", "--lang-of-results", "ru")
     ] == ["q1"]
     assert [hit["id"] for hit in found(capsys, question, "--lang", "fi", "--lang-of-results", "same")] == ["q2"]
     hits = found(capsys, "lighthouse", "--mode", "lexical", "--lang", "en")
@@ -224,16 +217,12 @@ def test_results_are_narrowed(place, capsys):
 def test_token_vectors_are_kept_for_a_reranker(place, capsys, tiny_encoder):
     LateInteractionEncoder.start(tiny_encoder(), dim=8, query_length=12, document_length=24).save("late")
     before = found(capsys, "lighthouse", "--rerank", "late")
-    assert "4 passages encoded by late" in said(capsys, *"index --tokens idx late".split()).err
-    assert "0 passages encoded by late" in said(capsys, *"index --tokens idx late".split()).err
+    assert "4 passages encoded by late" in said(capsys, *"tokens idx late".split()).err
+    assert "0 passages encoded by late" in said(capsys, *"tokens idx late".split()).err
     after = found(capsys, "lighthouse", "--rerank", "late")
     assert [hit["score"] for hit in after] == pytest.approx([hit["score"] for hit in before], abs=0.05)
-    assert main("index --tokens idx model".split()) == 2
+    assert main("tokens idx model".split()) == 2
     assert "one vector a text" in capsys.readouterr().err
-    assert main("index --tokens idx".split()) == 2
-    assert "needs a model" in capsys.readouterr().err
-    assert main("index --tokens milvus:file.db/name late".split()) == 2
-    assert "keeps none" in capsys.readouterr().err
 
 
 class Terminal(io.StringIO):
@@ -248,7 +237,7 @@ def test_words_are_bold_on_a_terminal_and_control_characters_are_gone(place, cap
         )
         + "\n"
     )
-    said(capsys, "index", "--add", "idx", "evil.jsonl")
+    said(capsys, "add", "idx", "evil.jsonl")
     argv = ["search", "idx", "lighthouse keepers", "--lang", "en", "--mode", "lexical"]
     plain = said(capsys, *argv).out
     assert "\x1b" not in plain
@@ -273,17 +262,19 @@ def test_printable_keeps_every_place():
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("index model books", "is required"),
-        ("index model books --out a --add idx", "not allowed with"),
-        ("index --out new", "--out: needs files"),
-        ("index --delete idx", "--delete: needs ids"),
-        ("index --compact idx books", "--compact: takes nothing but the index"),
-        ("index --info idx --approximate", "--approximate, --exact: go with --compact"),
-        ("index --compact milvus:a.db/b --exact", "--approximate, --exact: go with --compact"),
-        ("index --info nowhere", "no such index folder"),
+        ("index model books", "are required: --out"),
+        ("index --out new", "are required: FILE"),
+        ("add idx", "are required: FILE"),
+        ("delete idx", "are required: ID"),
+        ("tokens idx", "are required: MODEL"),
+        ("compact idx books", "'books' is one argument too many"),
+        ("compact idx --approximate --exact", "not allowed with"),
+        ("compact idx --durability process", "unknown option '--durability'"),
+        ("info idx --approximate", "unknown option '--approximate'"),
+        ("delete nowhere a", "no such index folder"),
         ("index model faq.csv --out new --columns answer", "write text=COLUMN"),
         ("index model faq.csv --out new --columns txet=answer", "txet"),
-        ("search idx a --where topic", "write KEY=VALUE"),
+        ("search idx a --filter topic", "write KEY=VALUE"),
         ("search idx 1234 --lang-of-results same", "Say it with --lang"),
         ("search idx a --lang klingon", "'klingon' is not a language code"),
         ("search idx a --mode fuzzy", "fuzzy"),

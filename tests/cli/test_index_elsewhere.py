@@ -46,9 +46,12 @@ def test_milvus_is_a_place_like_any_other(place, sentences, capsys):
         assert main(["index", "model", "docs.jsonl", "--store", store]) == 0
         assert found(store, sentences) == found("idx", sentences)
     capsys.readouterr()
-    assert main(["index", "--info", "milvus:lite.db/docs", "--json"]) == 0
+    assert main(["info", "milvus:lite.db/docs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["languages"] == {"fi": 7, "sw": 6}
-    assert main(["index", "--delete", "milvus:lite.db/docs", "p0"]) == 0
+    assert main(["delete", "milvus:lite.db/docs", "p0"]) == 0
+    for verb, said in ((["compact", "--exact"], "decides how it searches"), (["tokens", "model"], "no token vectors")):
+        assert main([verb[0], "milvus:lite.db/docs", *verb[1:]]) == 2
+        assert said in capsys.readouterr().err
     assert main(["search", "milvus:lite.db/docs", "storm", "-k", "20", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 12
     assert main(["encode", "milvus:lite.db/docs", "--out", "v.parquet"]) == 0
@@ -65,7 +68,5 @@ def test_parts_that_others_encoded_become_the_same_index(place, sentences, monke
     assert Index.open("idx").about.model == str(place / "model")
     assert main(["index", "model", "docs.jsonl", "--out", "idx", "--ray", "somewhere:6379"]) == 2
     assert "already exists" in capsys.readouterr().err
-    assert main(["index", "--compact", "idx", "--ray", "somewhere:6379"]) == 2
-    assert "--ray: encodes a new index" in capsys.readouterr().err
     assert main(["encode", "model", "docs.jsonl", "--out", "parts", "--ray", "somewhere:6379"]) == 0
     assert len(list((place / "parts").iterdir())) == 1

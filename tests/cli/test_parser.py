@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def parsed(command, *names):
         ("compare --on x a.run b.run", ("on", "runs"), (["x"], ["a.run", "b.run"])),
         ("calibrate --on fr=x --out d model", ("on", "model"), (["fr=x"], "model")),
         ("reproduce --rows r hu2023/table2", ("rows", "table"), (["r"], "hu2023/table2")),
-        ("mine --negatives --with bm25 --out o --passages p q", ("passages", "a"), (["p"], "q")),
+        ("mine --negatives --retriever bm25 --out o --passages p q", ("passages", "a"), (["p"], "q")),
         # several values after an option, where nothing is missing
         (
             "evaluate model --on x y --measures RR@10 AP",
@@ -46,18 +47,18 @@ def parsed(command, *names):
         ("evaluate m --mea RR@10 AP --on=x", ("measures", "on", "models"), (["RR@10", "AP"], ["x"], ["m"])),
         # values of a form end at the first word without it, wherever the arguments are
         (
-            "search idx --where source=faq.csv refund",
-            ("where", "index", "question"),
+            "search idx --filter source=faq.csv refund",
+            ("filter", "index", "question"),
             (["source=faq.csv"], "idx", ["refund"]),
         ),
         (
-            "search --where source=faq.csv topic=a idx a refund",
-            ("where", "index", "question"),
+            "search --filter source=faq.csv topic=a idx a refund",
+            ("filter", "index", "question"),
             (["source=faq.csv", "topic=a"], "idx", ["a", "refund"]),
         ),
         (
-            "search idx how --where a=b -k5 big --json x=y",
-            ("where", "question", "k"),
+            "search idx how --filter a=b -k5 big --json x=y",
+            ("filter", "question", "k"),
             (["a=b"], ["how", "big", "x=y"], 5),
         ),
         (
@@ -72,7 +73,7 @@ def parsed(command, *names):
         ),
         # what looks like an option and is none
         ("mine a b --model m --out o --threshold -1", ("threshold",), (-1.0,)),
-        ("search idx -- --where a", ("where", "question"), ([], ["--where", "a"])),
+        ("search idx -- --filter a", ("filter", "question"), ([], ["--filter", "a"])),
     ],
 )
 def test_options_that_repeat_and_arguments(command, names, values):
@@ -115,7 +116,9 @@ def test_the_options_are_heard_where_arguments_follow_them(faq, capsys):
         "Refund?",
         "Refund",
     }
-    assert main(["search", str(faq / "idx"), "--mode", "lexical", "--json", "--where", "source=faq.csv", "refund"]) == 0
+    assert (
+        main(["search", str(faq / "idx"), "--mode", "lexical", "--json", "--filter", "source=faq.csv", "refund"]) == 0
+    )
     (hit,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (hit["title"], hit["text"]) == ("Refund?", "A refund takes five days.")
 
@@ -128,7 +131,7 @@ def test_models_after_the_collection_are_measured(capsys):
 @pytest.mark.parametrize(
     ("command", "usage", "said"),
     [
-        ("search idx refund --were a=b", "search [-h]", "unknown option '--were'. Did you mean '--where'?"),
+        ("search idx refund --flter a=b", "search [-h]", "unknown option '--flter'. Did you mean '--filter'?"),
         # not: the following arguments are required
         ("report m --onn x", "report [-h]", "unknown option '--onn'. Did you mean '--on'?"),
         ("index docs --oot=idx", "index [-h]", "unknown option '--oot'. Did you mean '--out'?"),
@@ -146,6 +149,34 @@ def test_an_unknown_option_is_answered_with_the_usage_and_the_nearest(command, u
     verb = command.split()[0] if command[0] != "-" else ""
     assert last.startswith(f"interlingua: {said}")
     assert last.endswith(f"See `interlingua {verb + ' ' if verb else ''}--help`.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("index --add idx faq.csv", "add idx faq.csv"),
+        ("index faq.csv --add=idx --columns text='an answer'", "add idx faq.csv --columns 'text=an answer'"),
+        ("index --replace idx faq.csv --durability process", "replace idx faq.csv --durability process"),
+        ("index --delete idx a b", "delete idx a b"),
+        ("index --compact idx --exact", "compact idx --exact"),
+        ("index --info idx --json", "info idx --json"),
+        ("index late --tokens idx", "tokens idx late"),
+        ("index --add", "add"),
+        ("encode m a.txt --as query --out v.npy", "encode m a.txt --role query --out v.npy"),
+        ("calibrate m --on a.txt --out d --as=query", "calibrate m --on a.txt --out d --role=query"),
+        ("mine a --negatives --with bm25 --out b", "mine a --negatives --retriever bm25 --out b"),
+        ("search idx refund --where a=b", "search idx refund --filter a=b"),
+    ],
+)
+def test_an_option_of_an_earlier_version_is_answered_with_the_command_of_now(old, new, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(shlex.split(old))
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == (
+        f"interlingua: `interlingua {shlex.join(shlex.split(old))}` is now: interlingua {new}\n"
+    )
+    if new != "add":  # a whole command: what it names is a command that works
+        build_parser().parse_args(shlex.split(new))
 
 
 def test_help_says_which_options_repeat(capsys):
@@ -187,11 +218,14 @@ def test_each_shell_takes_its_completion(scripts, shell, tmp_path):
     ("typed", "offered"),
     [
         (["sea"], {"search"}),
+        (["comp"], {"compact", "compare"}),
         (["search", "--lang"], {"--lang", "--lang-of-results"}),
         (["search", "idx", "--mode", ""], {"hybrid", "dense", "lexical"}),
         (["search", "hand"], {"handbook.jsonl"}),
         (["index", "hand"], {"handbook.jsonl"}),
-        (["index", "--add", "hand"], {"handbook.jsonl"}),
+        (["add", "hand"], {"handbook.jsonl"}),
+        (["add", "idx", "hand"], {"handbook.jsonl"}),
+        (["info", "--s"], {"--system"}),
         (["search", "idx", "--rerank", "hand"], {"handbook.jsonl"}),
     ],
 )

@@ -58,7 +58,7 @@ def test_the_package_is_imported_alone(code):
         ["--mode", "lexical"],
         ["--mode", "dense"],
         [],
-        ["--where", "source=tea.md"],
+        ["--filter", "source=tea.md"],
         ["--lang-of-results", "en"],
         ["--model", "default"],
     ],
@@ -76,8 +76,8 @@ def test_marked_words_need_no_torch_either(folder):
 
 
 def test_info_reads_no_table_while_the_cache_is_current(folder, tmp_path):
-    said, loaded = run(VERB, "index", "--info", folder / "idx")
-    assert said.startswith("passages   3\n")
+    said, loaded = run(VERB, "info", folder / "idx")
+    assert said.startswith("passages  3\n")
     assert "0 newer and 0 deleted" in said
     assert loaded == set()
     # rows newer than the cache are counted, for which the table is opened
@@ -87,13 +87,13 @@ def test_info_reads_no_table_while_the_cache_is_current(folder, tmp_path):
     try:
         index.add([Passage("new", "Rain falls.", "Rain", "en"), Passage("neu", "Es regnet.", "Regen", "de")])
         index.delete([gone])
-        said, loaded = run(VERB, "index", "--info", folder / "idx")
-        assert said.startswith("passages   4\n")
+        said, loaded = run(VERB, "info", folder / "idx")
+        assert said.startswith("passages  4\n")
         assert "2 newer and 1 deleted" in said
         assert "torch" not in loaded
         assert "lancedb" in loaded
         index.compact()
-        said, loaded = run(VERB, "index", "--info", folder / "idx")
+        said, loaded = run(VERB, "info", folder / "idx")
         assert "0 newer and 0 deleted" in said
         assert loaded == set()
     finally:

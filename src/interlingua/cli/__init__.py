@@ -12,11 +12,13 @@ from pathlib import Path
 from interlingua import __version__
 from interlingua.cli import (
     calibrate,
+    change,
     compare,
     demo,
     encode,
     evaluate,
     index,
+    info,
     inspect,
     mine,
     report,
@@ -29,7 +31,23 @@ from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
 from interlingua.files import forget_pipes
 
-VERBS = (train, evaluate, encode, index, search, serve, reproduce, compare, report, calibrate, mine, inspect, demo)
+VERBS = (
+    train,
+    evaluate,
+    encode,
+    index,
+    change,
+    search,
+    serve,
+    info,
+    reproduce,
+    compare,
+    report,
+    calibrate,
+    mine,
+    inspect,
+    demo,
+)
 
 DESCRIPTION = """\
 Train, evaluate and search with encoders that read meaning, not language.
@@ -38,6 +56,7 @@ Train, evaluate and search with encoders that read meaning, not language.
   interlingua train hu2023/semantic --data DIR --out runs/sema      train a retriever; the same command resumes
   interlingua evaluate runs/sema/model --on COLLECTION ...          a table per language
   interlingua index runs/sema/model passages.jsonl --out idx        make passages searchable
+  interlingua add idx more.jsonl                                    change an index: also replace, delete, compact
   interlingua search idx "où est né Alan Turing ?"                  ask in any language
   interlingua serve idx                                             a search page and an HTTP API
 """

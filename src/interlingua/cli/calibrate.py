@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from interlingua.cli.options import bad_rows_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -62,8 +63,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         "--limit", type=int, default=10_000, metavar="N", help="texts per language, a seeded sample (10000)"
     )
     parser.add_argument(
-        "--as",
-        dest="role",
+        "--role",
         choices=["query", "passage"],
         default="passage",
         help="which prompt and length limit the texts take (passage)",
@@ -74,10 +74,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="write a plain model for texts in this language alone, the calibration built in as a "
         "layer; without --on, of a model that is calibrated already",
     )
-    parser.add_argument(
-        "--on-bad-row", choices=["error", "skip"], default="error", help="skip: count and list rows that cannot be used"
-    )
+    bad_rows_option(parser)
     parser.add_argument("--seed", type=int, default=0)
+    parser.moved = {"--as": "--role"}
     parser.set_defaults(run=run)
 
 
@@ -125,12 +124,12 @@ def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
     from interlingua.progress import say
     from interlingua.text.languages import normalise_code
 
-    pivot = normalise_code(arguments.pivot)
-    texts = sample_texts(arguments.on, arguments.limit, arguments.seed, arguments.on_bad_row)
+    pivot, on_bad_row = normalise_code(arguments.pivot), arguments.on_bad_row or "error"
+    texts = sample_texts(arguments.on, arguments.limit, arguments.seed, on_bad_row)
     for lang in [pivot, *([normalise_code(arguments.fold)] if arguments.fold else [])]:
         if lang not in texts:
             raise BadInput(f"--on has no text in '{lang}' (it has: {', '.join(texts) or 'none'}).")
-    pairs = translations(arguments.pairs, pivot, arguments.limit, arguments.on_bad_row)
+    pairs = translations(arguments.pairs, pivot, arguments.limit, on_bad_row)
     for lang in sorted(pairs.keys() - texts.keys()):
         say(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")
     encoder.language_maps = None  # an earlier calibration is replaced, not built upon

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from interlingua.cli.options import is_index, ray_option
 from interlingua.errors import BadInput
 
 NAMES = ("encode",)
@@ -25,13 +26,7 @@ Turn texts into vectors, and take them elsewhere.
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser(
-        "encode",
-        help="turn texts into vectors",
-        parents=[common],
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = verbs.add_parser("encode", help="turn texts into vectors", parents=[common], description=DESCRIPTION)
     parser.add_argument("model", help="a model folder or name, or an index")
     parser.add_argument(
         "texts",
@@ -41,8 +36,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         "files, folders and collections of passages, as for `interlingua index`",
     )
     parser.add_argument(
-        "--as",
-        dest="role",
+        "--role",
         choices=["query", "passage"],
         default="passage",
         help="which encoder reads lines of text, or is exported",
@@ -56,14 +50,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="language of passages that do not name theirs (else detected); with "
         "--onnx, the language whose calibration is built in",
     )
-    parser.add_argument(
-        "--ray",
-        nargs="?",
-        const="",
-        metavar="ADDRESS",
-        help="encode on a Ray cluster (auto, host:6379), or on this machine alone (local); without an "
-        "address on the cluster of this machine, else on it alone",
-    )
+    ray_option(parser)
+    parser.moved = {"--as": "--role"}
     parser.set_defaults(run=run)
 
 
@@ -112,7 +100,7 @@ def passages(arguments: argparse.Namespace) -> None:
 
     parquet = arguments.out.endswith(".parquet")
     if arguments.role == "query":
-        raise BadInput("--as query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
+        raise BadInput("--role query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
     if arguments.ray is not None:
         from interlingua.index.ray import encode_on_ray
 
@@ -132,19 +120,21 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
     """Passages and vectors, some thousand at a time."""
     from interlingua.data.passages import read_sources
     from interlingua.index.export import CHUNK, encoded, stored
+    from interlingua.index.metadata import is_address
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import track
 
     place = arguments.model
-    if place.startswith("milvus:") or (Path(place) / "index.json").is_file():
+    if is_index(place):
         if arguments.texts:
             raise BadInput(
                 f"{place}: is an index, whose own vectors are written. Leave out the files, or name a model."
             )
-        if place.startswith("milvus:"):
-            from interlingua.index.milvus.index import MilvusIndex
+        if is_address(place):
+            from interlingua.index import open_index
 
-            return MilvusIndex.open(place).vectors()
+            vectors: Iterable[Any] = open_index(place).vectors()
+            return vectors
         from interlingua.index.local.snapshot import whole_store
 
         return stored(whole_store(Path(place)))

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from interlingua.cli.options import bad_rows_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -31,7 +32,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--side", choices=["source", "target", "foreign", "both"], help="sentences: read this side of parallel files"
     )
-    parser.add_argument("--on-bad-row", choices=["error", "skip"], help="skip: count and list rows that cannot be used")
+    bad_rows_option(parser)
     parser.add_argument(
         "--option",
         action=Repeated,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.options import bad_rows_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
 ONLY = (
-    "with_",
+    "retriever",
     "passages",
     "negatives_per_question",
     "depth",
@@ -29,8 +30,7 @@ def add_options(parser: Any) -> None:
     group = parser.add_argument_group("with --negatives (A is then a file of questions)")
     group.add_argument("--negatives", action="store_true", help="find passages that look like answers and are none")
     group.add_argument(
-        "--with",
-        dest="with_",
+        "--retriever",
         metavar="bm25|MODEL",
         help="what finds them: bm25, bm25(analyzer=char4), a model's folder or name",
     )
@@ -55,7 +55,7 @@ def add_options(parser: Any) -> None:
     )
     group.add_argument("--lang", help="the language of questions and passages that do not name theirs")
     group.add_argument("--format", metavar="NAME", help="the questions' format, where the content does not tell it")
-    group.add_argument("--on-bad-row", choices=["error", "skip"], help="skip: count and list rows that cannot be used")
+    bad_rows_option(group)
 
 
 def run_negatives(arguments: argparse.Namespace) -> None:
@@ -69,9 +69,9 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     from interlingua.retrieval.hard_negatives import MiningReport, Pool, mine_hard_negatives
     from interlingua.retrieval.pipeline.run import Stages
 
-    if not arguments.with_:
-        raise BadInput("--negatives: say with --with what finds them: bm25, or a model's folder or name.")
-    stage, choice = stage_of(arguments.with_), choice_of(arguments)
+    if not arguments.retriever:
+        raise BadInput("--negatives: say with --retriever what finds them: bm25, or a model's folder or name.")
+    stage, choice = stage_of(arguments.retriever), choice_of(arguments)
     reading = {key: value for key in ("lang", "format", "on_bad_row") if (value := getattr(arguments, key)) is not None}
     questions = list(read_questions(arguments.a, **reading))
     if not questions:
@@ -109,12 +109,12 @@ def run_negatives(arguments: argparse.Namespace) -> None:
 
 
 def stage_of(text: str) -> Any:
-    """The one retriever that --with names. Raises BadInput for a pipeline of several."""
+    """The one retriever that --retriever names. Raises BadInput for a pipeline of several."""
     from interlingua.retrieval.pipeline.grammar import Lexical, Model, parse_pipeline
 
     stage = parse_pipeline(text)
     if not isinstance(stage, Lexical | Model) or stage.queries is not None:
-        raise BadInput(f"--with {text}: one retriever is needed, bm25, bm25(analyzer=char4) or a model.")
+        raise BadInput(f"--retriever {text}: one retriever is needed, bm25, bm25(analyzer=char4) or a model.")
     return stage
 
 
@@ -131,7 +131,7 @@ def choice_of(arguments: argparse.Namespace) -> Any:
         "sampling": arguments.sampling,
         "seed": arguments.seed,
     }
-    margin: float | None = None if isinstance(stage_of(arguments.with_), Lexical) else Choice().margin
+    margin: float | None = None if isinstance(stage_of(arguments.retriever), Lexical) else Choice().margin
     if arguments.positive_margin is not None:
         try:
             margin = None if arguments.positive_margin == "none" else float(arguments.positive_margin)
@@ -197,6 +197,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--half", action="store_true", help="keep vectors in float16: half the disk")
     add_options(parser)
+    parser.moved = {"--with": "--retriever"}
     parser.set_defaults(run=run)
 
 
@@ -205,12 +206,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     if arguments.negatives:
         if arguments.b or arguments.model:
-            raise BadInput("--negatives takes one file of questions and --with instead of --model.")
+            raise BadInput("--negatives takes one file of questions and --retriever instead of --model.")
         return run_negatives(arguments)
     if not arguments.b or not arguments.model:
         raise BadInput("mine needs two files and --model; or a file of questions and --negatives.")
     if given := [name for name in ONLY if getattr(arguments, name) is not None]:
-        raise BadInput(f"--{given[0].strip('_').replace('_', '-')} goes with --negatives only.")
+        raise BadInput(f"--{given[0].replace('_', '-')} goes with --negatives only.")
     bitext(arguments)
 
 

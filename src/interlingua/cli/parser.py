@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Never
 
 from interlingua.errors import suggestion
@@ -85,11 +87,17 @@ class VerbParser(Parser):
     """A verb's own parser: arguments and options in any order (`train recipe.yaml --out runs/a training.steps=9`), and
     options that repeat.
 
-    `without` are the options with which the verb needs no arguments, though it takes them.
+    `without` are the options with which the verb needs no arguments, though it takes them. `moved` are options of
+    earlier versions, each with the option or the verb that it is now.
     """
 
     _mixing = False
     without: tuple[str, ...] = ()
+    moved: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)
 
     def format_help(self) -> str:
         """With the rule for options that may be repeated, where there are any."""
@@ -100,7 +108,9 @@ class VerbParser(Parser):
         """As argparse, which would close a list of arguments at the first option after it."""
         if self._mixing:  # argparse parses options and arguments apart by calling this twice
             return super().parse_known_args(args, namespace)
-        words = self._one_value_each(list(sys.argv[1:] if args is None else args))
+        words = list(sys.argv[1:] if args is None else args)
+        self._refuse_moved(words)
+        words = self._one_value_each(words)
         self._mixing = True
         try:
             found, left = self.parse_known_intermixed_args(words, namespace)
@@ -109,6 +119,21 @@ class VerbParser(Parser):
         if left:
             self.unknown(left[0])
         return found, left
+
+    def _refuse_moved(self, words: list[str]) -> None:
+        """Stop at an option of an earlier version with the command as it is typed now."""
+        end = words.index("--") if "--" in words else len(words)
+        place = next((i for i, word in enumerate(words[:end]) if word.partition("=")[0] in self.moved), None)
+        if place is None:
+            return
+        name, sign, value = words[place].partition("=")
+        program, _, verb = self.prog.rpartition(" ")
+        before, after, new = words[:place], words[place + 1 :], self.moved[name]
+        if new.startswith("-"):
+            now = [program, verb, *before, new + sign + value, *after]
+        else:  # the option had the index as its value, which is the first argument of the verb
+            now = [program, new, *([value] if sign else after[:1]), *before, *(after if sign else after[1:])]
+        self.exit(2, f"interlingua: `{shlex.join([program, verb, *words])}` is now: {shlex.join(now)}\n")
 
     def _one_value_each(self, words: list[str]) -> list[str]:
         """The same command with `--on=A --on=B` in place of `--on A B`, as `REPEATING` says."""

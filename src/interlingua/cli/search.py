@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Any
 
+from interlingua.cli.options import index_argument, model_option, opened, pairs_of
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -19,7 +20,7 @@ SHAPING = "\u00ad\u200c\u200d\u200e\u200f"  # what text in many scripts needs: s
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
     parser = verbs.add_parser("search", help="ask an index in any language", parents=[common])
-    parser.add_argument("index", help="an index folder, or milvus://host:port/name")
+    index_argument(parser)
     parser.add_argument("question", nargs="+")
     parser.add_argument("-k", type=int, default=5, help="how many results (5)")
     parser.add_argument(
@@ -36,7 +37,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="only passages in the language of the question, or in these",
     )
     parser.add_argument(
-        "--where",
+        "--filter",
         action=Repeated,
         form=".+=",
         default=[],
@@ -48,26 +49,23 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="a model, best of late interaction, that puts the first 100 into its own order",
     )
-    parser.add_argument(
-        "--model",
-        metavar="PATH",
-        help="the model that made the index, where it is not at the place the index remembers",
-    )
+    model_option(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a result")
+    parser.moved = {"--where": "--filter"}
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
     from interlingua.index.highlights import Highlights, marker
-    from interlingua.index.index import open_index
     from interlingua.index.metadata import Question, load_to_encode
     from interlingua.progress import say
     from interlingua.text.languages import normalise_code
 
     question = Question(" ".join(arguments.question), normalise_code(arguments.lang) if arguments.lang else None)
-    langs, where = wanted(arguments.lang_of_results, question.lang), metadata(arguments.where)
-    index = open_index(arguments.index, load_to_encode(arguments.model) if arguments.model else None)
+    langs = wanted(arguments.lang_of_results, question.lang)
+    where = pairs_of("--filter", arguments.filter, "KEY=VALUE, such as source=faq.csv")
+    index = opened(arguments)
     reranker = load_to_encode(arguments.rerank) if arguments.rerank else None
     hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, reranker=reranker)
     if question.is_cut:
@@ -118,18 +116,6 @@ def wanted(asked: str, lang: str) -> list[str] | None:
         return [lang]
     # an unknown code goes on as it is: the index says which ones it has
     return [find_code(code) or code for code in asked.split(",")]
-
-
-def metadata(pairs: list[str]) -> dict[str, str]:
-    """The conditions of --where."""
-
-    found = {}
-    for pair in pairs:
-        key, sign, value = pair.partition("=")
-        if not sign or not key:
-            raise BadInput(f"--where '{pair}': write KEY=VALUE, such as source=faq.csv.")
-        found[key] = value
-    return found
 
 
 def printable(text: str) -> str:

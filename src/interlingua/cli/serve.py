@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.options import durability_option, index_argument, model_option, opened
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -15,7 +16,7 @@ TOKEN, READ_TOKEN = "INTERLINGUA_TOKEN", "INTERLINGUA_READ_TOKEN"
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
     parser = verbs.add_parser("serve", help="a web page and an HTTP API over an index", parents=[common])
-    parser.add_argument("index", help="an index folder, or milvus://…")
+    index_argument(parser)
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8080, help="8080; 0 for any that is free")
     parser.add_argument(
@@ -25,11 +26,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="a host name under which it may be reached, of a proxy before it say; on a loopback "
         "address localhost always is, and without this no other",
     )
-    parser.add_argument(
-        "--model",
-        metavar="PATH",
-        help="the model that made the index, where it is not at the place the index remembers",
-    )
+    model_option(parser)
     parser.add_argument(
         "--rerank",
         metavar="MODEL",
@@ -45,12 +42,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"holds a token without which nobody may search either (or ${READ_TOKEN})",
     )
-    parser.add_argument(
-        "--durability",
-        choices=["full", "process"],
-        default="full",
-        help="full: a write is answered when a power cut cannot undo it; process: at once (full)",
-    )
+    durability_option(parser)
     parser.add_argument("--max-batch", type=int, default=64, help="texts that go through the model at once (64)")
     parser.add_argument(
         "--queue", type=int, default=128, help="requests that may wait; more are told to come back (128)"
@@ -103,13 +95,9 @@ def serve(arguments: argparse.Namespace) -> None:
 
 def _opened(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """The index with its model, and the reranker, loaded now: what is wrong with them is said before anybody waits."""
-    from interlingua.index.index import open_index
-    from interlingua.models.dual import DualEncoder
     from interlingua.models.late_interaction import load_any
 
-    index = open_index(
-        arguments.index, DualEncoder.load(arguments.model) if arguments.model else None, durability=arguments.durability
-    )
+    index = opened(arguments, durability=arguments.durability)
     index.encoder  # noqa: B018
     return index, load_any(arguments.rerank) if arguments.rerank else None
 

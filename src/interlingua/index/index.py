@@ -24,6 +24,7 @@ from interlingua.index.metadata import (
     IndexInfo,
     Question,
     check_encoder,
+    is_address,
     load_encoder,
     questions,
     read_about,
@@ -399,7 +400,7 @@ def build_index(
 
 
 def _kind(path_or_uri: str | Path, durability: str) -> tuple[Any, dict[str, str]]:
-    if str(path_or_uri).startswith("milvus:"):
+    if is_address(path_or_uri):
         from interlingua.index.milvus.index import MilvusIndex
 
         if durability_of(durability) != "full":

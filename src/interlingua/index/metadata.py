@@ -112,6 +112,11 @@ def write_sources(folder: Path, names: SourceNames) -> None:
             stream.write(json.dumps(names.known, ensure_ascii=False, indent=1) + "\n")
 
 
+def is_address(place: str | Path) -> bool:
+    """Whether a place of an index is an address such as `milvus://host:port/name`, not a folder."""
+    return str(place).startswith("milvus:")
+
+
 def signature(folder: Path) -> tuple[int, int]:
     """Of index.json, which is another file for each index that is built."""
     try:

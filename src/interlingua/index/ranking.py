@@ -93,7 +93,7 @@ class Arriving:
             raise BadInput(
                 f"{self.place}: has a passage '{passage.id}' already"
                 f"{'' if key[0] or '' in held else ', from ' + _sources(held)}. Replace it with "
-                "--replace (in Python: replace)."
+                "`interlingua replace` (in Python: replace)."
             )
         if key[0] in held or key[0] or not held:
             return passage, held.get(key[0])

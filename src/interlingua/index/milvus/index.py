@@ -419,12 +419,25 @@ class MilvusIndex:
             self.refresh()
         return count
 
-    def compact(self) -> None:
-        """Count all terms anew, write the lexical weights with the mean length of now, and let Milvus tidy up."""
+    def compact(self, approximate: bool | None = None) -> None:
+        """Count all terms anew, write the lexical weights with the mean length of now, and let Milvus tidy up. Raises
+        BadInput for `approximate`, which Milvus decides by itself."""
+        if approximate is not None:
+            raise BadInput(
+                f"{self.path}: Milvus decides how it searches vectors. Only an index in a folder can be made "
+                "approximate or exact."
+            )
         with self._writer:
             self.refresh()
             compact(self._store)
             self.refresh()
+
+    def keep_tokens(self, reranker: Any) -> int:
+        """Raise BadInput: Milvus keeps no token vectors."""
+        raise BadInput(
+            f"{self.path}: Milvus keeps no token vectors. A reranker encodes what it reranks; only an index in a "
+            "folder keeps them."
+        )
 
     def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
         """All passages with their vectors, some hundred at a time."""

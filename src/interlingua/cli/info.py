@@ -1,0 +1,158 @@
+"""`interlingua info`: what is in an index, what a model is, and what this installation has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from interlingua.cli.options import is_index, opened
+from interlingua.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlingua.index import IndexInfo
+    from interlingua.models.folder import ModelInfo
+
+NAMES = ("info",)
+TOOLS = ("docs", "dev")
+"""Extras of those who work on the package itself."""
+
+DESCRIPTION = """\
+Say what is in an index, what a model is, or what is installed here.
+
+  interlingua info idx                passages per language, model, analyzers, version
+  interlingua info default --json     the bundled model, as a JSON object
+  interlingua info --system           versions, optional packages, processor: to be put into a report of an error
+"""
+
+
+def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "info", help="what an index, a model or this installation is", parents=[common], description=DESCRIPTION
+    )
+    parser.add_argument("index", nargs="?", metavar="IDX|MODEL", help="an index, or a model folder or name")
+    parser.add_argument("--system", action="store_true", help="what is installed, in place of an index or a model")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print it."""
+    if arguments.system == bool(arguments.index):
+        raise BadInput("give an index, a model or --system. See `interlingua info --help`.")
+    if arguments.system:
+        info: dict[str, Any] = system()
+        lines = system_lines(info)
+    elif is_index(arguments.index):
+        found: IndexInfo = opened(arguments).info()
+        info, lines = vars(found), index_lines(found)
+    else:
+        model = model_of(arguments.index)
+        info, lines = vars(model), model_lines(model)
+    if arguments.json:
+        print(json.dumps(info, ensure_ascii=False))
+        return
+    width = max(len(name) for name, _ in lines) + 2
+    print("\n".join(f"{name:<{width}}{text}" for name, text in lines))
+
+
+def index_lines(info: IndexInfo) -> list[tuple[str, str]]:
+    """A name and a text a line."""
+    languages = sorted(info.languages.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [
+        ("passages", f"{info.passages:,}"),
+        *(("", f"{lang or '??':3} {count:>9,}  {info.analyzers.get(lang, '')}") for lang, count in languages),
+        ("model", f"{info.model or 'not named'}: {info.dim} dimensions, {info.similarity}"),
+        ("lexical", f"BM25, k1={info.k1}, b={info.b}"),
+        (
+            "version",
+            f"{info.version}; cache of version {info.cache}, {info.newer:,} newer and {info.deleted:,} deleted rows "
+            "beside it",
+        ),
+    ]
+
+
+def model_of(name: str) -> ModelInfo:
+    """What a model is. Raises NotFound for a name that is neither an index nor a model."""
+    from interlingua.models.folder import model_folder, model_info
+    from interlingua.models.late_interaction import load_any
+
+    folder = model_folder(name)
+    return model_info(load_any(folder, device="cpu"), folder)
+
+
+def model_lines(info: ModelInfo) -> list[tuple[str, str]]:
+    """A name and a text a line."""
+    lengths = {role: length or "any number of" for role, length in info.max_length.items()}
+    return [
+        ("model", info.folder),
+        ("kind", f"{info.kind}, {'one encoder' if info.encoders == 1 else 'an encoder for each role'}"),
+        ("dimensions", f"{info.dim}{' for each token' if info.similarity == 'maxsim' else ''}, {info.similarity}"),
+        ("layers", str(info.layers or "none")),
+        ("reads", ", ".join(f"{role}: {length} tokens" for role, length in lengths.items())),
+        ("prompts", ", ".join(f"{role}: {prompt!r}" for role, prompt in info.prompts.items()) or "none"),
+        ("calibrated", " ".join(info.languages) or "no"),
+        ("licence", info.licence or "not named in the folder"),
+    ]
+
+
+def system() -> dict[str, Any]:
+    """Versions, optional packages by the extra that brings them (None: not installed), processor and folders."""
+    import os
+    import platform
+    import re
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    import numpy
+    import torch
+
+    from interlingua import __version__
+    from interlingua.text.languages import cache_folder
+
+    extras: dict[str, dict[str, str | None]] = {}
+    for requirement in requires("interlingua") or ():
+        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
+        name = re.match(r"[\w.-]+", requirement)
+        if extra and name and extra[1] not in TOOLS:
+            try:
+                there = version(name[0])
+            except PackageNotFoundError:
+                there = None
+            extras.setdefault(extra[1], {})[name[0]] = there
+    devices = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return {
+        "interlingua": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "extras": extras,
+        "processor": [
+            torch.backends.cpu.get_cpu_capability(),
+            *(
+                name
+                for name, one in (("oneDNN", torch.backends.mkldnn), ("MKL", torch.backends.mkl))
+                if one.is_available()
+            ),
+        ],
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "devices": devices,
+        "caches": str(cache_folder()),
+    }
+
+
+def system_lines(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """A name and a text a line."""
+    lines = [(name, info[name]) for name in ("interlingua", "python", "platform", "torch", "numpy")]
+    for extra, packages in info["extras"].items():
+        there = ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
+        way = "" if all(packages.values()) else f"  (pip install 'interlingua[{extra}]')"
+        lines.append((f"[{extra}]", there + way))
+    return [
+        *lines,
+        ("processor", f"{' '.join(info['processor'])}, {info['cores']} cores, {info['threads']} threads"),
+        ("devices", ", ".join(info["devices"]) or "no CUDA device"),
+        ("caches", info["caches"]),
+    ]

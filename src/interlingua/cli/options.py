@@ -1,0 +1,120 @@
+"""Options that several verbs have, each declared once, and what they stand for."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
+
+INDEX = "an index: its folder, milvus://host:port/name, or milvus:file.db/name for Milvus Lite"
+
+
+def index_argument(parser: argparse.ArgumentParser) -> None:
+    """The index that a verb is about."""
+    parser.add_argument("index", metavar="IDX", help=INDEX)
+
+
+def model_option(parser: Any) -> None:
+    """--model, of verbs that encode with the model of an index."""
+    parser.add_argument(
+        "--model",
+        metavar="PATH",
+        help="the model that made the index, where it is not at the place the index remembers",
+    )
+
+
+def durability_option(parser: Any) -> None:
+    """--durability, of verbs that write to an index."""
+    parser.add_argument(
+        "--durability",
+        choices=["full", "process"],
+        default="full",
+        help="full: a change is done when a power cut cannot undo it; process: it does not wait for the disk (full)",
+    )
+
+
+def bad_rows_option(parser: Any) -> None:
+    """--on-bad-row, of verbs that read files; None where it is not given."""
+    parser.add_argument(
+        "--on-bad-row",
+        choices=["error", "skip"],
+        help="error: stop at a row that cannot be read; skip: count and list such rows",
+    )
+
+
+def ray_option(parser: Any) -> None:
+    """--ray, of verbs that encode many passages."""
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="encode on a Ray cluster (auto, host:6379), or on this machine alone (local); without an address on the "
+        "cluster of this machine, else on it alone",
+    )
+
+
+def passage_options(parser: argparse.ArgumentParser) -> None:
+    """How files of passages are read; `read_passages` reads them so."""
+    group = parser.add_argument_group("how passages are read")
+    group.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)")
+    group.add_argument(
+        "--columns",
+        action=Repeated,
+        form="(text|title|id|lang)=",
+        metavar="text=COLUMN",
+        help="which columns of tables are text, title, id and lang, where they have other names",
+    )
+    group.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
+    group.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")
+    bad_rows_option(group)
+
+
+def read_passages(arguments: argparse.Namespace, sources: list[str], names: Any) -> Any:
+    """The passages of files, folders and collections, as `passage_options` say. `names` are those of their sources,
+    which an index knows or will keep."""
+    from interlingua.data.passages import read_sources
+
+    given = {name: getattr(arguments, name) for name in ("chunk_chars", "overlap", "on_bad_row")}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if arguments.columns:
+        options["columns"] = pairs_of("--columns", arguments.columns, "text=COLUMN, title=COLUMN, id=COLUMN or lang=…")
+    return read_sources(sources, arguments.lang, names, **options)
+
+
+def pairs_of(option: str, given: list[str], form: str) -> dict[str, str]:
+    """The values KEY=VALUE of an option. Raises BadInput for one of another `form`."""
+    found = {}
+    for pair in given:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise BadInput(f"{option} '{pair}': write {form}.")
+        found[key] = value
+    return found
+
+
+def opened(arguments: argparse.Namespace, **options: Any) -> Any:
+    """The index of a verb, with the model of --model where that is given."""
+    from interlingua.index import open_index
+
+    if not getattr(arguments, "model", None):
+        return open_index(arguments.index, **options)
+    from interlingua.index.metadata import load_to_encode
+
+    return open_index(arguments.index, load_to_encode(arguments.model), **options)
+
+
+def is_index(place: str) -> bool:
+    """Whether a place is an index, in a folder or elsewhere."""
+    from interlingua.index.metadata import MARKER, is_address
+
+    return is_address(place) or (Path(place) / MARKER).is_file()
+
+
+def counted(index: Any) -> str:
+    """How many passages an index has, in which languages."""
+    languages = sorted(index.languages.items(), key=lambda pair: (-pair[1], pair[0]))
+    return f"{len(index):,} passages: " + ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in languages)

@@ -1,0 +1,93 @@
+"""`interlingua info` of models and of the installation; that of an index is in test_index.py."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+
+import pytest
+import torch
+
+from interlingua.cli import main
+from interlingua.models.dual import DualEncoder
+from interlingua.models.language_maps import LanguageMap, LanguageMaps
+from interlingua.models.late_interaction import LateInteractionEncoder
+from interlingua.text.languages import cache_folder
+
+
+def told(capsys, *argv):
+    """The lines and the JSON object of one command."""
+    capsys.readouterr()
+    assert main(["info", *map(str, argv)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["info", *map(str, argv), "--json"]) == 0
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in lines}, json.loads(capsys.readouterr().out)
+
+
+def test_a_calibrated_transformer_with_a_licence(tiny_encoder, tmp_path, capsys):
+    encoder = tiny_encoder(layers=3, max_length=48, prompts={"query": "query: ", "passage": "passage: "})
+    encoder.settings.change(max_length={"query": 16, "passage": 48})
+    maps = {lang: LanguageMap(torch.zeros(32), torch.ones(32)) for lang in ("fi", "ar", "*")}
+    encoder.language_maps = LanguageMaps(maps)
+    encoder.save(tmp_path / "model")
+    DualEncoder(encoder, tiny_encoder(layers=3, max_length=48), similarity="dot").save(tmp_path / "two")
+    (tmp_path / "model/README.md").write_text("---\ntags: [x]\nlicense: mit\n---\nlicense: gpl\n")
+    lines, info = told(capsys, tmp_path / "model")
+    assert info == {
+        "folder": str(tmp_path / "model"),
+        "kind": "transformer (xlm-roberta)",
+        "encoders": 1,
+        "dim": 32,
+        "layers": 3,
+        "similarity": "cosine",
+        "max_length": {"query": 16, "passage": 48},
+        "prompts": {"query": "query: ", "passage": "passage: "},
+        "languages": ["ar", "fi"],
+        "licence": "mit",
+    }
+    assert (lines["layers"], lines["calibrated"], lines["licence"]) == ("3", "ar fi", "mit")
+    assert lines["prompts"] == "query: 'query: ', passage: 'passage: '"
+    lines, info = told(capsys, tmp_path / "two")
+    assert (info["encoders"], info["similarity"], info["licence"]) == (2, "dot", "")
+    assert info["prompts"] == {"query": "query: "}
+    assert info["max_length"] == {"query": 16, "passage": 48}
+    assert lines["licence"] == "not named in the folder"
+
+
+def test_a_late_interaction_model_and_the_bundled_one(tiny_encoder, tmp_path, capsys):
+    LateInteractionEncoder.start(tiny_encoder(), dim=8, query_length=12, document_length=24).save(tmp_path / "late")
+    lines, info = told(capsys, tmp_path / "late")
+    assert (info["kind"], info["dim"], info["layers"]) == ("late interaction, transformer (xlm-roberta)", 8, 2)
+    assert lines["dimensions"] == "8 for each token, maxsim"
+    lines, info = told(capsys, "default")
+    assert (info["kind"], info["dim"], info["layers"], info["licence"]) == ("static", 320, 0, "cc-by-sa-4.0")
+    assert lines["layers"] == "none"
+
+
+def test_the_installation(capsys, monkeypatch):
+    real = importlib.metadata.version
+
+    def version(name):
+        if name == "matplotlib":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    lines, info = told(capsys, "--system")
+    assert (info["python"], info["torch"]) == (".".join(map(str, sys.version_info[:3])), torch.__version__)
+    assert (info["threads"], info["caches"]) == (torch.get_num_threads(), str(cache_folder()))
+    assert info["processor"][0] == torch.backends.cpu.get_cpu_capability()
+    assert info["extras"]["plots"] == {"matplotlib": None}
+    assert info["extras"]["index"]["lancedb"] == real("lancedb")
+    assert not {"dev", "docs"} & info["extras"].keys()
+    assert lines["[plots]"] == "matplotlib missing (pip install 'interlingua[plots]')"
+    assert "pip" not in lines["[index]"]
+
+
+@pytest.mark.parametrize("command", ["info", "info default --system", "info nowhere", "info ."])
+def test_mistakes_are_one_line(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("interlingua: ")
