@@ -1,0 +1,288 @@
+"""What `interlingua evaluate` measures on test collections and XOR-Retrieve: models and pipelines that retrieve."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
+
+
+def collection_options(parser: argparse.ArgumentParser) -> None:
+    """--on, and what goes with it."""
+    group = parser.add_argument_group("test collections")
+    group.add_argument(
+        "--on",
+        action=Repeated,
+        default=[],
+        metavar="COLLECTION",
+        help="folders, encyclopedia:LANG, or ir_datasets:ID (ID#FIELD: a field of the topics)",
+    )
+    group.add_argument(
+        "--lang",
+        default="",
+        help="language of collections of --on that do not name theirs (else the "
+        "name of the folder says it, or it is detected)",
+    )
+    group.add_argument(
+        "--passages",
+        metavar="COLLECTION",
+        help="search this collection's passages with the others' questions "
+        "(XQuAD-like: ids correspond); with --xor the English passages, jsonl or DPR's TSV",
+    )
+    group.add_argument(
+        "--matrix",
+        metavar="MEASURE",
+        nargs="?",
+        const="RR@100",
+        help="question language × passage language over the collections, and the merged pool",
+    )
+    group.add_argument("--measures", action=Repeated, metavar="M", help="RR@100 R@100 nDCG@10, unless you name others")
+    group.add_argument("--depth", type=int, default=100, help="passages retrieved per question (100)")
+    group.add_argument("--runs", metavar="DIR", help="write TREC run and qrels files here")
+
+
+def pipeline_options(parser: argparse.ArgumentParser) -> None:
+    """--pipeline, and what goes with it."""
+    group = parser.add_argument_group("pipelines: rows beside the models")
+    group.add_argument(
+        "--pipeline",
+        action=Repeated,
+        default=[],
+        metavar="P",
+        help='in one line each: "bm25 %% 1000 >> runs/m" (rerank), "bm25 + 0.8 * runs/m" (hybrid), '
+        '"rrf(bm25, runs/m)", "runs/m(maxp=180/90)", "run(a.run)"',
+    )
+    group.add_argument(
+        "--translated",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="the questions as bm25 is to read them, id ⇥ text: one file for all collections, or one "
+        "for each in the order of --on",
+    )
+    group.add_argument(
+        "--translate", metavar="COMMAND", help="a program that translates them: lines in, as many lines out"
+    )
+
+
+def xor_options(parser: argparse.ArgumentParser) -> None:
+    """--xor, and what goes with it."""
+    group = parser.add_argument_group("XOR-Retrieve")
+    group.add_argument(
+        "--xor", metavar="QUESTIONS.jsonl", help="how often the first 2,000 and 5,000 tokens retrieved hold the answer"
+    )
+    group.add_argument(
+        "--predictions",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="score these with --xor: TREC runs, or XOR-Retrieve's own JSON",
+    )
+
+
+def print_tables(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
+    """Models × collections, a table for each measure; run files where asked for."""
+    from interlingua.evaluation.measures import DEFAULT_MEASURES
+    from interlingua.evaluation.protocol import evaluate_on
+
+    measures = arguments.measures or DEFAULT_MEASURES
+    systems = {name: evaluate_on(model, collections, measures, arguments.depth) for name, model in models.items()}
+    print_systems(arguments, systems, collections)
+
+
+def print_matrices(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
+    """Question language × passage language, a matrix for each model."""
+    from interlingua.evaluation.languages import language_matrix
+
+    by_language = one_a_language(collections)
+    for name, model in models.items():
+        matrix = language_matrix(model, by_language, arguments.matrix, arguments.depth)
+        print(f"{name}\n{matrix.render(arguments.format)}\n")
+
+
+def one_a_language(collections: list[Any], what: str = "--matrix") -> dict[str, Any]:
+    """Language → collection. Raises BadInput where two have one language: `what` has one row for each."""
+
+    found: dict[str, Any] = {}
+    for collection in collections:
+        lang = ",".join(collection.query_langs)
+        if lang in found:
+            raise BadInput(
+                f"{found[lang].name} and {collection.name} both ask in '{lang}'. "
+                f"{what} needs one collection for each language."
+            )
+        found[lang] = collection
+    return found
+
+
+def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The pipelines of --pipeline by what was written. Raises BadInput for one given twice, for rows that
+    --runs would write to one file, and for translations that no stage reads."""
+    from interlingua.retrieval.pipeline.grammar import Lexical, leaves, parse_pipeline
+
+    pipelines: dict[str, Any] = {}
+    for text in arguments.pipeline:
+        name = " ".join(text.split())
+        pipelines[name] = parse_pipeline(name)
+    if len({*pipelines, *arguments.models}) < len(arguments.pipeline) + len({*arguments.models}):
+        raise BadInput("--pipeline: one of them is given twice, or is a MODEL as well.")
+    if arguments.runs:
+        files: dict[str, str] = {}
+        for name in (*arguments.models, *pipelines):
+            if (other := files.setdefault(run_file(name), name)) != name:
+                raise BadInput(
+                    f"--runs would write '{other}' and '{name}' to files of one name. Give two "
+                    "commands, and two folders."
+                )
+    unread = not any(
+        isinstance(leaf, Lexical) and leaf.queries is None
+        for pipeline in pipelines.values()
+        for leaf in leaves(pipeline)
+    )
+    for option in ("translated", "translate"):
+        if getattr(arguments, option) and unread:
+            raise BadInput(f"--{option}: no stage of the pipelines reads it. It is for bm25 without queries=….")
+    return pipelines
+
+
+def translations(arguments: argparse.Namespace, collections: list[Any]) -> dict[str, Any]:
+    """Name of a collection → its questions as --translated or --translate has them."""
+    import shlex
+
+    from interlingua.retrieval.pipeline.run import (
+        command,
+        language_of,
+        read_translations,
+        translate_queries,
+        translated_queries,
+    )
+
+    if arguments.translate:
+        try:
+            argv = shlex.split(arguments.translate)
+        except ValueError as error:
+            raise BadInput(f"--translate {arguments.translate}: {error}.") from error
+        translate = command(argv)
+        return {one.name: translate_queries(one.queries, translate, language_of(one.passages)) for one in collections}
+    if not arguments.translated:
+        return {}
+    files = arguments.translated if len(arguments.translated) > 1 else arguments.translated * len(collections)
+    if len(files) != len(collections):
+        raise BadInput(
+            f"--translated: {len(files)} files for {len(collections)} collections. Give one for "
+            "each in the order of --on, or one for all."
+        )
+    return {
+        one.name: translated_queries(one.queries, read_translations(file), language_of(one.passages), file)
+        for one, file in zip(collections, files, strict=True)
+    }
+
+
+def print_pipelines(
+    arguments: argparse.Namespace,
+    models: dict[str, Any],
+    pipelines: dict[str, Any],
+    collections: list[Any],
+    translated: dict[str, Any],
+) -> None:
+    """A row for each model and each pipeline, the models read in pipelines among them loaded once."""
+    from interlingua.evaluation.measures import DEFAULT_MEASURES
+    from interlingua.evaluation.protocol import evaluate_pipelines
+    from interlingua.models.late_interaction import load_any
+    from interlingua.retrieval.pipeline.grammar import Model
+
+    rows = {name: Model(name) for name in models} | pipelines
+    systems = evaluate_pipelines(
+        rows,
+        collections,
+        arguments.measures or DEFAULT_MEASURES,
+        arguments.depth,
+        load=lambda name: models[name] if name in models else load_any(name),
+        translated=translated,
+    )
+    print_systems(arguments, systems, collections)
+
+
+def read_xor(arguments: argparse.Namespace) -> tuple[Any, ...]:
+    """Questions, the English passages if any, and file of --predictions → question → texts retrieved."""
+    from dataclasses import replace
+
+    from interlingua.data.irds import is_prediction, read_answered, read_predictions
+    from interlingua.data.passages import read_passages
+    from interlingua.evaluation.xor import nltk_tokenizer, run_texts
+    from interlingua.retrieval.run import Run
+
+    questions = read_answered(arguments.xor)
+    runs = {file: Run.read_trec(file) for file in arguments.predictions if not is_prediction(file)}
+    texts = {file: read_predictions(file) for file in arguments.predictions if file not in runs}
+    if runs and not arguments.passages:
+        raise BadInput(f"{next(iter(runs))}: a TREC run names passages. Give their texts with --passages.")
+    nltk_tokenizer()  # what it lacks is said before the passages are encoded
+    passages = [
+        passage if passage.lang else replace(passage, lang="en")
+        for passage in (read_passages(arguments.passages) if arguments.passages else ())
+    ]
+    return questions, passages, texts | {file: run_texts(run, passages) for file, run in runs.items()}
+
+
+def print_xor(
+    arguments: argparse.Namespace, models: dict[str, Any], questions: Any, passages: Any, predicted: dict[str, Any]
+) -> None:
+    """XOR-Retrieve, a table for each number of tokens and each way to read the answers; run files where asked for."""
+    from interlingua.data.records import Collection
+    from interlingua.evaluation.protocol import results_table
+    from interlingua.evaluation.xor import run_texts, xor_results
+    from interlingua.retrieval.dense.exact import retrieve
+
+    for name, model in models.items():
+        run = retrieve(model, Collection("xor-retrieve", passages, questions), depth=arguments.depth)
+        if arguments.runs:
+            run.write_trec(Path(arguments.runs) / f"{slug(name)}.xor-retrieve.run", tag=slug(name))
+        predicted = {**predicted, name: run_texts(run, passages)}
+    systems = {name: xor_results(predicted[name], questions) for name in [*models, *arguments.predictions]}
+    for measure in next(iter(systems.values()))[0].scores:
+        table = results_table(systems, measure, intervals=not arguments.no_intervals)
+        print(table.render(arguments.format, digits=1, intervals=not arguments.no_intervals) + "\n")
+
+
+def print_systems(arguments: argparse.Namespace, systems: dict[str, Any], collections: list[Any]) -> None:
+    """Systems × collections, a table for each measure; run files where asked for."""
+    from interlingua.evaluation.measures import DEFAULT_MEASURES
+    from interlingua.evaluation.protocol import results_table
+
+    if arguments.runs:
+        write_runs(Path(arguments.runs), systems, collections)
+    for measure in arguments.measures or DEFAULT_MEASURES:
+        table = results_table(systems, measure, intervals=not arguments.no_intervals)
+        print(table.render(arguments.format, intervals=not arguments.no_intervals) + "\n")
+
+
+def write_runs(folder: Path, systems: dict[str, Any], collections: list[Any]) -> None:
+    """`<collection>.qrels` and `<system>.<collection>.run`, as trec_eval reads them."""
+    from interlingua.files import atomic_write
+
+    for collection in collections:
+        with atomic_write(folder / f"{slug(collection.name)}.qrels") as stream:
+            for query, judged in collection.qrels.items():
+                stream.writelines(f"{query} 0 {passage} {grade}\n" for passage, grade in judged.items())
+    for name, results in systems.items():
+        for result in results:
+            result.run.write_trec(folder / f"{run_file(name)}.{slug(result.collection)}.run", tag=run_file(name))
+
+
+def run_file(name: str) -> str:
+    """The stem of the run files of a system: what is left of its name in a file name, and no longer than one may be."""
+    from hashlib import blake2b
+
+    stem = slug(name).encode()
+    if len(stem) <= 100:
+        return stem.decode()
+    return f"{stem[:90].decode(errors='ignore')}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+def slug(name: str) -> str:
+    """A file name for a path or id."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-") or "model"

@@ -1,0 +1,115 @@
+"""What `interlingua evaluate` measures on sentences and their translations: Tatoeba and BUCC."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput, NotFound
+
+
+def sentence_options(parser: argparse.ArgumentParser) -> None:
+    """--tatoeba and --bucc, and what goes with them."""
+    tatoeba = parser.add_argument_group("translations: how often the nearest sentence is the translation")
+    tatoeba.add_argument(
+        "--tatoeba",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="files of translations such as ara-eng.tsv.gz, or a folder of them",
+    )
+    tatoeba.add_argument(
+        "--pairs",
+        action=Repeated,
+        default=[],
+        metavar="X-Y",
+        help="measure --tatoeba on these pairs of languages, such as de-fr, joined through English "
+        "where no file holds both",
+    )
+    tatoeba.add_argument(
+        "--tatoeba-protocol",
+        choices=["both", "xtreme"],
+        help="both directions and their mean, as CCP and LASER have it (both), or XTREME's one",
+    )
+    tatoeba.add_argument(
+        "--picture",
+        metavar="FILE.svg",
+        help="draw the translations of --tatoeba in two dimensions, a panel for each model",
+    )
+    bucc = parser.add_argument_group("bitext mining")
+    bucc.add_argument(
+        "--bucc",
+        metavar="FOLDER",
+        help="BUCC 2018's files: F1 of the mined translations of every pair of languages there",
+    )
+    bucc.add_argument(
+        "--bucc-protocol",
+        choices=["train_self", "xtreme"],
+        help="the threshold is the best one for what is scored (train_self), or learnt on the sample split; both "
+        "are printed where the sample is there",
+    )
+
+
+def read_translations(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Name → pairs: the files of --tatoeba as they are, or what they give for --pairs."""
+    from interlingua.evaluation.tatoeba import check_languages, pairs_between, read_sets
+
+    sets = read_sets(arguments.tatoeba)
+    if arguments.pairs:
+        found = [pairs_between(codes, sets) for codes in arguments.pairs]
+        if len({frozenset((pairs[0].source_lang, pairs[0].target_lang)) for _, pairs in found}) < len(found):
+            raise BadInput(
+                "--pairs: two of them are the same languages. Both directions are measured anyway: give each pair once."
+            )
+        sets = dict(found)
+    for name, pairs in sets.items():
+        check_languages(pairs, name, arguments.tatoeba_protocol or "both")
+    if arguments.picture and len(sets) != 1:
+        raise BadInput(
+            f"--picture shows one pair of languages, these are {len(sets)}. Give --tatoeba one "
+            "file, or --pairs one pair."
+        )
+    return sets
+
+
+def print_translations(arguments: argparse.Namespace, models: dict[str, Any], sets: dict[str, Any]) -> None:
+    """Tatoeba accuracies; with --picture also the figure and its numbers."""
+    from interlingua.evaluation.tatoeba import tatoeba_pairs, tatoeba_table
+
+    if arguments.picture:
+        from interlingua.evaluation.languages import language_projection, projection_table
+        from interlingua.evaluation.plots import plot_projections
+
+        ((name, pairs),) = sets.items()
+        shown = language_projection(models, pairs)
+        results = {model: {name: projection.accuracy} for model, projection in shown.items()}
+        print(projection_table(shown, arguments.format) + "\n")
+        plot_projections(shown, arguments.picture)
+    else:
+        results = {
+            model: {name: tatoeba_pairs(encoder, pairs, name) for name, pairs in sets.items()}
+            for model, encoder in models.items()
+        }
+    print(tatoeba_table(results, arguments.format, arguments.tatoeba_protocol or "both"))
+
+
+def print_bucc(arguments: argparse.Namespace, models: dict[str, Any]) -> None:
+    """F1 on every language pair that the folder has, by the protocols that its files allow."""
+    from interlingua.data.readers.bitext import bucc_pairs
+    from interlingua.evaluation.bitext import bucc, bucc_table
+
+    pairs = bucc_pairs(arguments.bucc, "training")
+    if not pairs:
+        raise NotFound(f"{arguments.bucc}: holds no BUCC files such as fr-en.training.fr, .en and .gold.")
+    print(
+        bucc_table(
+            {
+                name: {
+                    pair: bucc(model, arguments.bucc, pair, arguments.bucc_protocol or "train_self") for pair in pairs
+                }
+                for name, model in models.items()
+            },
+            arguments.format,
+        )
+    )
