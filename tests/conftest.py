@@ -279,6 +279,15 @@ def _standard_input(source: int) -> Iterator[None]:
         os.close(before)
 
 
+@pytest.fixture
+def capsys(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
+    """pytest's own, with the package's messages on standard error, as the command line shows them."""
+    from interlingua.progress import shown
+
+    with shown():
+        yield capsys
+
+
 @pytest.fixture(scope="session")
 def standard_input() -> Callable[[int], AbstractContextManager[None]]:
     """`with standard_input(number):` makes the open file of this number the standard input of the process."""

@@ -6,6 +6,7 @@ import errno
 import glob
 import gzip
 import io
+import logging
 import os
 import re
 import select
@@ -21,10 +22,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
 
 from interlingua.errors import BadInput, NotFound, suggestion
-from interlingua.progress import say
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+logger = logging.getLogger(__name__)
 
 
 Durability = Literal["full", "process"]
@@ -121,7 +123,7 @@ class _Copy:
             file = tempfile.TemporaryFile()  # noqa: SIM115
             try:
                 if os.isatty(source):
-                    say(f"{path}: type text, a line each; Ctrl-D ends it")
+                    logger.info(f"{path}: type text, a line each; Ctrl-D ends it")
                 named = number is None and stat.S_ISFIFO(os.fstat(source).st_mode)
                 for part in _parts(path, source, named):
                     self.begun = True

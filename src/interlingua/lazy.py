@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from interlingua.progress import say
+logger = logging.getLogger(__name__)
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -35,5 +36,5 @@ def compiled_module(name: str, otherwise: str) -> ModuleType | None:
             raise
         return None
     except ImportError as error:  # for one, a numba that does not know this numpy yet
-        say(f"numba cannot be used ({error}), so {otherwise}, which is slower")
+        logger.warning(f"numba cannot be used ({error}), so {otherwise}, which is slower")
         return None

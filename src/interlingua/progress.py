@@ -1,34 +1,90 @@
-"""Progress that suits its reader: a bar on a terminal, a plain line now and then in a log."""
+"""What a person is told while work goes on: messages through `logging`, and how far along the work is.
+
+Each module of the package reports to the logger of its name, below "interlingua": news at INFO, what a person should
+act on at WARNING. Who uses the package as a library sees warnings, unless logging is set up; the command line shows
+messages with `shown`.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+PACKAGE = "interlingua"
+logger = logging.getLogger(__name__)
 
 
-def say(message: str = "") -> None:
-    """A line for the person, on standard error: standard output is for results."""
-    print(message, file=sys.stderr, flush=True)
+class StandardError(logging.Handler):
+    """Writes the bare message on what is standard error at that moment: standard output is for results."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one message."""
+        print(self.format(record), file=sys.stderr, flush=True)
 
 
-def track(items: Iterable[T], what: str, total: int | None = None, every: float = 15.0) -> Iterator[T]:
-    """Yield `items`, showing how far along they are. In a log: one line each `every` seconds."""
+@contextmanager
+def shown(level: int = logging.INFO) -> Iterator[None]:
+    """Within the block the package's messages of `level` and above go to standard error, and nowhere else."""
+    package = logging.getLogger(PACKAGE)
+    handlers, before, propagate = package.handlers, package.level, package.propagate
+    package.handlers, package.propagate = [StandardError()], False
+    package.setLevel(level)
+    try:
+        yield
+    finally:
+        package.handlers, package.propagate = handlers, propagate
+        package.setLevel(before)
+
+
+class Progress:
+    """How far along work is, where messages of level INFO are shown: a bar on a terminal, else a message each `every`
+    seconds. `total` is None where it is not known. With `always` the bar is also there where no messages are."""
+
+    def __init__(self, what: str, total: int | None = None, *, every: float = 15.0, always: bool = False) -> None:
+        self.what, self.total, self.every = what, total, every
+        self.done = 0
+        self._start = self._last = time.monotonic()
+        self._bar: Any = None
+        if sys.stderr.isatty() and (always or logger.isEnabledFor(logging.INFO)):
+            from tqdm import tqdm
+
+            self._bar = tqdm(desc=what, total=total, file=sys.stderr, leave=False, dynamic_ncols=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def advance(self, count: int = 1) -> None:
+        """So many more are done."""
+        self.done += count
+        if self._bar is not None:
+            self._bar.update(count)
+            return
+        now = time.monotonic()
+        if now - self._last >= self.every:
+            self._last = now
+            of = f" of {self.total:,}" if self.total else ""
+            logger.info(f"{self.what}: {self.done:,}{of} ({now - self._start:.0f} s)")
+
+
+def track(
+    items: Iterable[T], what: str, total: int | None = None, *, every: float = 15.0, always: bool = False
+) -> Iterator[T]:
+    """Yield `items` and show the `Progress`."""
     if total is None and hasattr(items, "__len__"):
         total = len(items)  # type: ignore[arg-type]
-    if sys.stderr.isatty():
-        from tqdm import tqdm
-
-        yield from tqdm(items, desc=what, total=total, file=sys.stderr, leave=False, dynamic_ncols=True)
-        return
-    start = last = time.monotonic()
-    for count, item in enumerate(items, 1):
-        yield item
-        now = time.monotonic()
-        if now - last >= every:
-            last = now
-            of = f" of {total:,}" if total else ""
-            say(f"{what}: {count:,}{of} ({now - start:.0f} s)")
+    with Progress(what, total, every=every, always=always) as progress:
+        for item in items:
+            yield item
+            progress.advance()

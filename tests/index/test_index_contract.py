@@ -237,7 +237,7 @@ def test_milvus_lite_tells_a_second_process_in_one_line_that_it_serves_one(tmp_p
     second.close()
     assert first.search("storm", 1)  # still open here
     told = subprocess.run(
-        [sys.executable, "-m", "interlingua", "index", "--info", place], capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "interlingua", "info", place], capture_output=True, text=True, timeout=240
     )
     first.close()
     assert (told.returncode, told.stdout) == (2, "")

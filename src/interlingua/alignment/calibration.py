@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -39,8 +40,10 @@ from interlingua.data.records import Sentence
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput, Damaged, suggestion
 from interlingua.models.language_maps import ANY, LanguageMap, LanguageMaps, file_name
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.text.languages import find_code, normalise_code
+
+logger = logging.getLogger(__name__)
 
 EPSILON = 1e-6  # added to what is divided by
 
@@ -301,7 +304,7 @@ def translations(
             found[lang][0].append(text)
             found[lang][1].append(translation)
     if others:
-        say(f"{others:,} pairs left out: they do not join a language with the pivot '{pivot}'")
+        logger.warning(f"{others:,} pairs left out: they do not join a language with the pivot '{pivot}'")
     return dict(found)
 
 
@@ -321,7 +324,7 @@ def _read(source: str, on_bad_row: str) -> Iterator[Sentence]:
     if not taken:
         raise BadInput(f"{after}: holds no text in '{lang}' ({others:,} in other languages).")
     if others:
-        say(f"{after}: {others:,} texts in other languages than '{lang}' left out")
+        logger.warning(f"{after}: {others:,} texts in other languages than '{lang}' left out")
 
 
 def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
@@ -399,7 +402,7 @@ class Calibration:
         for lang in track([lang for lang in clouds if lang != pivot], "calibrate (languages)"):
             if spreads[lang].texts < MIN_TEXTS:
                 note = f"fewer than {MIN_TEXTS} texts: its own mean, the pivot's scale, no rotation"
-                say(f"{lang}: {spreads[lang].texts} texts, {note}")
+                logger.warning(f"{lang}: {spreads[lang].texts} texts, {note}")
                 borrowed = Spread(home.texts, spreads[lang].mean, home.std)
                 maps[lang], report[lang] = borrowed.map(shift, plan.scale), Steps(lang, spreads[lang].texts, note=note)
             else:

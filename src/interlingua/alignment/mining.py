@@ -5,6 +5,7 @@ Artetxe & Schwenk 2019, "Margin-based Parallel Corpus Mining with Multilingual S
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,8 +22,10 @@ from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import columns, head
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import read_lines
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.text.languages import normalise_code
+
+logger = logging.getLogger(__name__)
 
 KINDS = ("ratio", "distance", "absolute")
 MATRIX = 1 << 28  # margins held at once by margin_scores: 1 GiB of float32
@@ -268,7 +271,7 @@ def mine_bitext(
     pairs_x, pairs_y, scores = proposals
     without = int(np.isneginf(scores).sum())
     if without:
-        say(
+        logger.warning(
             f"{without:,} of {len(scores):,} proposals left out: the mean cosine of their neighbours is not positive, "
             "so they have no ratio. Try the margin 'distance'."
         )

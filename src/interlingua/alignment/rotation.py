@@ -7,6 +7,7 @@ A discriminator learns to tell rotated source vectors from target vectors; the r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from interlingua.alignment.neighbours import Neighbours, nearest, nearest_both
 from interlingua.errors import BadInput
 from interlingua.models.encode import default_device
-from interlingua.progress import say, track
+from interlingua.progress import track
+
+logger = logging.getLogger(__name__)
 
 NEIGHBOURS = 10
 Floats = NDArray[np.float32]
@@ -221,7 +224,9 @@ def adversarial_rotation(
             for _ in track(range(options.epoch_size // options.batch), "adversarial steps"):
                 game.step()
             if not bool(game.rotation.isfinite().all()):
-                say(f"adversarial training diverged (learning rate {game.lr:.3g}); the best rotation so far stays")
+                logger.warning(
+                    f"adversarial training diverged (learning rate {game.lr:.3g}); the best rotation so far stays"
+                )
                 break
             # the nearest orthogonal one
             rotation = procrustes(np.eye(dim), game.rotation.detach().T.double().cpu().numpy())

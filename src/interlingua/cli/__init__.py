@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
 import traceback
@@ -30,6 +31,7 @@ from interlingua.cli import (
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
 from interlingua.files import forget_pipes
+from interlingua.progress import shown
 
 VERBS = (
     train,
@@ -48,6 +50,12 @@ VERBS = (
     inspect,
     demo,
 )
+
+SHOWN = {
+    "--quiet": "show only warnings and errors while it works",
+    "--debug": "show every message, and the traceback of an error",
+}
+"""Options of the command line and of every verb."""
 
 DESCRIPTION = """\
 Train, evaluate and search with encoders that read meaning, not language.
@@ -71,7 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
     parser = Parser(prog="interlingua", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"interlingua {__version__}")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    for option, explained in SHOWN.items():
+        parser.add_argument(option, action="store_true", help=explained)
     parser.add_argument(
         "--print-completion",
         action=PrintCompletion,
@@ -80,9 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", parser_class=VerbParser)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
-    )
+    for option, explained in SHOWN.items():
+        common.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=explained)
     for verb in VERBS:
         verb.add(verbs, common)
     return parser
@@ -96,8 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     forget_pipes()  # where one process runs several commands
+    level = logging.DEBUG if arguments.debug else logging.WARNING if arguments.quiet else logging.INFO
     try:
-        arguments.run(arguments)
+        with shown(level):
+            arguments.run(arguments)
     except InterlinguaError as error:
         return _fail(str(error), 2, arguments.debug)
     except KeyboardInterrupt:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import Any
 
 from interlingua.cli.options import bad_rows_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("calibrate",)
 
@@ -83,7 +86,6 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Fit, print the steps, write the model."""
     from interlingua.models.dual import DualEncoder
-    from interlingua.progress import say
 
     check_options(arguments)
     model = DualEncoder.load(arguments.model)
@@ -101,9 +103,9 @@ def run(arguments: argparse.Namespace) -> None:
         encoder = encoder.folded(arguments.fold)
     encoder.save(arguments.out)
     if arguments.fold:
-        say(f"{arguments.out}: a model for texts in '{arguments.fold}'")
+        logger.info(f"{arguments.out}: a model for texts in '{arguments.fold}'")
     else:
-        say(f"{arguments.out}: saved. encode(texts, lang=…) applies the calibration")
+        logger.info(f"{arguments.out}: saved. encode(texts, lang=…) applies the calibration")
 
 
 def check_options(arguments: argparse.Namespace) -> None:
@@ -121,7 +123,6 @@ def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
     """The calibration of the encoder on the files of --on."""
     from interlingua.alignment.calibration import Calibration, sample_texts, translations
     from interlingua.alignment.rotation import Adversarial
-    from interlingua.progress import say
     from interlingua.text.languages import normalise_code
 
     pivot, on_bad_row = normalise_code(arguments.pivot), arguments.on_bad_row or "error"
@@ -131,11 +132,11 @@ def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
             raise BadInput(f"--on has no text in '{lang}' (it has: {', '.join(texts) or 'none'}).")
     pairs = translations(arguments.pairs, pivot, arguments.limit, on_bad_row)
     for lang in sorted(pairs.keys() - texts.keys()):
-        say(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")
+        logger.warning(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")
     encoder.language_maps = None  # an earlier calibration is replaced, not built upon
 
     def encode(sentences: list[str]) -> Any:
-        return encoder.encode(sentences, role=arguments.role, show_progress_bar=True)
+        return encoder.encode(sentences, role=arguments.role, show_progress_bar=not arguments.quiet)
 
     return Calibration.fit(
         {lang: encode(those) for lang, those in texts.items()},

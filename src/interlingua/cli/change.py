@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from interlingua.cli.options import (
     passage_options,
     read_passages,
 )
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("add", "replace", "delete", "compact", "tokens")
 
@@ -92,39 +95,35 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def write(arguments: argparse.Namespace) -> None:
     """Add or replace."""
     from interlingua.data.files import SourceNames
-    from interlingua.progress import say
 
     index, names = opened(arguments, durability=arguments.durability), SourceNames()
     written = getattr(index, arguments.verb)(read_passages(arguments, arguments.files, names), names)
     what = "added" if arguments.verb == "add" else "added or changed"
-    say(f"{arguments.index}: {written:,} passages {what}; {counted(index)}")
+    logger.info(f"{arguments.index}: {written:,} passages {what}; {counted(index)}")
 
 
 def delete(arguments: argparse.Namespace) -> None:
     """Delete by ids."""
-    from interlingua.progress import say
 
     index = opened(arguments, durability=arguments.durability)
-    say(f"{arguments.index}: {index.delete(arguments.ids):,} passages deleted; {counted(index)}")
+    logger.info(f"{arguments.index}: {index.delete(arguments.ids):,} passages deleted; {counted(index)}")
 
 
 def compact(arguments: argparse.Namespace) -> None:
     """Make the caches again."""
-    from interlingua.progress import say
 
     index = opened(arguments)
     index.compact(arguments.approximate)
-    say(f"{arguments.index}: is compact; {counted(index)}")
+    logger.info(f"{arguments.index}: is compact; {counted(index)}")
 
 
 def tokens(arguments: argparse.Namespace) -> None:
     """Keep token vectors for rerankers."""
     from interlingua.models.late_interaction import load_any
-    from interlingua.progress import say
 
     index = opened(arguments)
     for model in arguments.models:
-        say(
+        logger.info(
             f"{arguments.index}: {index.keep_tokens(load_any(model)):,} passages encoded by {model}. "
             f'Try: interlingua search {arguments.index} --rerank {model} "your question"'
         )

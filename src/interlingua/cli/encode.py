@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from interlingua.cli.options import is_index, ray_option
 from interlingua.errors import BadInput
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("encode",)
 
@@ -74,7 +77,6 @@ def lines(arguments: argparse.Namespace) -> None:
 
     from interlingua.files import atomic_write, existing, read_lines
     from interlingua.models.dual import DualEncoder
-    from interlingua.progress import say
 
     if len(arguments.texts) > 1:
         raise BadInput(
@@ -86,17 +88,16 @@ def lines(arguments: argparse.Namespace) -> None:
         raise BadInput(f"{source}: is empty. Give one text a line.")
     model = DualEncoder.load(arguments.model)
     encode = model.encode_query if arguments.role == "query" else model.encode_document
-    vectors = np.asarray(encode(texts, show_progress_bar=True), dtype=np.float32)
+    vectors = np.asarray(encode(texts, show_progress_bar=not arguments.quiet), dtype=np.float32)
     with atomic_write(arguments.out, "wb") as stream:
         np.save(stream, vectors)
-    say(f"{arguments.out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]} dimensions")
+    logger.info(f"{arguments.out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]} dimensions")
 
 
 def passages(arguments: argparse.Namespace) -> None:
     """Passages with their vectors: of files, or of an index."""
     from interlingua.data.passages import read_sources
     from interlingua.index.export import write_npy, write_parquet
-    from interlingua.progress import say
 
     parquet = arguments.out.endswith(".parquet")
     if arguments.role == "query":
@@ -109,11 +110,11 @@ def passages(arguments: argparse.Namespace) -> None:
         parts = encode_on_ray(
             arguments.model, read_sources(arguments.texts, arguments.lang), arguments.out, address=arguments.ray
         )
-        say(f"{arguments.out}: {len(parts):,} Parquet files of vectors")
+        logger.info(f"{arguments.out}: {len(parts):,} Parquet files of vectors")
         return
     held = chunks(arguments)
     count = (write_parquet if parquet else write_npy)(arguments.out, held)
-    say(f"{arguments.out}: {count:,} passages with their vectors")
+    logger.info(f"{arguments.out}: {count:,} passages with their vectors")
 
 
 def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
@@ -148,8 +149,9 @@ def onnx(arguments: argparse.Namespace) -> None:
     """The encoder of a role."""
     from interlingua.models.dual import DualEncoder
     from interlingua.models.onnx import export_onnx
-    from interlingua.progress import say
 
     encoder = DualEncoder.load(arguments.model, device="cpu").encoder(arguments.role)
     file = export_onnx(encoder, arguments.onnx, role=arguments.role, lang=arguments.lang or None)
-    say(f"{file}: the {arguments.role} encoder, {encoder.dim} dimensions; the tokenizer and onnx.json lie beside it")
+    logger.info(
+        f"{file}: the {arguments.role} encoder, {encoder.dim} dimensions; the tokenizer and onnx.json lie beside it"
+    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import Any
 
 from interlingua.cli.options import INDEX, counted, passage_options, ray_option, read_passages
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("index",)
 MODEL_FILES = ("modules.json", "config.json", "*.safetensors", "pytorch_model*.bin")
@@ -45,7 +48,6 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Build an index."""
     from interlingua.data.files import SourceNames
-    from interlingua.progress import say
 
     names = SourceNames()
     first, *rest = arguments.inputs
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
         from interlingua.models.dual import DualEncoder
 
         built = build_index(DualEncoder.load(name), passages, arguments.out, model_path=name, **options)
-    say(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
+    logger.info(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
 
 
 def is_passages(name: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import Any
 
 from interlingua.cli.options import bad_rows_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+logger = logging.getLogger(__name__)
 
 ONLY = (
     "retriever",
@@ -65,7 +68,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     from interlingua.data.readers import read_questions
     from interlingua.data.readers.questions import as_row
     from interlingua.files import atomic_write
-    from interlingua.progress import say, track
+    from interlingua.progress import track
     from interlingua.retrieval.hard_negatives import MiningReport, Pool, mine_hard_negatives
     from interlingua.retrieval.pipeline.run import Stages
 
@@ -80,9 +83,9 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     own = f"{pool.added:,} passages of their own are searched"
     if arguments.passages:
         own = f"{pool.given:,} passages, and {pool.added:,} of the questions' own that are not among them, are searched"
-    say(f"{arguments.a}: {len(questions):,} questions; {own}")
+    logger.info(f"{arguments.a}: {len(questions):,} questions; {own}")
     if pool.renamed:
-        say(
+        logger.warning(
             f"note: {pool.renamed:,} passages of the questions have the id of a passage with another text and are "
             "taken for it. If they are no translations, the ids belong to another collection."
         )
@@ -92,20 +95,20 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     with atomic_write(arguments.out) as stream:
         for record in track(mined, "mine", total=len(questions)):
             stream.write(json.dumps(as_row(record), ensure_ascii=False) + "\n")
-    say(
+    logger.info(
         f"{arguments.out}: {report.questions:,} questions with {report.negatives:,} mined negatives"
         + (f", and {report.kept:,} that they had" if report.kept else "")
     )
     if report.short or report.without:
-        say(
+        logger.warning(
             f"{report.short:,} questions got fewer than {choice.per_question}, {report.without:,} none: "
             "a greater --depth or another --positive-margin finds more"
         )
     reasons = [f"{count:,} {reason}" for reason, count in report.left_out.items() if count]
-    say(f"left out of the {choice.depth} found for each: {', '.join(reasons) or 'nothing'}")
+    logger.info(f"left out of the {choice.depth} found for each: {', '.join(reasons) or 'nothing'}")
     lost = sum(bool(question.scores) for question in questions)
     if lost and not arguments.scores:
-        say(f"{lost:,} questions had a teacher's scores, which do not fit other negatives and are left out")
+        logger.warning(f"{lost:,} questions had a teacher's scores, which do not fit other negatives and are left out")
 
 
 def stage_of(text: str) -> Any:
@@ -222,7 +225,6 @@ def bitext(arguments: argparse.Namespace) -> None:
     from interlingua.evaluation.bitext import bucc_f1, pairs_of_ids
     from interlingua.files import atomic_write
     from interlingua.models.dual import DualEncoder
-    from interlingua.progress import say
 
     gold = read_gold(arguments.gold) if arguments.gold else None
     a, b = (
@@ -239,8 +241,8 @@ def bitext(arguments: argparse.Namespace) -> None:
         kind=arguments.margin,
         retrieval=arguments.retrieval,
     )
-    say(a.said())
-    say(b.said())
+    logger.info(a.said())
+    logger.info(b.said())
     least = -float("inf")
     if gold is not None:
         learnt = bucc_f1(pairs_of_ids(found, a, b), gold)
@@ -250,16 +252,16 @@ def bitext(arguments: argparse.Namespace) -> None:
                 "threshold to learn. Its ids are those in A and B, or else numbers of lines from 1."
             )
         least = learnt.threshold
-        say(
+        logger.info(
             f"threshold {least:.6g}, learnt: F1 {learnt.f1:.1f}, precision {learnt.precision:.1f}, recall "
             f"{learnt.recall:.1f} ({learnt.correct:,} of {learnt.gold:,} gold pairs)"
         )
     kept = [(i, j, score) for i, j, score in found if score >= least]
     with atomic_write(arguments.out) as stream:
         stream.writelines(f"{score:.6f}\t{one_line(a.texts[i])}\t{one_line(b.texts[j])}\n" for i, j, score in kept)
-    say(f"{arguments.out}: {len(kept):,} pairs{spread([score for *_, score in kept])}")
+    logger.info(f"{arguments.out}: {len(kept):,} pairs{spread([score for *_, score in kept])}")
     if arguments.threshold is None and gold is None and kept:
-        say("No threshold: the last of them are hardly translations. Read some, and cut with --threshold.")
+        logger.warning("No threshold: the last of them are hardly translations. Read some, and cut with --threshold.")
 
 
 def one_line(text: str) -> str:

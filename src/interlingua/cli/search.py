@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from interlingua.cli.options import index_argument, model_option, opened, pairs_of
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("search",)
 BOLD, PLAIN = "\033[1m", "\033[0m"
@@ -59,7 +62,6 @@ def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
     from interlingua.index.highlights import Highlights, marker
     from interlingua.index.metadata import Question, load_to_encode
-    from interlingua.progress import say
     from interlingua.text.languages import normalise_code
 
     question = Question(" ".join(arguments.question), normalise_code(arguments.lang) if arguments.lang else None)
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
     reranker = load_to_encode(arguments.rerank) if arguments.rerank else None
     hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, reranker=reranker)
     if question.is_cut:
-        say(
+        logger.warning(
             "the question is long: its first words were compared with those of the passages, the rest only by the "
             "model."
         )

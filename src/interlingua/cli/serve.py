@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import Any
 
 from interlingua.cli.options import durability_option, index_argument, model_option, opened
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("serve",)
 TOKEN, READ_TOKEN = "INTERLINGUA_TOKEN", "INTERLINGUA_READ_TOKEN"
@@ -61,7 +64,6 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until it is stopped."""
-    from interlingua.progress import say
     from interlingua.serving.app import bind, create_app, is_loopback, own_name, run
     from interlingua.serving.middleware import LOCAL
     from interlingua.serving.service import ServeSettings
@@ -85,7 +87,7 @@ def serve(arguments: argparse.Namespace) -> None:
             names=names,
         )
         if not is_loopback(listener) and not read_token:
-            say(
+            logger.warning(
                 f"warning: everybody who reaches {arguments.host} may search. --read-token-file asks for a token; the "
                 "connection itself is not encrypted."
             )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 NAMES = ("train", "plan")
 
@@ -36,9 +39,7 @@ def train(arguments: argparse.Namespace) -> None:
     try:
         train_recipe(recipe, arguments.out, arguments.device)
     except Stopped as stopped:
-        from interlingua.progress import say
-
-        say(f"interlingua: {stopped}")
+        logger.warning(f"interlingua: {stopped}")
         raise SystemExit(130) from None
 
 

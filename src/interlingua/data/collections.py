@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,8 +26,9 @@ from interlingua.data.layouts import (
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import atomic_write, existing
-from interlingua.progress import say
 from interlingua.text.languages import can_detect, detect_language, language_at_end, normalise_code
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["check", "cross", "load_collection", "merge_collections", "save_collection"]
 
@@ -235,7 +237,7 @@ def _with_languages(collection: Collection, path: Path) -> Collection:
     texts = [passage.text or passage.title for passage in nameless]
     ends_in = language_at_end(path.resolve().name.removesuffix(".gz").removesuffix(".json")) or ""
     if ends_in and (other := _contradicted(ends_in, texts)):
-        say(
+        logger.warning(
             f"{path}: its name ends in '{ends_in}', but its passages are in '{other}', which is taken. If the name is "
             "right, say so (--lang, lang=…)."
         )

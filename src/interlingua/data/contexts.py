@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -10,8 +11,9 @@ from interlingua.data.readers.rows import content_id
 from interlingua.data.records import ContextPair, Document, Passage, QuestionPassage
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
-from interlingua.progress import say
 from interlingua.text.languages import language
+
+logger = logging.getLogger(__name__)
 
 
 def with_context(documents: Iterable[Document]) -> Iterator[Document]:
@@ -24,7 +26,7 @@ def with_context(documents: Iterable[Document]) -> Iterator[Document]:
         else:
             without += 1
     if without:
-        say(f"context prediction: {without:,} of {total:,} documents are a single sentence and were left out")
+        logger.info(f"context prediction: {without:,} of {total:,} documents are a single sentence and were left out")
 
 
 def context_pair(document: Document, number: int, window: int, random: np.random.Generator) -> ContextPair:
@@ -65,7 +67,9 @@ def cloze(
         for number, window in enumerate(windows):
             yield _question(document, window, number, random, keep)
     if without:
-        say(f"inverse cloze task: {without:,} of {total:,} documents have no two sentences together: no question")
+        logger.info(
+            f"inverse cloze task: {without:,} of {total:,} documents have no two sentences together: no question"
+        )
 
 
 def _windows(sentences: Sequence[str], most: int, chars: int) -> Iterator[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
@@ -34,9 +35,11 @@ from interlingua.data.records import (
 from interlingua.data.store import Indices, KeyedStore, RecordStore, Store
 from interlingua.data.stream import Stream, View
 from interlingua.errors import BadInput, Damaged, NotFound
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.settings import Settings
 from interlingua.text.languages import normalise_code
+
+logger = logging.getLogger(__name__)
 
 Paths = PathLike | Sequence[PathLike]
 TRIPLES = Layout("triples", 2, "triples")
@@ -283,7 +286,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
             count += 1
             yield record
     if kind == "parallel" and spec.filter:
-        say(f"data.{name}: {report}")
+        logger.info(f"data.{name}: {report}")
     if count == 0:
         wanted = f" in {', '.join(spec.langs)}" if spec.langs else ""
         wanted += f" from {', '.join(spec.origins)}" if spec.origins else ""
@@ -297,7 +300,7 @@ def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> S
         return TripleStore(folder / name) if triples else RecordStore.open(folder / name)
     keys = spec.model_dump(include={"kind", "format", "langs", "origins", "filter", "options", "on_bad_row"})
     fingerprint = source_fingerprint(spec.files(), **keys)
-    say(f"data.{name}: reading {', '.join(spec.paths())}")
+    logger.info(f"data.{name}: reading {', '.join(spec.paths())}")
     if triples:
         return _triples(name, spec, folder / name, fingerprint)
     return RecordStore.build(folder / name, read(name, spec), fingerprint=fingerprint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 from collections import Counter
@@ -20,8 +21,9 @@ from interlingua.data.readers.documents import BEST, ClirMatrixOptions, is_clirm
 from interlingua.data.readers.source import Format, PathLike, expand, read_all
 from interlingua.data.records import Document, LinkedDocuments, Passage, decode, encode, language_of
 from interlingua.errors import BadInput
-from interlingua.progress import say
 from interlingua.text.languages import language, normalise_code
+
+logger = logging.getLogger(__name__)
 
 LINKED: tuple[Format[Document | LinkedDocuments], ...] = (
     Format(
@@ -77,7 +79,7 @@ def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
                 else:
                     lost += 1
     if lost:
-        say(f"{PREFIX}{name}: {lost:,} pairs with a document that has no text")
+        logger.warning(f"{PREFIX}{name}: {lost:,} pairs with a document that has no text")
 
 
 def _stored(data: Any, name: str, lang: str) -> StoredPassages:
@@ -152,7 +154,9 @@ def link(
                     yield LinkedDocuments(held[first], held[second])
     if left:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left.most_common())
-        say(f"linked documents: {left.total():,} of {total:,} documents have no partner and were left out ({reasons})")
+        logger.info(
+            f"linked documents: {left.total():,} of {total:,} documents have no partner and were left out ({reasons})"
+        )
 
 
 def span_pair(linked: LinkedDocuments, number: int, random: np.random.Generator) -> SpanPair:

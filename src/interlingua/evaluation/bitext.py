@@ -10,6 +10,7 @@ distractor. Scored by the code of BUCC.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,8 +27,9 @@ from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
 from interlingua.models.protocols import Encoder
-from interlingua.progress import say
 from interlingua.text.languages import text_key
+
+logger = logging.getLogger(__name__)
 
 PROTOCOLS = ("train_self", "xtreme")
 NOTE = (
@@ -122,7 +124,7 @@ def mined_pairs(
         x, y, encoder.encode_document, langs=(task.x_lang, task.y_lang), k=k, kind=kind, retrieval=retrieval
     )
     pairs = pairs_of_ids(found, x, y)
-    say(
+    logger.info(
         f"{task.pair}: {x.said()}; {y.said()}; {len(found):,} pairs mined, "
         f"{len(found) - len(pairs):,} of them dropped because a sentence came more than once"
     )
@@ -259,7 +261,7 @@ def planted(
     ((x_lang, y_lang),) = langs
     x = [*((f"{x_lang}-{i}", row.source) for i, row in enumerate([*kept, *only_x]))]
     y = [*((f"{y_lang}-{i}", row.target) for i, row in enumerate([*kept, *only_y]))]
-    say(
+    logger.info(
         f"{x_lang}-{y_lang}: {len(rows) - len(alone):,} of {len(rows):,} rows left out as duplicates; {gold:,} pairs "
         f"planted among {len(x):,} and {len(y):,} sentences"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +19,10 @@ from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
 from interlingua.models.protocols import Encoder
-from interlingua.progress import say
 from interlingua.retrieval.retriever import Vectors, searchable
 from interlingua.text.languages import normalise_code
+
+logger = logging.getLogger(__name__)
 
 PROTOCOLS = {
     "both": "forward: a sentence of the language looks for its translation (of de-fr, one in de); backward: the other "
@@ -281,7 +283,7 @@ def pairs_between(codes: str, sets: Sets) -> tuple[str, list[ParallelPair]]:
     )
     few = f"; an accuracy over fewer than {FEW} says little" if len(joined.pairs) < FEW else ""
     plural = "s" * (len(joined.pairs) > 1)
-    say(f"{source}-{target}: {len(joined.pairs):,} pair{plural} through English{left_out}{few}")
+    logger.info(f"{source}-{target}: {len(joined.pairs):,} pair{plural} through English{left_out}{few}")
     return " + ".join(Path(name).name for name in names), joined.pairs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from interlingua.data.irds import AnsweredQuery
@@ -9,8 +10,9 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound
 from interlingua.evaluation.measures import PerQuery, Scores
 from interlingua.evaluation.protocol import Result
-from interlingua.progress import say
 from interlingua.retrieval.run import Run
+
+logger = logging.getLogger(__name__)
 
 BUDGETS = (2000, 5000)
 NO_SPAN = ("yes", "no")
@@ -81,7 +83,7 @@ def xor_results(
             "no question has an answer other than yes or no: there is nothing to evaluate. (The "
             "test questions of XOR-Retrieve come without answers; take the development set.)"
         )
-    _say_shortages(missing, short, max(budgets), len(texts.keys() - {question.id for question in questions}))
+    _report_shortages(missing, short, max(budgets), len(texts.keys() - {question.id for question in questions}))
     return [Result(f"xor-retrieve {lang}", lang, Run(), Scores(scores)) for lang, scores in sorted(by_lang.items())]
 
 
@@ -141,10 +143,12 @@ def nltk_tokenizer() -> Tokenize:
     return tokenize
 
 
-def _say_shortages(missing: int, short: int, tokens: int, unknown: int) -> None:
+def _report_shortages(missing: int, short: int, tokens: int, unknown: int) -> None:
     if missing:
-        say(f"{missing:,} question(s) have no results: each counts as a miss")
+        logger.warning(f"{missing:,} question(s) have no results: each counts as a miss")
     if short:
-        say(f"{short:,} question(s) have fewer than {tokens:,} tokens retrieved: give more passages (--depth)")
+        logger.warning(
+            f"{short:,} question(s) have fewer than {tokens:,} tokens retrieved: give more passages (--depth)"
+        )
     if unknown:
-        say(f"{unknown:,} result(s) for questions that are not among those given: left out")
+        logger.warning(f"{unknown:,} result(s) for questions that are not among those given: left out")

@@ -3,6 +3,7 @@ semantic loss."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import torch
@@ -14,9 +15,10 @@ from interlingua.errors import NotFound
 from interlingua.evaluation.protocol import evaluate_on, results_table
 from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.progress import say
 from interlingua.training.build import train
 from interlingua.training.recipe import find_recipe, raw_recipe, resolve
+
+logger = logging.getLogger(__name__)
 
 QUESTIONS = ("alan-turing:sw", "coffee:ja", "braille:ru", "octopus:te")
 """Topics asked about at the end, each in a language that no training question had."""
@@ -27,7 +29,7 @@ def demo(out: str | Path) -> None:
     out = Path(out)
     # the steps are so small that threads would wait for one another, most of all on a busy machine
     torch.set_num_threads(1)
-    say(
+    logger.info(
         "The demonstration: an encyclopedia of "
         f"{len(encyclopedia.topics())} topics in {len(encyclopedia.languages())} languages, "
         "half of them for training.\n"
@@ -35,9 +37,9 @@ def demo(out: str | Path) -> None:
         "encyclopedia.\n"
     )
     tree = raw_recipe(find_recipe("demo/static"))
-    say("1. English questions and passages alone (the retrieval loss).")
+    logger.info("1. English questions and passages alone (the retrieval loss).")
     train(resolve(tree, ["objectives.semantic=null"]), out / "retrieval")
-    say("\n2. The same and sentences beside their translations (the semantic loss of Hu et al. 2023).")
+    logger.info("\n2. The same and sentences beside their translations (the semantic loss of Hu et al. 2023).")
     train(resolve(tree), out / "semantic")
     both = DualEncoder.load(out / "semantic/model")
     models = {
@@ -99,7 +101,7 @@ def picture(systems: dict[str, dict[str, float]], path: Path) -> None:
     try:
         print(f"\npicture: {plot_languages(systems, path, y_label='MRR@100 against English passages')}")
     except NotFound as error:
-        say(str(error))
+        logger.warning(str(error))
 
 
 def renamed(collection: Collection, name: str) -> Collection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, fill
 from interlingua.experiments.suites import Values, drawn_pairs
 from interlingua.models.dual import DualEncoder
-from interlingua.progress import say
+
+logger = logging.getLogger(__name__)
 
 ALPHA = 0.05
 Pair = tuple[str, str]
@@ -175,7 +177,7 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
                 if known:
                     made.append(plot_curves({suite: known}, path, x_label=table.x, y_label=measure))
         except NotFound as error:
-            say(str(error))
+            logger.warning(str(error))
             break
     return made
 
@@ -195,6 +197,6 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
         try:
             made.append(plot_projections(language_projection(points, pairs), path))
         except NotFound as error:
-            say(str(error))
+            logger.warning(str(error))
             return made
     return made

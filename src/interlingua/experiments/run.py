@@ -7,6 +7,7 @@ all is there.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -24,10 +25,11 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
 from interlingua.models.encoder import Encoder
 from interlingua.models.late_interaction import Model, load_any
-from interlingua.progress import say
 from interlingua.training.build import dual_of, train
 from interlingua.training.recipe import Recipe, read_recipe, recipe_folder, recipe_text, same_recipe
 from interlingua.training.weighted import check
+
+logger = logging.getLogger(__name__)
 
 
 def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
@@ -171,9 +173,9 @@ class Reproduction:
                     f"{folder}: holds results of another recipe, suite or --data folder. "
                     "Delete it, or use another --out."
                 )
-            say(f"{row}, seed {seed}: done before ({file})")
+            logger.info(f"{row}, seed {seed}: done before ({file})")
             return dict(kept["values"])
-        say(f"{row}, seed {seed}")
+        logger.info(f"{row}, seed {seed}")
         model = self.model(row, seed) if ranking is None or ranking.needs_model else None
         values = measure(model, suites, self.table.measures, self.data, scale.columns, ranking)
         with atomic_write(file) as stream:

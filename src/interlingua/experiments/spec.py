@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,11 @@ from interlingua.data.records import Collection, Query
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.measures import evaluate
 from interlingua.files import existing
-from interlingua.progress import say
 from interlingua.retrieval.pipeline.run import Asked, Stages
 from interlingua.settings import Settings, explain
 from interlingua.training.recipe import Recipe, find_recipe, merge, raw_recipe, read_yaml, resolve
+
+logger = logging.getLogger(__name__)
 
 MODEL = "model"
 DEPTH = 1000
@@ -80,7 +82,7 @@ class Ranking:
         settings = self.settings()
         if len(settings) > 1 and dev is not None:
             settings = [_best(scored(settings, dev, None), measures[0], list(dev.qrels))]
-            say(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
+            logger.info(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
         tried = scored(settings, collection, read)
         if len(tried) == 1:
             return tried[settings[0]]
@@ -88,7 +90,7 @@ class Ranking:
         if not halves[1]:
             raise BadInput(f"collection '{collection.name}': tuning takes 2 questions at least.")
         chosen = [_best(tried, measures[0], half) for half in reversed(halves)]
-        say(f"{collection.name}: tuned on the other half: {', '.join(dict.fromkeys(chosen))}")
+        logger.info(f"{collection.name}: tuned on the other half: {', '.join(dict.fromkeys(chosen))}")
         return {
             measure: {
                 query: tried[pipeline][measure][query]

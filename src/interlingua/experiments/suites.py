@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -19,9 +20,10 @@ from interlingua.evaluation.tatoeba import pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
 from interlingua.experiments.spec import Ranking, Scored, Suite, fill
 from interlingua.models.dual import DualEncoder
-from interlingua.progress import say
 from interlingua.retrieval.dense.exact import retrieve
 from interlingua.retrieval.pipeline.run import language_of, read_translations, translated_queries
+
+logger = logging.getLogger(__name__)
 
 Columns = dict[str, dict[str, float]]
 """column → query id → value; a column with one value for all has it under "mean"."""
@@ -40,7 +42,7 @@ def tatoeba_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill
             first, second = (_of_origins(fill(path), suite) for path in files)
             joined = pivot_pairs(first, second)
             pairs = joined.pairs
-            say(
+            logger.info(
                 f"{column}: {len(pairs):,} pairs through English, {joined.repeated:,} left out as repeated, "
                 f"{joined.over:,} over the limit"
             )
@@ -188,7 +190,9 @@ def held(suite: Suite, column: str, data: str | None) -> tuple[Collection, dict[
         asked = cross(load(fill(suite.questions, data)), collection)
         translated = question_translations(asked, collection)
         if left := len(asked.queries) - len(translated):
-            say(f"{column}: {left:,} of {len(asked.queries):,} questions have no counterpart and are left out")
+            logger.warning(
+                f"{column}: {left:,} of {len(asked.queries):,} questions have no counterpart and are left out"
+            )
         collection = Collection(
             column,
             asked.passages,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,13 +35,14 @@ from interlingua.index.metadata import (
 )
 from interlingua.index.ranking import Arriving, named, only
 from interlingua.index.search import Hit, Lexical, Search, View, exactly, index_vectors, near_of
-from interlingua.progress import say
 from interlingua.retrieval.bm25.bm25 import K1, B, check_parameters
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.retriever import TextEncoder, embed_queries
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
 
@@ -371,7 +373,9 @@ class Index:
             try:
                 self._cache(store)
             except (OSError, Damaged) as error:
-                say(f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without.")
+                logger.warning(
+                    f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without."
+                )
 
     def _cache(self, store: PassageStore) -> None:
         store.refresh()

@@ -31,7 +31,9 @@ from interlingua.index.index import build_index
 from interlingua.index.ranking import twice
 from interlingua.models.dual import DualEncoder
 from interlingua.models.folder import fingerprint, lasting_name
-from interlingua.progress import say, track
+from interlingua.progress import track
+
+logger = logging.getLogger(__name__)
 
 WAITING = "waiting"
 """The folder, inside that of the parts, of passages that are not encoded yet."""
@@ -78,7 +80,7 @@ def encode_on_ray(
                 ray = _connected(address)
             todo.append(part)
     if len(todo) < len(whole):
-        say(f"{folder}: {len(whole) - len(todo):,} of {len(whole):,} parts are there already")
+        logger.info(f"{folder}: {len(whole) - len(todo):,} of {len(whole):,} parts are there already")
     if todo:
         _encode(ray, named, folder, todo, workers, options)
     if missing := [part for part in whole if not (folder / part).exists()]:
@@ -156,7 +158,7 @@ def _encode(
     able = [node for node in nodes if node.get("CPU", 0) >= 1]
     count = workers or gpus or max(1, len(able))
     cpus = max(1, int(min((node["CPU"] for node in able), default=1)) // -(-count // max(1, len(able))))
-    say(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
+    logger.info(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
     pool = ray.data.ActorPoolStrategy(min_size=1, initial_size=count, max_size=count)  # goes on when some are lost
     parts = ray.data.from_items(
         [{"part": name} for name in todo], override_num_blocks=min(len(todo), BLOCKS)

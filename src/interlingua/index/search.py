@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,6 @@ from interlingua.index.local.table import PassageStore
 from interlingua.index.local.tokens import IndexTokens
 from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, ranking_names, share_of_own
-from interlingua.progress import say
 from interlingua.retrieval.bm25.bm25 import best_rows
 from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, max_score, term_weights
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
@@ -28,6 +28,8 @@ from interlingua.retrieval.run import Run
 
 if TYPE_CHECKING:
     from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+logger = logging.getLogger(__name__)
 
 
 Floats = NDArray[np.float32]
@@ -138,7 +140,7 @@ def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
     if wanted is None or wanted == store.approximate:
         return
     if wanted:
-        say(f"{store.folder}: indexing {len(store):,} vectors for approximate search")
+        logger.info(f"{store.folder}: indexing {len(store):,} vectors for approximate search")
     store.index_vectors(wanted)
 
 

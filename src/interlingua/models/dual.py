@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,8 @@ from interlingua.models.language_maps import LanguageMaps, file_name
 from interlingua.models.layout import Parts, read_parts, write_parts, write_root
 from interlingua.models.static_encoder import StaticSide
 from interlingua.models.subwords import Text
-from interlingua.progress import say
+
+logger = logging.getLogger(__name__)
 
 
 def write(folder: Path, query: Parts, passage: Parts) -> None:
@@ -192,6 +194,8 @@ class DualEncoder(nn.Module):
         else:
             model = cls(Encoder.load(folder, device=device, dtype=dtype, max_length=max_length), similarity=similarity)
         if for_training and (model.query.language_maps or model.passage.language_maps):
-            say(f"{folder}: its calibration is left out, as training changes the vectors. Calibrate the trained model.")
+            logger.warning(
+                f"{folder}: its calibration is left out, as training changes the vectors. Calibrate the trained model."
+            )
             model.query.language_maps = model.passage.language_maps = None
         return model.train(for_training)

@@ -199,7 +199,7 @@ def encode_windows(
     training = encoder.training
     encoder.eval()
     try:
-        for start in track(starts, "encode (windows)") if progress else starts:
+        for start in track(starts, "encode (windows)", always=True) if progress else starts:
             with torch.inference_mode(), precision:
                 ids = tokenize(texts[start : start + WINDOW])
                 found = embed_in_batches(ids, embed, tokens if batch_size is None else None, batch_size)

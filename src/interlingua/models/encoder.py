@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -38,7 +39,8 @@ from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.static_encoder import StaticSide
 from interlingua.models.subwords import Text
-from interlingua.progress import say
+
+logger = logging.getLogger(__name__)
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -133,7 +135,7 @@ class Encoder(nn.Module):
         backbone = parts.backbone
         changed = layer is not None or pooling not in (None, parts.pooling) or normalize not in (None, parts.normalize)
         if parts.language_maps is not None and changed:
-            say("the calibration is left out: it was fitted with another layer, pooling or normalisation.")
+            logger.warning("the calibration is left out: it was fitted with another layer, pooling or normalisation.")
             parts.language_maps = None
         limit = None
         if isinstance(backbone, StaticEmbedding):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from interlingua.errors import BadInput, Damaged, suggestion
 from interlingua.files import atomic_write
-from interlingua.progress import say
 from interlingua.text.languages import find_code
+
+logger = logging.getLogger(__name__)
 
 ANY = "*"
 """The entry for a language that has no map of its own, or that nobody named."""
@@ -131,7 +133,7 @@ class LanguageMaps:
         found = self.find(lang)
         if found is None and lang not in self._named:
             self._named.add(str(lang))
-            say(
+            logger.warning(
                 f"calibration: none was fitted for '{lang}', so its vectors take the one of all languages together "
                 f"(fitted: {', '.join(self.languages)})"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import string
 import unicodedata
@@ -53,10 +54,11 @@ from interlingua.models.layout import (
 )
 from interlingua.models.static import StaticEmbedding
 from interlingua.models.subwords import Text
-from interlingua.progress import say
 
 if TYPE_CHECKING:
     from interlingua.models.transformer import Transformer
+
+logger = logging.getLogger(__name__)
 
 
 MARKERS = {"query": "[Q]", "document": "[D]"}
@@ -259,7 +261,9 @@ class LateInteractionEncoder(nn.Module):
         if dim < 1:
             raise BadInput(f"late interaction: dim {dim} must be at least 1.")
         if len(encoder.dense) or encoder.language_maps is not None:
-            say("late interaction: the model's Dense layers and calibration are left out; they are for pooled vectors.")
+            logger.warning(
+                "late interaction: the model's Dense layers and calibration are left out; they are for pooled vectors."
+            )
         device = encoder.device
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -316,7 +320,7 @@ class LateInteractionEncoder(nn.Module):
         vocabulary = self.tokenizer.get_vocab() if skipped else {}
         unknown = [word for word in skipped if word not in vocabulary]
         if unknown:
-            say(
+            logger.warning(
                 f"late interaction: {len(unknown)} tokens of the skiplist are not in the vocabulary and have no "
                 f"effect: {' '.join(unknown[:10])}"
             )

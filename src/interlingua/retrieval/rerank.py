@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
 from interlingua.models.protocols import AnyEncoder, has_token_vectors
-from interlingua.progress import say
 from interlingua.retrieval.retriever import Candidates, Retriever, Scorer, chosen_queries
 from interlingua.retrieval.run import Run
 
 if TYPE_CHECKING:
     from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+logger = logging.getLogger(__name__)
 
 
 def model_retriever(
@@ -48,7 +50,7 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
     candidates = {query_id: run.ids(query_id) for query_id in run}
     left_out = {query_id: len(ids) - depth for query_id, ids in candidates.items() if len(ids) > depth}
     if left_out:
-        say(
+        logger.info(
             f"reranking the first {depth:,} results of each query: {sum(left_out.values()):,} results of "
             f"{len(left_out):,} queries lie deeper and are left out"
         )

@@ -14,8 +14,7 @@ from fastapi import FastAPI
 
 from interlingua import __version__
 from interlingua.errors import BadInput
-from interlingua.progress import say
-from interlingua.serving.middleware import HostNames, RequestLog, Tokens, WholeBody
+from interlingua.serving.middleware import HostNames, RequestLog, Tokens, WholeBody, log
 from interlingua.serving.routes import embedding_routes, page_routes, passage_routes, search_routes, status_routes
 from interlingua.serving.schemas import ErrorAnswer, tell_errors
 from interlingua.serving.service import ServeSettings, Service
@@ -131,7 +130,7 @@ def run(app: FastAPI, listener: socket.socket, timeout: float) -> None:
         ws="none",
         http="h11",
     )
-    server = _Server(config, lambda: say(f"{address(listener)}  (Ctrl-C ends it)"))
+    server = _Server(config, lambda: log(f"{address(listener)}  (Ctrl-C ends it)"))
     # uvicorn raises the signal again when it is done: for SIGTERM that would be an end by signal, not a clean one
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
@@ -142,4 +141,4 @@ def run(app: FastAPI, listener: socket.socket, timeout: float) -> None:
         listener.close()
     if not server.started:
         raise BadInput("the server did not start; the lines above say why.")
-    say("stopped.")
+    log("stopped.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import traceback
+import logging
+import sys
 from datetime import UTC, datetime
 from hmac import compare_digest
 from time import perf_counter
@@ -12,9 +13,16 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlingua.progress import say
 from interlingua.serving.schemas import ApiError, error_response
 from interlingua.serving.service import Metrics, ServeSettings
+
+logger = logging.getLogger(__name__)
+
+
+def log(line: str) -> None:
+    """Write a line of the server's own log, which is on standard error whatever messages of the package are shown."""
+    print(line, file=sys.stderr, flush=True)
+
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 """What a server is called that only this machine reaches."""
@@ -90,7 +98,7 @@ class RequestLog:
         try:
             await self.app(scope, receive, answer)
         except Exception:
-            say(traceback.format_exc())
+            logger.exception(f"{scope['method']} {scope['path'][:200]!r}: an error that nobody expected")
             if not status:
                 error = ApiError(500, "internal", "something went wrong here; the server's log says what.")
                 await error_response(error)(scope, receive, answer)
@@ -111,7 +119,7 @@ class RequestLog:
             "sent": sent,
             **scope[NOTES],
         }
-        say(json.dumps(line))
+        log(json.dumps(line))
 
 
 WRITING = "/passages"

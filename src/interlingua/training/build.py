@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -21,7 +22,6 @@ from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static import StaticEmbedding
 from interlingua.objectives import Distillation, LateInteraction, Retrieval
-from interlingua.progress import say
 from interlingua.training.backbones import build_encoder
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
@@ -31,6 +31,8 @@ from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_
 from interlingua.training.teacher import learn_from
 from interlingua.training.trainer import Trainer, Validate, retrieval_nll
 from interlingua.training.weighted import WeightedObjective, advise, check, kind_of, options_of, weighted_objective
+
+logger = logging.getLogger(__name__)
 
 
 def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
@@ -48,7 +50,7 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
     processes.wait()
     if (out / "model").exists():
         if processes.first:
-            say(f"{out}: complete; the model is {out / 'model'}")
+            logger.info(f"{out}: complete; the model is {out / 'model'}")
         return load_any(out / "model", device=str(processes.device))
     start = _warm_up(recipe, out, device)
     stores = _stores(recipe, out, processes)
@@ -64,7 +66,7 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
             if isinstance(backbone, StaticEmbedding) and recipe.model.length_power != 1:
                 backbone.even_out(recipe.model.length_power)
         trained.save(out / "model")
-        say(f"{out / 'model'}: saved")
+        logger.info(f"{out / 'model'}: saved")
     processes.wait()
     return load_any(out / "model", device=str(processes.device))
 
@@ -114,7 +116,7 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
     folder = out / "start"
     if processes.first and not folder.exists():
         if start is None and not isinstance(recipe.model.backbone, str):
-            say(f"a new model: learning its vocabulary from up to {recipe.tokenizer_sentences:,} records")
+            logger.info(f"a new model: learning its vocabulary from up to {recipe.tokenizer_sentences:,} records")
         model_of(recipe.model, start, _texts(recipe, stores), recipe.seed).save(folder)
     processes.wait()
     model = load_any(folder, device=str(processes.device), for_training=True)

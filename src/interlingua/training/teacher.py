@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +22,10 @@ from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives.distillation import TeacherSpec, known_side
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.training.processes import Processes
+
+logger = logging.getLogger(__name__)
 
 BLOCK = 4_096
 """Texts encoded between two notes of how far it is: what a kill loses at most."""
@@ -96,7 +99,7 @@ class TeacherVectors:
                 vectors.flush()
                 with atomic_write(folder / "teacher.json") as stream:
                     json.dump({**about, "done": start + len(part)}, stream)
-        say(f"{folder}: the teacher's vectors of {len(ordered):,} texts")
+        logger.info(f"{folder}: the teacher's vectors of {len(ordered):,} texts")
         return about
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
@@ -145,7 +148,7 @@ def _alone(folder: Path) -> Iterator[None]:
     try:
         held.acquire(timeout=0)
     except Timeout:
-        say(f"{folder}: another run computes the teacher's vectors; waiting for it")
+        logger.info(f"{folder}: another run computes the teacher's vectors; waiting for it")
         held.acquire()
     try:
         yield

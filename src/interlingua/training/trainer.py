@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import signal
 import time
@@ -24,7 +25,6 @@ from interlingua.models.late_interaction import LateInteractionEncoder, Model, e
 from interlingua.objectives import LateInteraction, Retrieval
 from interlingua.objectives.geometry import alignment, effective_rank, mean_pairwise_cosine, uniformity
 from interlingua.objectives.objective import Batch, Objective, TokenObjective
-from interlingua.progress import say
 from interlingua.training.checkpoint import load_checkpoint, newest, save_checkpoint
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
@@ -32,6 +32,8 @@ from interlingua.training.processes import Processes
 from interlingua.training.recipe import TrainingSpec
 from interlingua.training.step import Report, backward, groups, merged
 from interlingua.training.weighted import WeightedObjective
+
+logger = logging.getLogger(__name__)
 
 
 class Journal:
@@ -101,7 +103,7 @@ def announce(step: int, steps: int, reports: dict[str, Report], per_second: floa
         elif "ln_candidates" in report.details:
             beside = f" (chance {report.details['ln_candidates']:.2f})"
         parts.append(f"{name} {report.loss:.4f}{beside}")
-    say(f"step {step:,}/{steps:,}  {'  '.join(parts)}  {per_second:.1f} steps/s")
+    logger.info(f"step {step:,}/{steps:,}  {'  '.join(parts)}  {per_second:.1f} steps/s")
 
 
 SAMPLE = 512
@@ -245,7 +247,7 @@ class Trainer:
                     since, before = now, step + 1
                     for warning in (alarm(numbers), *(report.warning for report in reports.values())):
                         if warning is not None:
-                            say(f"step {step + 1:,}: {warning}")
+                            logger.warning(f"step {step + 1:,}: {warning}")
                 self._validate(step + 1, last, journal)
                 # every process must leave after the same step, whichever the signal reached
                 stopping = self.processes.total(stop()) > 0
@@ -322,7 +324,7 @@ class Trainer:
         state = load_checkpoint(checkpoint, self._modules(), self.optimizer, self.streams, self.processes.device)
         self.best = state["best"] if state["best"] is not None else float("inf")
         if self.processes.first:
-            say(f"{self.folder}: going on after step {state['step']:,} of {self.spec.steps:,}")
+            logger.info(f"{self.folder}: going on after step {state['step']:,} of {self.spec.steps:,}")
         return int(state["step"])
 
     def _save(self, step: int, journal: Journal | None) -> None:
@@ -354,7 +356,7 @@ class Trainer:
                 self.model.save(self.folder / "best")
         if journal is not None:
             journal.write(step, {f"validation/{name}": value for name, value in numbers.items()})
-            say(f"step {step:,}: validation {'  '.join(f'{k} {v:.4f}' for k, v in numbers.items())}")
+            logger.info(f"step {step:,}: validation {'  '.join(f'{k} {v:.4f}' for k, v in numbers.items())}")
 
 
 @contextmanager
@@ -366,7 +368,7 @@ def stop_requested() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        say("stopping after this step (once more to stop at once)")
+        logger.info("stopping after this step (once more to stop at once)")
 
     try:
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,10 +28,11 @@ from interlingua.objectives import (
 from interlingua.objectives.distillation import Teacher
 from interlingua.objectives.masked_lm import MaskedLanguageModelHead
 from interlingua.objectives.objective import Batch, Objective, SpanObjective, TokenObjective
-from interlingua.progress import say
 from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import Recipe
+
+logger = logging.getLogger(__name__)
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "retrieval": Retrieval,
@@ -224,7 +226,7 @@ def weighted_objective(
     if head is not None:
         said = start_head(head, recipe)
         if first:
-            say(f"objectives.{name}: {said}")
+            logger.info(f"objectives.{name}: {said}")
     return WeightedObjective(name, objective, entry.weight, entry.reads)
 
 
@@ -249,7 +251,7 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
     if isinstance(context, ContextPrediction):
         for lang, documents in streams["contexts"].sizes.items():
             if context.bank.size > documents and not context.bank.shared:
-                say(
+                logger.warning(
                     f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
                     f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "
                     "Consider a smaller objectives.context_prediction.bank."
@@ -260,16 +262,18 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
         and retrieval.settings.similarity == "cosine"
         and retrieval.settings.temperature >= 0.5
     ):
-        say(
+        logger.warning(
             "note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
             "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones."
         )
     comparable = names.get("comparable")
     if isinstance(comparable, Comparable) and comparable.condenser is not None and not recipe.optimizer.warmup:
-        say(
+        logger.warning(
             "note: the Condenser head starts at random, and what it first asks of a pretrained model may harm it. "
             "Set optimizer.warmup, to a tenth of the steps for example."
         )
     for name in ("semantic", "language", "translation_ranking", "distillation"):
         if name in names and recipe.model.encoders == "tied" and getattr(names[name].settings, "on", "") != "both":
-            say(f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says.")
+            logger.warning(
+                f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says."
+            )

@@ -85,7 +85,7 @@ def read_files(
             f"{', '.join((*TABLES, *DOCUMENTS))}."
         )
     if report is None:
-        reader.report.say()
+        reader.report.log()
 
 
 class _Reader:

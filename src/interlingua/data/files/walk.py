@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import expand
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input
-from interlingua.progress import say
+
+logger = logging.getLogger(__name__)
 
 ADVICE = (
     "Mend it, or leave out what cannot be used with --on-bad-row skip (in Python: on_bad_row='skip'): it is counted "
@@ -82,9 +84,9 @@ class Report:
             lines += self.bad_rows.examples()
         return lines
 
-    def say(self) -> None:
-        """Print it on standard error."""
-        say(str(self))
+    def log(self) -> None:
+        """Report it: a warning where something was left out."""
+        logger.log(logging.WARNING if self.bad else logging.INFO, str(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any, TypeVar
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, suggestion
-from interlingua.progress import say
 from interlingua.text.languages import text_hash
+
+logger = logging.getLogger(__name__)
 
 Row = TypeVar("Row")
 Record = TypeVar("Record")
@@ -74,13 +76,12 @@ class BadRows:
                 yield place, record
 
     def report(self) -> None:
-        """Say what was left out, on standard error. Says nothing when nothing was."""
+        """Report what was left out, if anything was: bad rows as one warning."""
         for (path, reason), count in self.notes.items():
-            say(f"{path}: {count:,} {reason}")
+            logger.info(f"{path}: {count:,} {reason}")
         if self.total:
-            say(f"{self.total:,} bad row{'s' if self.total > 1 else ''} left out:")
-            for line in self.examples():
-                say(line)
+            rows = "rows" if self.total > 1 else "row"
+            logger.warning("\n".join([f"{self.total:,} bad {rows} left out:", *self.examples()]))
 
     def examples(self) -> list[str]:
         """The first rows that were left out, and how many more, a line each."""

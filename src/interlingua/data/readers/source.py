@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,9 +19,10 @@ from interlingua.data.encyclopedia import is_encyclopedia, topic_files
 from interlingua.data.readers.rows import BadRows
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import UNREADABLE, existing, is_input, open_input, read_lines
-from interlingua.progress import say
 from interlingua.settings import Settings
 from interlingua.text.languages import find_code, normalise_code
+
+logger = logging.getLogger(__name__)
 
 PathLike = str | Path
 HEAD_BYTES = 1 << 16
@@ -39,7 +41,7 @@ def expand(path: PathLike | Iterable[PathLike]) -> list[Path]:
         inside = sorted(one for one in here.iterdir() if not one.name.startswith(".") and not one.is_dir())
         found = [one for one in inside if one.is_file()]
         if other := [one.name for one in inside if not one.is_file()]:
-            say(f"{path}: not read, as they are no regular files: {', '.join(other)}")
+            logger.warning(f"{path}: not read, as they are no regular files: {', '.join(other)}")
         what = "the folder holds no file"
     elif glob.has_magic(str(path)):
         found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if not Path(name).is_dir())

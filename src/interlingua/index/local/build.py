@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +26,14 @@ from interlingua.index.local.table import PassageStore, go_back, lock
 from interlingua.index.metadata import FORMAT, MARKER, SOURCES, About, write_sources
 from interlingua.index.ranking import twice
 from interlingua.index.search import index_vectors
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.retriever import PassageVectors, TextEncoder, Vectors, embed_passages
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
+
+logger = logging.getLogger(__name__)
 
 
 CHUNK = 4096  # passages encoded at a time
@@ -188,7 +191,9 @@ def _write(
     if len(gone):
         store.delete(gone)
     if written:
-        say(f"went on with a build that was stopped: {len(given) - fresh:,} passages were there, {fresh:,} were new")
+        logger.info(
+            f"went on with a build that was stopped: {len(given) - fresh:,} passages were there, {fresh:,} were new"
+        )
     return store
 
 
@@ -212,7 +217,7 @@ def _leave(partial: Path, path: Path) -> None:
     except Damaged:
         kept = 0
     if kept:
-        say(
+        logger.warning(
             f"{path}: is not made. The {kept:,} passages that were encoded are kept in {partial.name}: the same "
             "command goes on with them."
         )

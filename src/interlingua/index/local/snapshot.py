@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +32,13 @@ from interlingua.index.local.rows import (
 from interlingua.index.local.rows import COLUMN as SUBWORDS
 from interlingua.index.local.table import PassageStore, go_back, lock, synced_version, vectors_of
 from interlingua.index.metadata import damaged
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import Postings, write_postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
 from interlingua.text.analyzers import analyzer
 from interlingua.text.languages import find_code
+
+logger = logging.getLogger(__name__)
 
 Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -174,7 +177,7 @@ def newest_cache(index: Path, version: int) -> Segment | None:
         return _open(path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, arrow().ArrowException) as error:
         if path.exists():  # else a writer has just removed it
-            say(f"{path}: is not used, since it is damaged or out of date ({' '.join(str(error).split())})")
+            logger.warning(f"{path}: is not used, since it is damaged or out of date ({' '.join(str(error).split())})")
         return None
 
 
@@ -471,6 +474,6 @@ def _cache(store: PassageStore, index: Path) -> Segment:
         if found is not None:
             return found
         if not said:
-            say(f"{index}: its cache is made again from its passages")
+            logger.info(f"{index}: its cache is made again from its passages")
             write_cache(store, index)
     raise Damaged(f"{index}: the cache that was just written cannot be read. Look at the disk.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
 from interlingua.files import atomic_write, sync
 from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, arrow, subword_column, subword_type, text_schema
-from interlingua.progress import say
+
+logger = logging.getLogger(__name__)
 
 TABLE = "passages"
 LOCK = "writer.lock"
@@ -312,7 +314,7 @@ def go_back(folder: Path) -> PassageStore:
                 while store.version < newest:
                     store._table.checkout(version)
                     store._table.restore()
-            say(
+            logger.warning(
                 f"{folder}: files of version {newest} of its table are missing or cut short, as a power cut leaves "
                 f"them. It goes on from version {version}, the last one that is whole."
             )

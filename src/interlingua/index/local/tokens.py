@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -20,10 +21,11 @@ from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of
 from interlingua.index.local.table import PassageStore, lock
 from interlingua.index.metadata import signature
 from interlingua.models.folder import fingerprint
-from interlingua.progress import say
 
 if TYPE_CHECKING:
     from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+logger = logging.getLogger(__name__)
 
 
 FOLDER = "tokens"
@@ -191,7 +193,7 @@ def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:
     """The passages that are not in `kept`, a part at a time, with their numbers as ids."""
     held: list[Passage] = []
     live = store.numbers()
-    say(f"{int((kept.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
+    logger.info(f"{int((kept.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
     for batch in store.batches(("number", *PASSAGE), BATCH):
         places = kept.rows(batch.column("number").to_numpy()).tolist()
         held += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,6 @@ from interlingua.index.milvus.store import About, MilvusStore, alias_of
 from interlingua.index.milvus.write import FORMAT, compact, delete_passages, write_index, write_passages
 from interlingua.index.ranking import hybrid, named, only, ranking_names, share_of_own
 from interlingua.index.search import DEPTH, Hit
-from interlingua.progress import say
 from interlingua.retrieval.bm25.bm25 import K1, B
 from interlingua.retrieval.bm25.postings import max_score, query_vector, term_number
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
@@ -40,6 +40,8 @@ from interlingua.retrieval.run import Run
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
+
+logger = logging.getLogger(__name__)
 
 
 Floats = NDArray[np.float32]
@@ -323,12 +325,12 @@ class MilvusIndex:
             if encoder is not None:
                 check_encoder(encoder, index.about["fingerprint"], index.about["similarity"], place)
         if index.about["writing"]:
-            say(
+            logger.warning(
                 f"{place}: a writer is at work, or was stopped. If it was stopped, no passage that it had written is "
                 "lost, but counts of terms may be off: `compact` makes them again."
             )
         elif index.about["analyzers"] != analyzers_of(list(index.languages)):
-            say(
+            logger.warning(
                 f"{place}: its passages were cut into terms by other versions of the analyzers than those here. "
                 "Lexical search finds less until `compact` cuts them again."
             )

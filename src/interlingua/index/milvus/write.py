@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from collections import Counter
@@ -19,12 +20,14 @@ from interlingua.index.local.snapshot import analyzers_of, terms_of
 from interlingua.index.milvus.collection import PASSAGE, Address, passage_of, row_of, source_of
 from interlingua.index.milvus.store import SLICE, About, MilvusStore
 from interlingua.index.ranking import Arriving, named, twice
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import NONE, document_vector, term_number
 from interlingua.retrieval.retriever import TextEncoder, embed_passages
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
+
+logger = logging.getLogger(__name__)
 
 
 FORMAT = 2
@@ -147,7 +150,7 @@ def _kept(names: SourceNames | None, known: dict[str, str]) -> dict[str, str]:
     for name, place in sorted(found.items(), key=lambda pair: (os.path.isfile(pair[1]), len(pair[1]), pair)):
         room -= len(json.dumps([name, place])) + 2
         if room < 0:
-            say(
+            logger.warning(
                 f"there is no room in Milvus to remember where all {len(found):,} sources are: give them by the same "
                 "paths next time"
             )
@@ -221,7 +224,7 @@ def _target(address: Address, client: Any, about: About) -> tuple[MilvusStore, i
         begun = store.about()
         if {**begun, "model": "", "sources": {}} == {**about, "model": "", "sources": {}}:
             done = store.rows() // SLICE * SLICE  # the last slice may have been cut off in its middle
-            say(f"{address}: goes on after {done:,} passages that an earlier run has written")
+            logger.info(f"{address}: goes on after {done:,} passages that an earlier run has written")
             return store, done
         store.drop()
     store = MilvusStore.create(address, client, about["dim"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
-from interlingua.progress import say, track
+from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.retriever import Candidates, chosen_queries
 from interlingua.retrieval.run import Run, docid_order
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers import analyzer as analyzer_of
 from interlingua.text.languages import find_code
+
+logger = logging.getLogger(__name__)
 
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float32]
@@ -251,7 +254,7 @@ def _announced(lang: str, given: str, kind: str | None) -> Analyzer:
     chosen = analyzer_of(lang, kind)
     if not lang and kind is None:
         named = f"language '{given}' is not known" if given else "no language is given"
-        say(f"{named}: its passages are cut by the analyzer {chosen.name} ({'; '.join(chosen.steps)})")
+        logger.info(f"{named}: its passages are cut by the analyzer {chosen.name} ({'; '.join(chosen.steps)})")
     return chosen
 
 

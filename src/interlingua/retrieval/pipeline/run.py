@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,6 @@ from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.models.protocols import AnyEncoder
-from interlingua.progress import say
 from interlingua.retrieval.fusion import rrf, weighted_sum
 from interlingua.retrieval.pipeline.grammar import (
     NAMED,
@@ -35,6 +35,8 @@ from interlingua.retrieval.run import Run
 
 if TYPE_CHECKING:
     from interlingua.retrieval.bm25.bm25 import BM25
+
+logger = logging.getLogger(__name__)
 
 
 Translate = Callable[[list[str]], Sequence[str]]
@@ -321,7 +323,7 @@ class Asked:
         if not known:
             raise BadInput(f"{path}: has results for no query of the collection. Both must be of one test set.")
         if len(known) < len(found):
-            say(f"{path}: {len(found) - len(known):,} queries are none of the collection's and are left out")
+            logger.warning(f"{path}: {len(found) - len(known):,} queries are none of the collection's and are left out")
         return Run.from_scores({query.id: dict(found[query.id]) if query.id in known else {} for query in self.queries})
 
     def scores_in_file(self, path: str, candidates: Candidates) -> Run:
