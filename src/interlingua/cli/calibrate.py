@@ -41,27 +41,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         choices=["std", "variance", "none"],
         help="divide by each language's spread in each dimension (std)",
     )
-    parser.add_argument(
-        "--rotate",
-        default="none",
-        choices=["refine", "adversarial", "supervised", "none"],
-        help="rotate each language onto the pivot; refine and adversarial do it without translations (none)",
-    )
-    parser.add_argument(
-        "--pairs",
-        action=Repeated,
-        default=[],
-        metavar="FILE",
-        help="translations into the pivot, for --rotate supervised",
-    )
-    parser.add_argument("--epochs", type=int, default=5, help="of --rotate adversarial (5)")
-    parser.add_argument(
-        "--epoch-size",
-        type=int,
-        default=1_000_000,
-        metavar="N",
-        help="vectors an epoch of --rotate adversarial (1000000)",
-    )
+    rotation_options(parser)
     parser.add_argument(
         "--limit", type=int, default=10_000, metavar="N", help="texts per language, a seeded sample (10000)"
     )
@@ -81,6 +61,32 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.moved = {"--as": "--role"}
     parser.set_defaults(run=run)
+
+
+def rotation_options(parser: argparse.ArgumentParser) -> None:
+    """--rotate, and what goes with it."""
+    group = parser.add_argument_group("rotation")
+    group.add_argument(
+        "--rotate",
+        default="none",
+        choices=["refine", "adversarial", "supervised", "none"],
+        help="rotate each language onto the pivot; refine and adversarial do it without translations (none)",
+    )
+    group.add_argument(
+        "--pairs",
+        action=Repeated,
+        default=[],
+        metavar="FILE",
+        help="translations into the pivot, for --rotate supervised",
+    )
+    group.add_argument("--epochs", type=int, default=5, help="of --rotate adversarial (5)")
+    group.add_argument(
+        "--epoch-size",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="vectors an epoch of --rotate adversarial (1000000)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
