@@ -55,10 +55,10 @@ class ArrayFolder:
         """
         path = existing(path, f"folder of {layout.what}")
         try:
-            text = (path / layout.file).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"{path}: holds no {layout.what} (no {layout.file}).") from None
-        try:
+            try:
+                text = (path / layout.file).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                raise NotFound(f"{path}: holds no {layout.what} (no {layout.file}).") from None
             about = dict(json.loads(text))
             found = " ".join(str(about[key]) for key in ("format", "version") if key in about) or "none"
             known = f"{layout.name} {layout.version}"
@@ -89,10 +89,10 @@ class ArrayFolder:
             (place / layout.file).write_text(json.dumps(about) + "\n", "utf-8")
 
     def array(
-        self, name: str, dtype: str, shape: tuple[int | None, ...] | None = None, *, mapped: bool = True
+        self, name: str, dtype: str | None = None, shape: tuple[int | None, ...] | None = None, *, mapped: bool = True
     ) -> NDArray[Any]:
         """One array: memory-mapped and read-only, or read whole where it is empty or not to be `mapped` (each map is an
-        open file). None in `shape` is for any number, None for any shape. In the block of `open`, Damaged is raised
+        open file). None is for any dtype or shape, in `shape` for any number. In the block of `open`, Damaged is raised
         where the file, its description and what is expected here differ."""
         file = f"{name}.npy"
         entry = self._files[file]
@@ -100,7 +100,7 @@ class ArrayFolder:
         array = np.asarray(
             np.load(self.path / file, mmap_mode="r" if mapped and 0 not in given else None, allow_pickle=False)
         )
-        wanted = given if shape is None else shape
+        dtype, wanted = dtype or entry["dtype"], given if shape is None else shape
         fits = len(wanted) == array.ndim and all(n in (None, m) for n, m in zip(wanted, array.shape, strict=True))
         if not fits or array.shape != given or not array.dtype.name == entry["dtype"] == dtype:
             raise ValueError(

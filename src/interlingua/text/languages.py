@@ -20,8 +20,7 @@ from unicodedata import combining, normalize
 
 import regex
 
-from interlingua.errors import BadInput, NotFound
-from interlingua.files import atomic_folder
+from interlingua.errors import BadInput, Damaged, NotFound
 
 RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
 WITHOUT_SPACES = frozenset({"Hani", "Jpan", "Thai", "Khmr", "Laoo", "Mymr", "Tibt"})
@@ -133,6 +132,8 @@ READ = 500
 """Characters that are looked at: 2,000 gave no more right answers on 4,670 passages in 15 languages (99.8%)."""
 PARTS = ("weights", "priors", "labels", "moves", "rows", "features")
 """The parts of py3langid's model."""
+KEPT = ("langid", 1, "model that tells languages")
+"""The `Layout` of the folder in which they are kept."""
 DIALECTS = frozenset({"ary", "arz", "wuu"})
 """Not told apart: 10 of the 240 Chinese passages of XQuAD would count as Wu, and be lost to a search for `zh`."""
 
@@ -176,8 +177,8 @@ def _model(file: Path) -> tuple[Any, ...]:
     processor time, which would be half of a short search. Where there is no place for it, it is unpacked each time."""
     from py3langid.modelio import load_model  # type: ignore[import-untyped]
 
-    place = cache_folder() / f"py3langid-{version('py3langid')}-{file.stat().st_size}"
-    with suppress(OSError, ValueError):
+    place = cache_folder() / f"langid-{version('py3langid')}-{file.stat().st_size}"
+    with suppress(OSError, NotFound, Damaged):
         return _unpacked(place)
     model: tuple[Any, ...] = load_model(file)
     with suppress(OSError, BadInput):
@@ -193,26 +194,19 @@ def cache_folder() -> Path:
 def _keep(model: tuple[Any, ...], place: Path) -> None:
     import numpy as np
 
-    with atomic_folder(place, f"{PARTS[-1]}.npy") as folder:
+    from interlingua.array_folder import ArrayFolder, Layout
+
+    with ArrayFolder.write(place, Layout(*KEPT)) as folder:
         for name, part in zip(PARTS, model, strict=True):
-            np.save(folder / f"{name}.npy", np.asarray(part))
+            folder.add(name, np.asarray(part))
 
 
 def _unpacked(place: Path) -> tuple[Any, ...]:
-    """Read the model that `_keep` wrote. Raises OSError or ValueError where it is missing or damaged."""
-    import numpy as np
+    """Read the model that `_keep` wrote. Raises NotFound where it is missing, Damaged where it was changed."""
+    from interlingua.array_folder import ArrayFolder, Layout
 
-    weights, priors, labels, moves, rows, features = (
-        np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in PARTS
-    )
-    if not (
-        weights.shape[1:] == priors.shape == labels.shape
-        and rows.shape == features.shape
-        and moves.ndim == rows.ndim == 1
-        and 256 * int(rows.max(initial=0)) < len(moves)
-        and int(features.max(initial=0)) < len(weights)
-    ):
-        raise ValueError(f"{place}: its parts do not fit together")
+    with ArrayFolder.open(place, Layout(*KEPT)) as folder:
+        weights, priors, labels, moves, rows, features = (folder.array(name) for name in PARTS)
     # as py3langid has them: Python reads single numbers of an array and of a list much faster than of NumPy's
     numbers = [array(part.dtype.char) for part in (moves, rows)]
     for own, part in zip(numbers, (moves, rows), strict=True):
