@@ -123,23 +123,28 @@ class Candidates:
         if len(row):
             self.parts.append((row, other, score.float()))
             self.fresh += len(row)
+
+    def thin(self) -> None:
+        """Raise `least` where much is new, and drop what does not reach it. To be called before `least` is used."""
         if self.fresh > max(STALE, self.k // 2) * self.rows:
-            self._thin()
-            if len(self.parts[0][0]) > (4 * self.k + CROWDED) * self.rows:
-                if self.coarse:
-                    raise Crowded
-                self.parts = [self._best()]
+            self._drop()
 
     def nearest(self) -> tuple[Indices, Cosines]:
         """[rows, k] indices on the other side and exact scores, best first. Every row must have seen k."""
-        self._thin()
+        if self.exact is not None:
+            self._drop()  # fewer to score
+        self.parts = [self._all()]
         _, other, score = (column.cpu().numpy() for column in self._best())
         return other.reshape(self.rows, self.k), score.reshape(self.rows, self.k)
 
-    def _thin(self) -> None:
-        """Keep what lies within twice the error of the k-th best: the k-th may be worse than it looks by the error,
-        and what is kept better."""
+    def _all(self) -> tuple[Tensor, Tensor, Tensor]:
         row, other, score = (torch.cat(columns) for columns in zip(*self.parts, strict=True))
+        return row, other, score
+
+    def _drop(self) -> None:
+        """Keep what lies within twice the error of the k-th best: the k-th may be worse than it looks by the error,
+        and what is kept better. Where that is too much, the k best."""
+        row, other, score = self._all()
         order = _by_row_and_score(row, score)
         row, other, score = row[order], other[order], score[order]
         counts = row.bincount(minlength=self.rows)
@@ -148,6 +153,10 @@ class Candidates:
         self.least[full] = score[(counts.cumsum(0) - counts)[full] + self.k - 1] - 2 * self.error
         keep = score >= self.least[row]
         self.parts, self.fresh = [(row[keep], other[keep], score[keep])], 0
+        if len(self.parts[0][0]) > (4 * self.k + CROWDED) * self.rows:
+            if self.coarse:
+                raise Crowded
+            self.parts = [self._best()]
 
     def _best(self) -> tuple[Tensor, Tensor, Tensor]:
         """Rows, others and exact scores of the k best of each row, in order."""
@@ -197,6 +206,7 @@ def _width(length: int, k: int) -> int:
 def _reaching(tiles: Tensor, candidates: Candidates, dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Where in `tiles` [a, width, b] the products are that may matter to `candidates`, and the products. Along `dim`
     (0 or 2, taken without the width: 0 or 1) are the tiles, along the other dimension the candidates' rows."""
+    candidates.thin()
     peaks = tiles.amax(dim=1)
     if peaks.isnan().any():
         raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
