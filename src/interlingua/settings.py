@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import UnionType
-from typing import Any, Literal, Self, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -19,6 +19,8 @@ class Settings(BaseModel):
     """Options, each a field with a type, a default, bounds and a description. No other key is taken."""
 
     model_config = ConfigDict(extra="forbid")
+    former_names: ClassVar[Mapping[str, str]] = {}
+    """What a field was called before → its name; said to who uses the old one."""
 
     @classmethod
     def checked(cls, options: Mapping[str, Any], where: str) -> Self:
@@ -33,8 +35,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first thing wrong, as a person would say it."""
     first = error.errors()[0]
     path = ".".join(str(part) for part in first["loc"])
+    *parents, name = first["loc"] or ("",)
+    owner = _owner(model, parents)
     if first["type"] == "extra_forbidden":
-        return f"unknown key '{path}'.{suggestion(str(first['loc'][-1]), _siblings(model, first['loc'][:-1]))}"
+        if (now := getattr(owner, "former_names", {}).get(name)) is not None:
+            return f"{path} is called {'.'.join([*map(str, parents), now])}."
+        return f"unknown key '{path}'.{suggestion(str(name), owner.model_fields)}"
     if first["type"] == "missing":
         return f"'{path}' is missing."
     if first["type"] == "model_type":
@@ -43,8 +49,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "value_error":
         return said if not path else f"'{path}': {said}"
     guess = ""
-    if first["type"] == "literal_error" and isinstance(first["input"], str):
-        guess = suggestion(first["input"], _choices(model, first["loc"]))
+    if (field := owner.model_fields.get(str(name))) is not None and isinstance(first["input"], str):
+        guess = suggestion(first["input"], map(str, _literals(field.annotation)))
     return f"'{path}': {said.lower()} (got {first['input']!r}).{guess if '?' in guess else ''}"
 
 
@@ -55,20 +61,12 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in _models(part)]
 
 
-def _siblings(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """The fields beside an unknown key, walking down the models along its path."""
+def _owner(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
+    """The model whose field an error is about, walking down the models along its path."""
     for part in path:
         field = model.model_fields.get(str(part))
         model = next(iter(_models(field.annotation)), model) if field is not None else model
-    return list(model.model_fields)
-
-
-def _choices(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    for part in path[:-1]:
-        field = model.model_fields.get(str(part))
-        model = next(iter(_models(field.annotation)), model) if field is not None else model
-    field = model.model_fields.get(str(path[-1]))
-    return [] if field is None else [str(value) for value in _literals(field.annotation)]
+    return model
 
 
 def _literals(annotation: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from interlingua import DualEncoder, Encoder
 from interlingua.data.collections import cross, load_collection
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.protocol import evaluate_on
-from interlingua.models.folder import lasting_name, model_folder
+from interlingua.models.folder import canonical_model_name, model_folder
 
 BOX = Path(model_folder("default"))
 GREETINGS = [
@@ -79,7 +79,7 @@ def test_a_folder_called_default_is_not_taken_for_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("default", "other"):
         (tmp_path / name).mkdir()
-    assert [lasting_name(name) for name in ("default", "other", "gone", "")] == [
+    assert [canonical_model_name(name) for name in ("default", "other", "gone", "")] == [
         "default",
         str(tmp_path / "other"),
         "gone",

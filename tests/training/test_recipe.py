@@ -51,6 +51,8 @@ def test_overrides_and_data_folder(recipe):
         ("training.steps=none", "'training.steps'"),
         ("training.steps", "not an override"),
         ("model.pooling=max", "'model.pooling'"),
+        ("training.mix={retrieval: 1}", r"training\.mix is called training\.objective_sampling\.$"),
+        ("model.length_power=0.5", r"model\.length_power is called model\.norm_power\.$"),
     ],
 )
 def test_mistakes_are_named(recipe, override, says):
@@ -106,6 +108,12 @@ def test_a_kept_recipe_without_a_newer_field_is_the_same_recipe() -> None:
     kept["training"]["steps"] += 1
     assert not same_recipe(yaml.safe_dump(kept, sort_keys=False), recipe)
     assert not same_recipe("a: [", recipe)
+    kept["training"]["steps"] -= 1
+    kept["model"]["length_power"] = kept["model"].pop("norm_power")
+    kept["training"]["mix"] = kept["training"].pop("objective_sampling")
+    assert same_recipe(yaml.safe_dump(kept, sort_keys=False), recipe)
+    kept["model"]["length_power"] = 0.5
+    assert not same_recipe(yaml.safe_dump(kept, sort_keys=False), recipe)
     assert not same_recipe("a: 1", recipe)
 
 
@@ -175,12 +183,12 @@ def test_a_vocabulary_is_learned_from_each_text_once(tmp_path):
 
 def test_lengths_are_evened_out_in_the_saved_model_only(tmp_path):
     tree = {
-        "model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied", "length_power": 0.5},
+        "model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied", "norm_power": 0.5},
         "training": {"steps": 2, "checkpoint_every": 2, "tensorboard": False},
         "data": {"questions": {"path": "encyclopedia:train"}},
         "objectives": {"retrieval": {}},
     }
     even = train(resolve(tree), tmp_path / "even")
-    plain = train(resolve(tree, ["model.length_power=1.0"]), tmp_path / "plain")
+    plain = train(resolve(tree, ["model.norm_power=1.0"]), tmp_path / "plain")
     rows, long = (model.query.backbone.folded().norm(dim=1) for model in (even, plain))
     assert rows.tolist() == pytest.approx((long**0.5).tolist(), rel=1e-4)

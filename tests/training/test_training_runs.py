@@ -57,7 +57,7 @@ CONTEXT = {
         "log_every": 4,
         "tensorboard": False,
         "accumulate": 4,
-        "mix": {"context_prediction": 0.6, "masked_language_modelling": 0.4},
+        "objective_sampling": {"context_prediction": 0.6, "masked_language_modelling": 0.4},
     },
 }
 
@@ -214,8 +214,8 @@ def test_a_mix_takes_one_objective_a_step_and_both_come(tmp_path):
             [
                 "training.log_every=1",
                 "training.steps=20",
-                "training.mix.context_prediction=0.05",
-                "training.mix.masked_language_modelling=0.95",
+                "training.objective_sampling.context_prediction=0.05",
+                "training.objective_sampling.masked_language_modelling=0.95",
             ],
         ),
         tmp_path / "rare",
@@ -228,19 +228,17 @@ def test_a_mix_takes_one_objective_a_step_and_both_come(tmp_path):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("training.mix={retrieval: 1}", "Give each one a share"),
-        ("training.mix={context_prediction: 1, masked_language_modelling: 0}", "above 0"),
+        ("training.objective_sampling={retrieval: 1}", "Give each one a share"),
+        ("training.objective_sampling={context_prediction: 1, masked_language_modelling: 0}", "above 0"),
         ("training.step_mode=alternate", "Leave one of them out"),
         ("data.contexts.batch=1", "at least 2 windows"),
         ("data.contexts.one_language=false", "one_language: true"),
     ],
 )
 def test_a_context_recipe_that_cannot_work_is_an_error(tmp_path, override, message):
+    often = ["training.objective_sampling.context_prediction=50"]
     with pytest.raises(InterlinguaError, match=message):
-        train(
-            resolve(CONTEXT, [override, "training.mix.context_prediction=50"] if "data" in override else [override]),
-            tmp_path,
-        )
+        train(resolve(CONTEXT, [override, *often] if "data" in override else [override]), tmp_path)
 
 
 def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):

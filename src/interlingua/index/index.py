@@ -99,7 +99,7 @@ class Index:
         From `interlingua.index.search.APPROXIMATE_FROM` passages on dense search is approximate, see
         `compact`.
         """
-        from interlingua.models.folder import lasting_name
+        from interlingua.models.folder import canonical_model_name
 
         path = Path(path)
         if path.exists() and not overwrite:
@@ -111,7 +111,7 @@ class Index:
             raise BadInput(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         check_parameters(k1, b)
         kept = durability_of(durability)
-        model = lasting_name(model_path)
+        model = canonical_model_name(model_path)
         build_folder(encoder, passages, path.resolve(), model, float(k1), float(b), names, encode_options)
         return cls(path, encoder, kept)
 

@@ -30,7 +30,7 @@ from interlingua.index.export import CHUNK, EncodedParts, encoded, write_parquet
 from interlingua.index.index import build_index
 from interlingua.index.ranking import twice
 from interlingua.models.dual import DualEncoder
-from interlingua.models.folder import fingerprint, lasting_name
+from interlingua.models.folder import canonical_model_name, fingerprint
 from interlingua.progress import track
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def encode_on_ray(
     """
     folder = Path(folder).resolve()
     (folder / WAITING).mkdir(parents=True, exist_ok=True)
-    named = lasting_name(model)
+    named = canonical_model_name(model)
     whole: list[str] = []
     todo: list[str] = []
     ray: Any = None

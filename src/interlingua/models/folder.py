@@ -52,7 +52,7 @@ def model_folder(name_or_path: str | Path) -> Path:
         ) from error
 
 
-def lasting_name(name_or_path: str | Path) -> str:
+def canonical_model_name(name_or_path: str | Path) -> str:
     """What names a model from any folder: the whole path of a model folder, else the name as it is."""
     name = str(name_or_path)
     is_name = name in ("", DEFAULT) or name.startswith(PACKAGE)

@@ -63,8 +63,8 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
         best = recipe.training.keep == "best"
         trained = load_any(out / "best", device="cpu") if best else trainer.model
         for backbone in dict.fromkeys((trained.query.backbone, trained.passage.backbone)):
-            if isinstance(backbone, StaticEmbedding) and recipe.model.length_power != 1:
-                backbone.even_out(recipe.model.length_power)
+            if isinstance(backbone, StaticEmbedding) and recipe.model.norm_power != 1:
+                backbone.even_out(recipe.model.norm_power)
         trained.save(out / "model")
         logger.info(f"{out / 'model'}: saved")
     processes.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
@@ -31,6 +31,8 @@ class LateInteractionSpec(Settings):
 class ModelSpec(Settings):
     """The `model:` part."""
 
+    former_names: ClassVar = {"length_power": "norm_power"}
+
     backbone: str | dict[str, Any] = Field(description="a name, a folder, {scratch: …} or {static: …}")
     pooling: Literal["cls", "mean"] | None = None
     layer: int | None = Field(None, description="pool this hidden state (0 = embeddings)")
@@ -41,7 +43,7 @@ class ModelSpec(Settings):
     prompts: dict[str, str] | None = None
     template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
     token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
-    length_power: float = Field(
+    norm_power: float = Field(
         1.0,
         gt=0,
         le=1,
@@ -61,10 +63,12 @@ class ModelSpec(Settings):
 class TrainingSpec(Settings):
     """The `training:` part."""
 
+    former_names: ClassVar = {"mix": "objective_sampling"}
+
     steps: int = Field(gt=0)
     step_mode: Literal["accumulate", "alternate"] = "accumulate"
     accumulate: int = Field(1, gt=0, description="batches a step; their gradients are averaged")
-    mix: dict[str, float] | None = Field(
+    objective_sampling: dict[str, float] | None = Field(
         None, description="one objective a step, drawn with these shares, instead of their sum"
     )
     share_forward: bool = Field(True, description="objectives on one stream share its encoding")
@@ -126,11 +130,26 @@ def recipe_text(recipe: Recipe) -> str:
 
 def same_recipe(kept: str, recipe: Recipe) -> bool:
     """Whether the text kept beside a run says the same as `recipe`. What it does not mention has its default: a field
-    that did not exist yet when the run began changes nothing."""
+    that did not exist yet when the run began, or had another name, changes nothing."""
     try:
-        return recipe_text(Recipe.model_validate(parse_yaml(kept))) == recipe_text(recipe)
+        return recipe_text(Recipe.model_validate(_renamed(parse_yaml(kept)))) == recipe_text(recipe)
     except (yaml.YAMLError, ValidationError):
         return False
+
+
+def _renamed(tree: Any) -> Any:
+    """A kept recipe with the names that its fields have now."""
+    if not isinstance(tree, dict):
+        return tree
+    parts = {"model": ModelSpec.former_names, "training": TrainingSpec.former_names}
+    return {
+        key: {parts[key].get(name, name): option for name, option in value.items()}
+        if key in parts and isinstance(value, dict)
+        else _renamed(value)
+        if key == "warm_up"
+        else value
+        for key, value in tree.items()
+    }
 
 
 def recipe_folder() -> Path:

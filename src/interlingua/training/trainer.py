@@ -216,7 +216,7 @@ class Trainer:
         """Train to the end; the model with its last weights. Raises `Stopped` on Ctrl-C or SIGTERM."""
         self.model.train()
         start = self._resume()
-        share = self.spec.share_forward and self.spec.step_mode == "accumulate" and self.spec.mix is None
+        share = self.spec.share_forward and self.spec.step_mode == "accumulate" and self.spec.objective_sampling is None
         parts = groups(self.objectives, self.streams, share)
         journal = Journal(self.folder, start, self.spec.tensorboard) if self.processes.first else None
         try:
@@ -257,11 +257,11 @@ class Trainer:
                         raise Stopped(f"stopped after step {step + 1:,}; the same command goes on from there.")
 
     def _chosen(self, parts: list[list[WeightedObjective]], step: int) -> list[list[WeightedObjective]]:
-        """The groups of this step: all of them, or with `mix` one objective drawn by the seed and the step."""
-        if self.spec.mix is None:
+        """The groups of this step: all, or with `objective_sampling` one objective drawn by the seed and the step."""
+        if self.spec.objective_sampling is None:
             return parts
-        shares = [self.spec.mix[weighted.name] for weighted in self.objectives]
-        random = np.random.default_rng(key_of(self.seed, "mix", step))
+        shares = [self.spec.objective_sampling[weighted.name] for weighted in self.objectives]
+        random = np.random.default_rng(key_of(self.seed, "mix", step))  # its former name: runs go on as they began
         return [[self.objectives[int(random.choice(len(shares), p=np.array(shares) / sum(shares)))]]]
 
     def _step(self, parts: list[list[WeightedObjective]], step: int, measure: bool) -> tuple[dict[str, Report], float]:

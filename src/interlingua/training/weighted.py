@@ -97,7 +97,7 @@ def check(recipe: Recipe) -> None:
     kinds = {kind_of(name, recipe.objectives[name] or {}) for name in named}
     if "language" in kinds and not REPELLING & kinds:
         raise BadInput("the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval.")
-    _check_mix(recipe, named)
+    _check_sampling(recipe, named)
     _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
         if spec is not None:
@@ -105,22 +105,22 @@ def check(recipe: Recipe) -> None:
             _check_vectors(name, OBJECTIVES[kind_of(name, spec)], recipe)
 
 
-def _check_mix(recipe: Recipe, named: list[str]) -> None:
-    mix = recipe.training.mix
-    if mix is None:
+def _check_sampling(recipe: Recipe, named: list[str]) -> None:
+    shares = recipe.training.objective_sampling
+    if shares is None:
         return
     if recipe.training.step_mode == "alternate":
         raise BadInput(
-            "training.mix draws one objective a step, training.step_mode: alternate takes a step "
+            "training.objective_sampling draws one objective a step, training.step_mode: alternate takes a step "
             "for each. Leave one of them out."
         )
-    if set(mix) != set(named):
+    if set(shares) != set(named):
         raise BadInput(
-            f"training.mix has shares for {', '.join(sorted(mix))}; the recipe's objectives are "
+            f"training.objective_sampling has shares for {', '.join(sorted(shares))}; the recipe's objectives are "
             f"{', '.join(sorted(named))}. Give each one a share."
         )
-    if not all(0 < share < float("inf") for share in mix.values()):
-        raise BadInput("training.mix: every share must be a number above 0.")
+    if not all(0 < share < float("inf") for share in shares.values()):
+        raise BadInput("training.objective_sampling: every share must be a number above 0.")
 
 
 def _check_late_interaction(recipe: Recipe) -> None:

@@ -296,7 +296,7 @@ class MilvusIndex:
         `Index.build`. Raises BadInput when there is an index and `overwrite` is not set, for two
         passages with one source and id, for a passage that Milvus has no room for, and when there is no passage.
         """
-        from interlingua.models.folder import lasting_name
+        from interlingua.models.folder import canonical_model_name
 
         place = Address.parse(address)
         if place.local:
@@ -307,7 +307,7 @@ class MilvusIndex:
                     f"{place}: already exists. Choose another name, or replace it with --overwrite "
                     "(in Python: overwrite=True)."
                 )
-            model = lasting_name(model_path)
+            model = canonical_model_name(model_path)
             write_index(encoder, passages, place, client, model, float(k1), float(b), names, encode_options)
             return cls(place, client, encoder)
 
