@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from interlingua.alignment.calibration import sample_texts, translations
+from interlingua.alignment.texts import sample_texts, translations
 from interlingua.errors import InterlinguaError
 
 

@@ -26,8 +26,8 @@ import pytest
 from pyarrow import parquet
 
 from interlingua import files
-from interlingua.alignment.calibration import sample_texts, translations
 from interlingua.alignment.mining import CorpusSide
+from interlingua.alignment.texts import sample_texts, translations
 from interlingua.data import linked
 from interlingua.data.collections import load_collection
 from interlingua.data.files import read_files, reading

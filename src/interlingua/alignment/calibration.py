@@ -5,13 +5,10 @@ Wu et al. 2022 (CCP), for a trained encoder and sentence retrieval. It needs raw
 
 from __future__ import annotations
 
-import heapq
 import json
 import logging
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +30,11 @@ from interlingua.alignment.rotation import (
     refine,
     rotated,
 )
-from interlingua.data.encyclopedia import is_encyclopedia
-from interlingua.data.readers import PARALLEL, read_parallel, read_sentences
-from interlingua.data.readers.source import expand, head
-from interlingua.data.records import Sentence
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput, Damaged, suggestion
 from interlingua.models.language_maps import ANY, LanguageMap, LanguageMaps, file_name
 from interlingua.progress import track
-from interlingua.text.languages import find_code, normalise_code
+from interlingua.text.languages import find_code
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +42,7 @@ EPSILON = 1e-6  # added to what is divided by
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class Moments:
     """Of `texts` vectors, in each dimension the `mean` and the standard deviation `std` (by n): float64 [dim]."""
 
     texts: int
@@ -57,14 +50,14 @@ class Spread:
     std: NDArray[np.float64]
 
     @classmethod
-    def of(cls, vectors: Floats) -> Spread:
+    def of(cls, vectors: Floats) -> Moments:
         """Of `vectors` [texts, dim]."""
         return cls(len(vectors), vectors.mean(axis=0, dtype=np.float64), vectors.std(axis=0, dtype=np.float64))
 
     @classmethod
-    def pooled(cls, spreads: Iterable[Spread]) -> Spread:
+    def pooled(cls, moments: Iterable[Moments]) -> Moments:
         """Of all these vectors together if every language had as many texts."""
-        known = list(spreads)
+        known = list(moments)
         mean = np.mean([one.mean for one in known], axis=0)
         square = np.mean([one.std**2 + one.mean**2 for one in known], axis=0)
         return cls(sum(one.texts for one in known), mean, np.sqrt(np.maximum(0, square - mean**2)))
@@ -151,8 +144,8 @@ MOST_TEXTS = 75_000  # compared with the pivot's, of each language
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Which steps to take, checked. Raises BadInput for one that is unknown."""
+class CalibrationFitter:
+    """Fits the map of a language by the steps it is told to take. Raises BadInput for one that is unknown."""
 
     shift: bool
     scale: str
@@ -174,13 +167,13 @@ class Plan:
         self,
         lang: str,
         vectors: Floats,
-        spread: Spread,
+        own: Moments,
         target: Floats,
-        home: Spread,
+        home: Moments,
         pairs: tuple[Floats, Floats] | None,
     ) -> tuple[LanguageMap, Steps]:
         """The map of a language onto the pivot, and what each step did. `vectors` [texts, dim] and the pivot's `target`
-        [texts, dim] have the spreads `spread` and `home`; `pairs`, translations row by row, are for "supervised"."""
+        [texts, dim] have the moments `own` and `home`; `pairs`, translations row by row, are for "supervised"."""
         source = self.sample(vectors, lang)
         held_out = np.arange(len(source)) % HELD_OUT == 0
         done: dict[str, tuple[bool, str]] = {"raw": (False, "none")}
@@ -190,10 +183,10 @@ class Plan:
             done["scale"] = (self.shift, self.scale)
         steps = Steps(lang, len(vectors))
         for step, wanted in done.items():
-            x, y = _applied(spread.map(*wanted), source), _applied(home.map(*wanted), target)
+            x, y = _applied(own.map(*wanted), source), _applied(home.map(*wanted), target)
             before = csls_matches(x, y)
             steps = _measured(steps, step, before, held_out)
-        placed = spread.map(self.shift, self.scale)
+        placed = own.map(self.shift, self.scale)
         if self.rotate == "none":
             return placed, steps
         if pairs is not None:
@@ -259,91 +252,6 @@ def _applied(one: LanguageMap, vectors: Floats) -> Floats:
     return mapped
 
 
-def sample_texts(sources: Iterable[str], limit: int, seed: int = 0, on_bad_row: str = "error") -> dict[str, list[str]]:
-    """Language → up to `limit` distinct texts, out of "fr=texts.txt.gz" (the texts in French of these files) and
-    "de-en.tsv.gz" (all of them: text and jsonl that tell their language, parallel files with both sides).
-
-    A smaller limit gives a subset of a larger one. Holds the sample, never the files. Raises BadInput for a
-    limit under 1, files that tell no language, and a source without a text in the language it was given for.
-    """
-    if limit < 1:
-        raise BadInput(f"a limit of {limit} texts per language: at least 1 is needed.")
-    # the texts with the smallest keys: a sample that does not depend on order or repetition
-    heaps: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    held: dict[str, set[str]] = defaultdict(set)
-    for sentence in chain.from_iterable(_read(source, on_bad_row) for source in sources):
-        text, heap, known = sentence.text.strip(), heaps[sentence.lang], held[sentence.lang]
-        if not text or text in known:
-            continue
-        entry = (-key_of(seed, text), text)
-        if len(heap) < limit:
-            heapq.heappush(heap, entry)
-        else:
-            gone = heapq.heappushpop(heap, entry)[1]
-            if gone == text:
-                continue
-            known.remove(gone)
-        known.add(text)
-    return {lang: [text for _, text in sorted(heap, reverse=True)] for lang, heap in sorted(heaps.items()) if heap}
-
-
-def translations(
-    files: Iterable[str], pivot: str, limit: int, on_bad_row: str = "error"
-) -> dict[str, tuple[list[str], list[str]]]:
-    """Language → the first `limit` of its texts in parallel files, and beside them their translations into `pivot`.
-    Pairs that the pivot is no part of are counted and said."""
-    found: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    others = 0
-    for pair in chain.from_iterable(read_parallel(file, on_bad_row=on_bad_row) for file in files):
-        sides = [(pair.source_lang, pair.source), (pair.target_lang, pair.target)]
-        sides.sort(key=lambda side: side[0] == pivot)
-        (lang, text), (other, translation) = sides
-        if other != pivot or lang == pivot:
-            others += 1
-        elif len(found[lang][0]) < limit:
-            found[lang][0].append(text)
-            found[lang][1].append(translation)
-    if others:
-        logger.warning(f"{others:,} pairs left out: they do not join a language with the pivot '{pivot}'")
-    return dict(found)
-
-
-def _read(source: str, on_bad_row: str) -> Iterator[Sentence]:
-    """The sentences of one source; of a "lang=path" those in that language, the number of others is said."""
-    before, equals, after = source.partition("=")
-    if not equals or Path(source).exists() or find_code(before) is None:
-        yield from _sentences(source, None, on_bad_row)
-        return
-    lang, taken, others = normalise_code(before), 0, 0
-    for sentence in _sentences(after, lang, on_bad_row):
-        if sentence.lang == lang:
-            taken += 1
-            yield sentence
-        else:
-            others += 1
-    if not taken:
-        raise BadInput(f"{after}: holds no text in '{lang}' ({others:,} in other languages).")
-    if others:
-        logger.warning(f"{after}: {others:,} texts in other languages than '{lang}' left out")
-
-
-def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
-    if is_encyclopedia(path):
-        yield from read_sentences(path, lang=lang)
-        return
-    for file in expand(path):
-        if _is_parallel(file):
-            yield from read_sentences(file, side="both", on_bad_row=on_bad_row)
-        else:
-            yield from read_sentences(file, lang=lang, on_bad_row=on_bad_row)
-
-
-def _is_parallel(file: Path) -> bool:
-    """By content: aligned documents are told from other documents by nothing, and count as those."""
-    start = head(file)
-    return any(one.matches(file, start) for one in PARALLEL if one.matches is not None and one.name != "documents")
-
-
 MIN_TEXTS = 50  # a standard deviation is then known to a tenth
 
 
@@ -387,32 +295,35 @@ class Calibration:
         Raises BadInput where the pivot is missing or has fewer than 50 texts, for shapes that do not fit, NaN,
         zero vectors, vectors that are all the same, and pairs that are missing or not asked for.
         """
-        plan = Plan(shift, scale or "none", rotate or "none", seed, adversarial or Adversarial())
+        fitter = CalibrationFitter(shift, scale or "none", rotate or "none", seed, adversarial or Adversarial())
         given, pivot = _by_code(vectors), find_code(pivot) or pivot
         if pivot not in given:
             raise BadInput(f"there are no vectors of the pivot '{pivot}'.{suggestion(pivot, given)}")
         clouds = {lang: checked(given[lang], lang) for lang in sorted(given)}
-        spreads = {lang: Spread.of(cloud) for lang, cloud in clouds.items()}
-        home = spreads[pivot]
-        _check(clouds, spreads, pivot)
-        translations = _translations(pairs, plan, clouds, pivot)
-        target = plan.sample(clouds[pivot], pivot)
-        maps = {ANY: Spread.pooled(spreads.values()).map(shift, plan.scale), pivot: home.map(shift, plan.scale)}
+        moments = {lang: Moments.of(cloud) for lang, cloud in clouds.items()}
+        home = moments[pivot]
+        _check(clouds, moments, pivot)
+        translations = _translations(pairs, fitter, clouds, pivot)
+        target = fitter.sample(clouds[pivot], pivot)
+        maps = {ANY: Moments.pooled(moments.values()).map(shift, fitter.scale), pivot: home.map(shift, fitter.scale)}
         report = {pivot: Steps(pivot, home.texts, note="the pivot")}
         for lang in track([lang for lang in clouds if lang != pivot], "calibrate (languages)"):
-            if spreads[lang].texts < MIN_TEXTS:
+            if moments[lang].texts < MIN_TEXTS:
                 note = f"fewer than {MIN_TEXTS} texts: its own mean, the pivot's scale, no rotation"
-                logger.warning(f"{lang}: {spreads[lang].texts} texts, {note}")
-                borrowed = Spread(home.texts, spreads[lang].mean, home.std)
-                maps[lang], report[lang] = borrowed.map(shift, plan.scale), Steps(lang, spreads[lang].texts, note=note)
+                say(f"{lang}: {moments[lang].texts} texts, {note}")
+                borrowed = Moments(home.texts, moments[lang].mean, home.std)
+                maps[lang], report[lang] = (
+                    borrowed.map(shift, fitter.scale),
+                    Steps(lang, moments[lang].texts, note=note),
+                )
             else:
-                maps[lang], report[lang] = plan.fit(
-                    lang, clouds[lang], spreads[lang], target, home, translations.get(lang)
+                maps[lang], report[lang] = fitter.fit(
+                    lang, clouds[lang], moments[lang], target, home, translations.get(lang)
                 )
         about = {
             "format": "interlingua calibration 1",
             "pivot": pivot,
-            "settings": json.dumps({"shift": shift, "scale": plan.scale, "rotate": plan.rotate, "seed": seed}),
+            "settings": json.dumps({"shift": shift, "scale": fitter.scale, "rotate": fitter.rotate, "seed": seed}),
             "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False),
         }
         return cls(LanguageMaps(maps, about), pivot, report)
@@ -479,7 +390,7 @@ def _by_code(vectors: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _check(clouds: Mapping[str, Floats], spreads: Mapping[str, Spread], pivot: str) -> None:
+def _check(clouds: Mapping[str, Floats], moments: Mapping[str, Moments], pivot: str) -> None:
     dim = clouds[pivot].shape[1]
     for lang, cloud in clouds.items():
         if cloud.shape[1] != dim:
@@ -489,20 +400,20 @@ def _check(clouds: Mapping[str, Floats], spreads: Mapping[str, Spread], pivot: s
             )
         if len(cloud) >= MIN_TEXTS and bool((cloud == cloud[0]).all()):
             raise BadInput(f"{lang}: all its {len(cloud)} vectors are the same. Are its texts?")
-    if spreads[pivot].texts < MIN_TEXTS:
+    if moments[pivot].texts < MIN_TEXTS:
         raise BadInput(
-            f"the pivot '{pivot}' has {spreads[pivot].texts} texts; {MIN_TEXTS} at least are "
+            f"the pivot '{pivot}' has {moments[pivot].texts} texts; {MIN_TEXTS} at least are "
             "needed, since every language is brought to it."
         )
 
 
 def _translations(
-    pairs: Mapping[str, tuple[Any, Any]] | None, plan: Plan, clouds: Mapping[str, Floats], pivot: str
+    pairs: Mapping[str, tuple[Any, Any]] | None, fitter: CalibrationFitter, clouds: Mapping[str, Floats], pivot: str
 ) -> dict[str, tuple[Floats, Floats]]:
     """The pairs, checked: there for every language where they are asked for, and nowhere else."""
-    if plan.rotate != "supervised":
+    if fitter.rotate != "supervised":
         if pairs:
-            raise BadInput(f"pairs are for rotate='supervised', not for '{plan.rotate}'. Leave them out.")
+            raise BadInput(f"pairs are for rotate='supervised', not for '{fitter.rotate}'. Leave them out.")
         return {}
     given = _by_code(pairs or {})
     dim = clouds[pivot].shape[1]

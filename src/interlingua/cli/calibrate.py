@@ -127,8 +127,9 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
     """The calibration of the encoder on the files of --on."""
-    from interlingua.alignment.calibration import Calibration, sample_texts, translations
+    from interlingua.alignment.calibration import Calibration
     from interlingua.alignment.rotation import Adversarial
+    from interlingua.alignment.texts import sample_texts, translations
     from interlingua.text.languages import normalise_code
 
     pivot, on_bad_row = normalise_code(arguments.pivot), arguments.on_bad_row or "error"

@@ -1,0 +1,105 @@
+"""The texts that a calibration is fitted on: a sample of each language, and translations into the pivot."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from interlingua.data.encyclopedia import is_encyclopedia
+from interlingua.data.readers import PARALLEL, read_parallel, read_sentences
+from interlingua.data.readers.source import expand, head
+from interlingua.data.records import Sentence
+from interlingua.data.stream import key_of
+from interlingua.errors import BadInput
+from interlingua.text.languages import find_code, normalise_code
+
+logger = logging.getLogger(__name__)
+
+
+def sample_texts(sources: Iterable[str], limit: int, seed: int = 0, on_bad_row: str = "error") -> dict[str, list[str]]:
+    """Language → up to `limit` distinct texts, out of "fr=texts.txt.gz" (the texts in French of these files) and
+    "de-en.tsv.gz" (all of them: text and jsonl that tell their language, parallel files with both sides).
+
+    A smaller limit gives a subset of a larger one. Holds the sample, never the files. Raises BadInput for a
+    limit under 1, files that tell no language, and a source without a text in the language it was given for.
+    """
+    if limit < 1:
+        raise BadInput(f"a limit of {limit} texts per language: at least 1 is needed.")
+    # the texts with the smallest keys: a sample that does not depend on order or repetition
+    heaps: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    held: dict[str, set[str]] = defaultdict(set)
+    for sentence in chain.from_iterable(_read(source, on_bad_row) for source in sources):
+        text, heap, known = sentence.text.strip(), heaps[sentence.lang], held[sentence.lang]
+        if not text or text in known:
+            continue
+        entry = (-key_of(seed, text), text)
+        if len(heap) < limit:
+            heapq.heappush(heap, entry)
+        else:
+            gone = heapq.heappushpop(heap, entry)[1]
+            if gone == text:
+                continue
+            known.remove(gone)
+        known.add(text)
+    return {lang: [text for _, text in sorted(heap, reverse=True)] for lang, heap in sorted(heaps.items()) if heap}
+
+
+def translations(
+    files: Iterable[str], pivot: str, limit: int, on_bad_row: str = "error"
+) -> dict[str, tuple[list[str], list[str]]]:
+    """Language → the first `limit` of its texts in parallel files, and beside them their translations into `pivot`.
+    Pairs that the pivot is no part of are counted and said."""
+    found: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    others = 0
+    for pair in chain.from_iterable(read_parallel(file, on_bad_row=on_bad_row) for file in files):
+        sides = [(pair.source_lang, pair.source), (pair.target_lang, pair.target)]
+        sides.sort(key=lambda side: side[0] == pivot)
+        (lang, text), (other, translation) = sides
+        if other != pivot or lang == pivot:
+            others += 1
+        elif len(found[lang][0]) < limit:
+            found[lang][0].append(text)
+            found[lang][1].append(translation)
+    if others:
+        logger.warning(f"{others:,} pairs left out: they do not join a language with the pivot '{pivot}'")
+    return dict(found)
+
+
+def _read(source: str, on_bad_row: str) -> Iterator[Sentence]:
+    """The sentences of one source; of a "lang=path" those in that language, the number of others is said."""
+    before, equals, after = source.partition("=")
+    if not equals or Path(source).exists() or find_code(before) is None:
+        yield from _sentences(source, None, on_bad_row)
+        return
+    lang, taken, others = normalise_code(before), 0, 0
+    for sentence in _sentences(after, lang, on_bad_row):
+        if sentence.lang == lang:
+            taken += 1
+            yield sentence
+        else:
+            others += 1
+    if not taken:
+        raise BadInput(f"{after}: holds no text in '{lang}' ({others:,} in other languages).")
+    if others:
+        logger.warning(f"{after}: {others:,} texts in other languages than '{lang}' left out")
+
+
+def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    if is_encyclopedia(path):
+        yield from read_sentences(path, lang=lang)
+        return
+    for file in expand(path):
+        if _is_parallel(file):
+            yield from read_sentences(file, side="both", on_bad_row=on_bad_row)
+        else:
+            yield from read_sentences(file, lang=lang, on_bad_row=on_bad_row)
+
+
+def _is_parallel(file: Path) -> bool:
+    """By content: aligned documents are told from other documents by nothing, and count as those."""
+    start = head(file)
+    return any(one.matches(file, start) for one in PARALLEL if one.matches is not None and one.name != "documents")
