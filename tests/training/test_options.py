@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from interlingua.data.datasets import DataSpec
 from interlingua.data.linked import LINKED
 from interlingua.data.readers import DOCUMENTS, PARALLEL, QUESTIONS, SENTENCES
 from interlingua.data.readers.triples import TRIPLES
 from interlingua.errors import InterlinguaError
 from interlingua.objectives import Retrieval, Semantic
 from interlingua.settings import options_table
-from interlingua.training.recipe import resolve
-from interlingua.training.weighted import OBJECTIVES, check, options_of
+from interlingua.training.optimizer import OptimizerSpec
+from interlingua.training.recipe import LateInteractionSpec, ModelSpec, Recipe, TrainingSpec, ValidationSpec, resolve
+from interlingua.training.weighted import OBJECTIVES, Entry, check, options_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TABLE = re.compile(r"<!-- options of ([\w, ]+) -->\n\n((?:\|.*\n)+)")
@@ -41,6 +43,17 @@ def test_every_option_says_what_it_is_for(name):
     assert all(field.description for field in OBJECTIVES[name].Settings.model_fields.values())
 
 
+RECIPE = (Recipe, ModelSpec, TrainingSpec, OptimizerSpec, ValidationSpec, LateInteractionSpec, Entry)
+
+
+@pytest.mark.parametrize(
+    ("page", "settings"), [*(("train.md", one) for one in RECIPE), ("data.md", DataSpec)], ids=lambda one: str(one)
+)
+def test_the_guide_names_every_field_of_a_recipe(page, settings):
+    text = (DOCS / page).read_text("utf-8")
+    assert [name for name in settings.model_fields if not re.search(rf"\b{name}\b", text)] == []
+
+
 def test_a_wrong_option_is_named_wherever_it_is_given():
     with pytest.raises(InterlinguaError, match="Semantic: unknown key 'tau'"):
         Semantic(tau=0.1)
@@ -55,6 +68,7 @@ def test_a_wrong_option_is_named_wherever_it_is_given():
         ({"hard_negatives": -1}, "objectives.retrieval: 'hard_negatives': input should be greater than or equal to 0"),
         ({"similarity": "dot"}, "Set model.similarity alone"),
         ({"wieght": 2}, "unknown key 'wieght'. Did you mean 'weight'"),
+        ({1: 2}, "objectives.retrieval: unknown key '1'"),
         ({"weight": float("inf")}, "objectives.retrieval: 'weight': input should be a finite number"),
         ({"reads": {"sentences": "x"}}, "'reads.sentences': it reads questions"),
     ):
