@@ -68,7 +68,6 @@ def test_a_wrong_option_is_named_wherever_it_is_given():
         ({"hard_negatives": -1}, "objectives.retrieval: 'hard_negatives': input should be greater than or equal to 0"),
         ({"similarity": "dot"}, "Set model.similarity alone"),
         ({"wieght": 2}, "unknown key 'wieght'. Did you mean 'weight'"),
-        ({1: 2}, "objectives.retrieval: unknown key '1'"),
         ({"weight": float("inf")}, "objectives.retrieval: 'weight': input should be a finite number"),
         ({"reads": {"sentences": "x"}}, "'reads.sentences': it reads questions"),
     ):

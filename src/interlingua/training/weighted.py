@@ -185,7 +185,7 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, 
     """One entry of `objectives:`, checked: what is said of it, and the options of its objective."""
     kind, where = OBJECTIVES[kind_of(name, spec)], f"objectives.{name}"
     known = [*kind.Settings.model_fields, *Entry.model_fields]
-    if unknown := sorted(map(str, spec.keys() - set(known))):
+    if unknown := sorted(spec.keys() - set(known)):
         raise BadInput(f"{where}: unknown key '{unknown[0]}'.{suggestion(unknown[0], known)}")
     entry = Entry.checked({key: value for key, value in spec.items() if key in Entry.model_fields}, where)
     streams = [stream.removesuffix("?") for stream in kind.streams]
