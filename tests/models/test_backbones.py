@@ -68,7 +68,7 @@ def test_static_starts_with_frequent_subwords_weighing_little(corpus):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"scratch": {"layer": 3}}, r"scratch\.layer: Extra inputs"),
+        ({"scratch": {"layer": 3}}, r"unknown key 'scratch\.layer'\. Did you mean 'layers'"),
         ({"scratch": {}, "static": {}}, "exactly one of scratch and static"),
         ({}, "exactly one of scratch and static"),
         ({"scratch": {"hidden": 10, "heads": 4}}, "not a multiple of heads"),
