@@ -161,7 +161,7 @@ RECIPES = [
     ("train recipe.yaml --out new objectives.semntic={}", ["objectives.semntic", "Did you mean 'semantic'?"]),
     ("train recipe.yaml --out new objectives.semantic.weight=much", ["objectives.semantic: 'weight'", "'much'"]),
     ("train recipe.yaml --out new objectives.semantic.weight=.nan", ["objectives.semantic: 'weight'", "nan"]),
-    ("train recipe.yaml --out new objectives.retrieval.temperature=0", ["objectives.retrieval: temperature"]),
+    ("train recipe.yaml --out new objectives.retrieval.temperature=0", ["objectives.retrieval: 'temperature'"]),
     ("train recipe.yaml --out new --device quantum", ["'quantum'", "Use 'cpu'"]),
     ("train recipe.yaml --out new data.questions.path=nowhere.jsonl", ["nowhere.jsonl: no such file"]),
     ("plan recipe.yaml objectives.retrieval.hard_negatives=few", ["objectives.retrieval: 'hard_negatives'", "'few'"]),
