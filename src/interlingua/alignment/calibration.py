@@ -310,7 +310,7 @@ class Calibration:
         for lang in track([lang for lang in clouds if lang != pivot], "calibrate (languages)"):
             if moments[lang].texts < MIN_TEXTS:
                 note = f"fewer than {MIN_TEXTS} texts: its own mean, the pivot's scale, no rotation"
-                say(f"{lang}: {moments[lang].texts} texts, {note}")
+                logger.warning(f"{lang}: {moments[lang].texts} texts, {note}")
                 borrowed = Moments(home.texts, moments[lang].mean, home.std)
                 maps[lang], report[lang] = (
                     borrowed.map(shift, fitter.scale),
