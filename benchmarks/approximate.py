@@ -48,9 +48,9 @@ def one(encoder: Any, texts: list[str], vectors: Any, queries: Any) -> dict[str,
     """One size."""
     from interlingua.data.records import Passage
     from interlingua.index.local.rows import to_rows
+    from interlingua.index.local.search import approximately, exactly
     from interlingua.index.local.snapshot import Snapshot, write_cache
     from interlingua.index.local.table import PassageStore
-    from interlingua.index.search import approximately, exactly
 
     with TemporaryDirectory() as name:
         folder = Path(name)

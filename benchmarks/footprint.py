@@ -22,7 +22,7 @@ from interlingua.data.passages import read_passages
 from interlingua.data.records import Passage
 from interlingua.files import read_lines
 from interlingua.index.export import write_parquet
-from interlingua.index.local.snapshot import terms_of
+from interlingua.index.metadata import terms_of
 from interlingua.models.dual import DualEncoder
 from interlingua.retrieval.retriever import Vectors, embed_passages
 

@@ -194,7 +194,7 @@ def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeyp
     ):
         said(capsys, *command.split())
     assert loaded == ["default", "default", "default", "model"]
-    assert Index.open("a").about.model == "default"
+    assert Index.open("a").metadata.model == "default"
 
 
 def test_results_are_narrowed(place, capsys):

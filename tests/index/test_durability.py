@@ -17,10 +17,10 @@ import pytest
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.index import Index
-from interlingua.index import index as index_module
+from interlingua.index import store as index_store
 from interlingua.index.index import open_index
 from interlingua.index.local import build as index_build
-from interlingua.index.local import build as index_writer
+from interlingua.index.local import store as local_store
 from interlingua.index.local import table as passage_store
 from interlingua.index.local.snapshot import cache_versions
 from interlingua.index.local.table import SYNCED, PassageStore, synced_version
@@ -30,7 +30,8 @@ import sys
 from pathlib import Path
 import numpy as np
 from interlingua.data.records import Passage
-from interlingua.index import Index, index as index_module
+from interlingua.index import Index
+from interlingua.index.local import store as local_store
 
 class Lengths:
     similarity = "dot"
@@ -69,8 +70,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of an index, which makes its cache again when 50 rows are new."""
-    monkeypatch.setattr(index_module, "FEW", 50)
-    monkeypatch.setattr(index_module, "STALE", 0.0)
+    monkeypatch.setattr(local_store, "FEW", 50)
+    monkeypatch.setattr(local_store, "STALE", 0.0)
     return Path(shutil.copytree(built, tmp_path / "idx"))
 
 
@@ -266,7 +267,7 @@ def test_a_compaction_removes_nothing_that_the_disk_may_need(place, monkeypatch)
 
 @pytest.mark.parametrize("kept", [None, 0], ids=["missing", "empty"])
 def test_a_build_that_a_power_cut_stopped_goes_on_with_what_is_whole(tmp_path, monkeypatch, kept):
-    monkeypatch.setattr(index_writer, "CHUNK", 10)
+    monkeypatch.setattr(index_store, "CHUNK", 10)
 
     def stopping() -> Iterator[Passage]:
         yield from passages(0, 30)
@@ -320,7 +321,7 @@ from interlingua.training.checkpoint import save_checkpoint
 place, model = Path(sys.argv[1]), Encoder.load(sys.argv[2])
 optimizer = SimpleNamespace(state=lambda: ({"moment": torch.zeros(2)}, {"steps": 1}))
 layers = {"model": torch.nn.Linear(2, 2)}
-index_module.FEW, index_module.STALE = 50, 0.0
+local_store.FEW, local_store.STALE = 50, 0.0
 index = Index.build(Lengths(), passages(0, 100), place / "new/idx")
 for name, call in {
         "build": lambda: None,

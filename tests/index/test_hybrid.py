@@ -9,9 +9,8 @@ import pytest
 from interlingua.data.records import Passage
 from interlingua.index import Index
 from interlingua.index import ranking as hybrid
-from interlingua.index.local.snapshot import Snapshot
+from interlingua.index.local.store import LocalView
 from interlingua.index.ranking import fuse, meaning_weight, share_of_own
-from interlingua.index.search import Lexical
 from interlingua.retrieval.bm25 import postings as sparse_bm25
 from interlingua.retrieval.bm25.postings import term_number
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
@@ -82,15 +81,15 @@ def test_a_match_counts_by_how_much_it_is_better_than_others_in_its_language():
     langs = {"en1": "en", "en2": "en", "fi1": "fi", "fi2": "fi"}
     parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
     scores = {"en1": 0.9, "en2": 0.8, "fi1": 0.7, "fi2": 0.1}  # English asks: all English passages are near
-    run = hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(scores), str)
+    run = hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(scores), list)
     assert run.ids("q") == ["fi1", "en1", "en2", "fi2"]
     assert parts["tokens"] == pytest.approx(scores)
     alone = {**scores, "fi1": 0.99}
     del alone["fi2"]  # the only one in its language is above all the same
     parts = {"lexical": dict.fromkeys(alone, 0.0), "dense": dict.fromkeys(alone, 0.5)}
-    assert hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(alone), str).ids("q")[0] == "fi1"
+    assert hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(alone), list).ids("q")[0] == "fi1"
     parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
-    one_language = hybrid.hybrid("q", parts, 1.0, 0.0, dict.fromkeys(langs, "en"), Words(scores), str)
+    one_language = hybrid.hybrid("q", parts, 1.0, 0.0, dict.fromkeys(langs, "en"), Words(scores), list)
     assert one_language.ids("q") == ["en1", "en2", "fi1", "fi2"]
 
 
@@ -105,7 +104,9 @@ def test_long_passages_must_match_better_in_the_language_of_the_question():
 
     def best(share):
         parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
-        found = hybrid.hybrid("q", parts, 1.0, share, langs, Matched(scores), subwords.__getitem__)
+        found = hybrid.hybrid(
+            "q", parts, 1.0, share, langs, Matched(scores), lambda names: [subwords[name] for name in names]
+        )
         assert parts["tokens"] == pytest.approx(scores)
         return found.ids("q")[0]
 
@@ -118,18 +119,18 @@ def test_the_most_that_terms_could_give_counts_those_that_no_passage_has(tmp_pat
     passages = [Passage("1", "cat cat dog", lang="en"), Passage("2", "cat", lang="en"), Passage("3", "bird", lang="en")]
     index = Index.build(tiny_static(), passages, tmp_path / "idx")
     idf = {found: math.log(1 + (3 - found + 0.5) / (found + 0.5)) for found in range(4)}
-    _, most = Lexical(index.refresh(), 0.9, 0.4).scores(Counter({"cat": 1, "dog": 2, "unseen": 3}))
-    assert most == pytest.approx(idf[2] + 2 * idf[1] + 3 * idf[0])
+    [matches] = index.refresh().lexical([Counter({"cat": 1, "dog": 2, "unseen": 3})], 10)
+    assert matches.max_score == pytest.approx(idf[2] + 2 * idf[1] + 3 * idf[0])
     counts = {term_number("cat"): 2, term_number("dog"): 1}
     found = [counts.get(term_number(term), 0) for term in ("cat", "dog", "dog", *["unseen"] * 3)]
-    assert sparse_bm25.max_score(found, 3) == most
+    assert sparse_bm25.max_score(found, 3) == matches.max_score
 
 
 def test_the_languages_of_the_passages_are_those_that_count(tmp_path, monkeypatch, tiny_static, sentences):
     passages = [Passage(f"p{n}", text, lang=("en", "fi", "th")[n % 3]) for n, text in enumerate(sentences)]
     index = Index.build(tiny_static(), passages, tmp_path / "idx")
     before = index.search(sentences[0], 9, lang="en")
-    monkeypatch.setattr(Snapshot, "lang", lambda self, place: "en")
+    monkeypatch.setattr(LocalView, "langs", lambda self, rows: ["en"] * len(rows))
     assert [hit.score for hit in index.search(sentences[0], 9, lang="en")] != [hit.score for hit in before]
 
 

@@ -12,9 +12,8 @@ from interlingua.errors import InterlinguaError
 from interlingua.index import Hit, Index
 from interlingua.index import metadata as index_encoder
 from interlingua.index import metadata as index_questions
-from interlingua.index import search as approximate
-from interlingua.index import search as index_dense
-from interlingua.index.local import build as index_writer
+from interlingua.index import store as index_store
+from interlingua.index.local import search as local_search
 from interlingua.index.local.table import PassageStore, newest_version
 
 
@@ -77,7 +76,7 @@ def test_an_unknown_language_is_not_listed_as_an_empty_name(tmp_path):
 
 
 def test_passages_are_encoded_in_chunks(index, tmp_path, monkeypatch):
-    monkeypatch.setattr(index_writer, "CHUNK", 3)
+    monkeypatch.setattr(index_store, "CHUNK", 3)
     again = Index.build(LetterEncoder(), PASSAGES, tmp_path / "chunked")
     assert again.search("cat sat", lang="en") == index.search("cat sat", lang="en")
 
@@ -367,7 +366,7 @@ def test_few_and_many_passages_are_searched_alike(many, monkeypatch, options):
         return many.search_many(texts, k, mode="dense", lang="en", **options)
 
     few = [search(k) for k in (1, 10, 1_000)]
-    monkeypatch.setattr(index_dense, "SMALL", 0)
+    monkeypatch.setattr(local_search, "SMALL", 0)
     assert [search(k) for k in (1, 10, 1_000)] == few
 
 
@@ -401,7 +400,7 @@ def test_a_writer_during_an_approximate_search_takes_nothing_away(many, mode, mo
 
 
 def test_many_passages_get_an_approximate_index_by_themselves(tmp_path, monkeypatch):
-    monkeypatch.setattr(approximate, "APPROXIMATE_FROM", 3)
+    monkeypatch.setattr(local_search, "APPROXIMATE_FROM", 3)
     index = Index.build(LetterEncoder(), PASSAGES[:2], tmp_path / "idx")
     assert not PassageStore.open(index.path).approximate
     index.add(PASSAGES[2:])

@@ -12,18 +12,24 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import closing
 from importlib.util import find_spec
+from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 import pytest
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, Damaged, InterlinguaError, Stale
+from interlingua.index import Index
 from interlingua.index.index import build_index, open_index
 
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from own_store import MemoryStore, MemoryView
+
 SERVER = "INTERLINGUA_TEST_MILVUS"
-LOCAL, LITE, MILVUS = "a folder", "Milvus Lite", "a Milvus server"
+LOCAL, OWN, LITE, MILVUS = "a folder", "a store of one's own", "Milvus Lite", "a Milvus server"
 QUESTIONS = ["blue book of the river", "storm", "keeper light light", "xylophone"]
 
 
@@ -141,17 +147,26 @@ def elsewhere(place):
     return json.loads(done.stdout)
 
 
+def made(kind, place, **options):
+    """A new index of the collection in a kind of store."""
+    if kind == OWN:
+        index = Index(MemoryStore(LetterEncoder()), LetterEncoder())
+        assert index.add(collection()) == len(collection())
+        return index
+    return build_index(LetterEncoder(), collection(), place, **options)
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What a local index answers to the process that built it."""
-    folder = tmp_path_factory.mktemp("expected") / "idx"
-    return json.loads(json.dumps(calls(build_index(LetterEncoder(), collection(), folder))))
+    return json.loads(json.dumps(calls(made(LOCAL, tmp_path_factory.mktemp("expected") / "idx"))))
 
 
 @pytest.fixture(
     scope="module",
     params=[
         LOCAL,
+        OWN,
         pytest.param(
             LITE,
             marks=pytest.mark.skipif(
@@ -174,6 +189,7 @@ def store(request, tmp_path_factory):
     server = f"milvus:{uri}" if uri.startswith("https:") else f"milvus:{uri.removeprefix('http:')}"
     places = {
         LOCAL: f"{folder}/{{}}",
+        OWN: "",
         LITE: f"milvus:{folder}/{{}}.db/docs",
         MILVUS: f"{server.rstrip('/')}/contract_{run}_{{}}",
     }
@@ -192,11 +208,8 @@ def store(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def here(store):
     """What the process that built an index in the store gets from it."""
-    index = build_index(LetterEncoder(), collection(), store[1]("here"))
-    found = json.loads(json.dumps(calls(index)))
-    if store[0] == LITE:
-        index.close()
-    return found
+    with closing(made(store[0], store[1]("here"))) as index:
+        return json.loads(json.dumps(calls(index)))
 
 
 def test_every_store_answers_as_the_local_index(here, expected):
@@ -214,7 +227,9 @@ def test_every_store_answers_as_the_local_index(here, expected):
 @pytest.mark.slow
 def test_a_process_that_did_not_build_the_index_gets_the_same(store, here):
     kind, place = store[0], store[1]("there")
-    index = build_index(LetterEncoder(), collection(), place)
+    if kind == OWN:
+        return  # no other process has it
+    index = made(kind, place)
     if kind == LITE:
         index.close()  # or the other process may not open it
     found = elsewhere(place)
@@ -224,8 +239,107 @@ def test_a_process_that_did_not_build_the_index_gets_the_same(store, here):
     same(json.loads(json.dumps(reads(index))), {key: found["compacted"][key] for key in here["built"]})
     again = open_index(place, LetterEncoder())
     assert again.passage("new").text == "storm storm town"
-    for one in (index, again) if kind != LOCAL else ():
-        one.close()
+    index.close()
+    again.close()
+
+
+@pytest.mark.slow
+def test_what_one_store_cannot_do_it_says_in_one_line(store):
+    class Late(LetterEncoder):
+        similarity = "maxsim"
+
+    kind, place = store[0], store[1]("cannot")
+    with closing(made(kind, place)) as index:
+        if kind != LOCAL:
+            for approximate in (True, False):
+                with pytest.raises(BadInput, match="has one kind of dense search"):
+                    index.compact(approximate)
+            with pytest.raises(BadInput, match="keeps no token vectors"):
+                index.keep_tokens(Late())
+        index.compact(None)
+        assert index.search("storm", langs=[]) == []
+        with pytest.raises(BadInput, match=r"k=0"):
+            index.search("storm", k=0)
+    if kind in (LITE, MILVUS):
+        with pytest.raises(BadInput, match="a Milvus server decides by itself"):
+            open_index(place, LetterEncoder(), durability="process")
+
+
+def test_the_vectors_of_every_store_are_those_that_were_encoded(store):
+    with closing(made(store[0], store[1]("vectors"))) as index:
+        index.delete(["p0"])
+        parts = list(index.vectors())
+    found = {passage.id: vector for part in parts for passage, vector in zip(*part, strict=True)}
+    assert found.keys() == {f"p{number}" for number in range(1, 40)}
+    [texts] = [[(one.title, one.text) if one.title else one.text for one in collection()]]
+    rows = LetterEncoder().encode_document(texts)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for number, passage in enumerate(collection()[1:], 1):
+        assert found[passage.id] == pytest.approx(rows[number], abs=1e-6)
+
+
+class Faulty:
+    """`MemoryView.dense` raises these errors, one a call, before it answers; `refreshed` counts in between."""
+
+    def __init__(self, monkeypatch, *errors):
+        self.errors, self.refreshed = list(errors), 0
+        dense, refresh = MemoryView.dense, MemoryStore.refresh
+
+        def failing(view, vectors, depth):
+            if self.errors:
+                raise self.errors.pop(0)
+            return dense(view, vectors, depth)
+
+        def refreshing(store):
+            self.refreshed += 1
+            return refresh(store)
+
+        monkeypatch.setattr(MemoryView, "dense", failing)
+        monkeypatch.setattr(MemoryStore, "refresh", refreshing)
+
+
+@pytest.fixture(scope="module")
+def own():
+    return made(OWN, "")
+
+
+def test_a_version_that_goes_during_a_search_is_searched_again(own, monkeypatch):
+    expected = own.search_many(QUESTIONS)
+    faulty = Faulty(monkeypatch, Stale("gone"), Stale("gone again"))
+    assert own.search_many(QUESTIONS) == expected
+    assert (faulty.errors, faulty.refreshed) == ([], 3)
+    Faulty(monkeypatch, *[Stale("gone for good")] * 3)
+    with pytest.raises(Stale, match="gone for good"):
+        own.search_many(QUESTIONS)
+
+
+def test_a_store_that_is_damaged_is_not_asked_again(own, monkeypatch):
+    faulty = Faulty(monkeypatch, Damaged("the disk"), Damaged("the disk"))
+    with pytest.raises(Damaged, match="the disk"):
+        own.search("storm")
+    assert (len(faulty.errors), faulty.refreshed) == (1, 1)
+
+
+def test_an_index_built_anew_with_another_model_is_refused():
+    class Other(LetterEncoder):
+        def encode_query(self, sentences, **options):
+            return super().encode_query(sentences)[:, ::-1] + 1
+
+    class BuiltAnew(MemoryStore):
+        other: MemoryStore | None = None
+
+        @property
+        def view(self):
+            return super().view if self.other is None else self.other.view
+
+    index, other = Index(BuiltAnew(LetterEncoder()), LetterEncoder()), MemoryStore(Other())
+    assert index.add(collection()[:3]) == 3
+    index.store.other = other
+    for _ in range(2):  # not only the first time
+        with pytest.raises(BadInput, match="made with another model"):
+            index.search("storm")
+    with pytest.raises(BadInput, match="made with another model"):
+        Index(other, LetterEncoder())
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.index import Index
-from interlingua.index.local import build as index_writer
+from interlingua.index import store as index_store
 
 pytestmark = pytest.mark.slow
 KILLED = -signal.SIGKILL
@@ -24,9 +24,9 @@ import numpy as np
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.folder import PROBE
-from interlingua.index import Index, index
-from interlingua.index.local import build as index_build, snapshot as index_cache, table as passage_store
-index_writer = index_build
+from interlingua.index import Index, store as index_store
+from interlingua.index.local import build as index_build, snapshot as index_cache
+from interlingua.index.local import store as local_store, table as passage_store
 
 class Encoder:
     similarity = "dot"
@@ -53,7 +53,7 @@ def at(owner, name, times=0, after=False):
         return result
     setattr(owner, name, called)
 
-index_writer.CHUNK = 20
+index_store.CHUNK = 20
 """
 """For the processes that are killed; `at` kills when something is called, or with `after` when that call is done."""
 SERVER = """
@@ -83,7 +83,7 @@ for line in sys.stdin:
     print(os.waitpid(child, 0)[1], flush=True)
 """
 NAMESPACE: dict = {}
-exec(PROGRAM.rpartition("index_writer.CHUNK")[0], NAMESPACE)
+exec(PROGRAM.rpartition("index_store.CHUNK")[0], NAMESPACE)
 Encoder, passages = NAMESPACE["Encoder"], NAMESPACE["passages"]
 
 
@@ -205,12 +205,12 @@ WRITES = {
     "index.delete([p.id for p in passages(0, 60)])": texts(passages(60, 100)),
 }
 POINTS = [
-    ("at(index, 'encoded', times=1)", False),
+    ("at(local_store, 'encoded', times=1)", False),
     ("at(passage_store.PassageStore, VERB)", False),
     ("at(passage_store.PassageStore, VERB, after=True)", True),
-    ("at(index, 'write_cache')", True),
+    ("at(local_store, 'write_cache')", True),
     ("at(index_cache.Int8Matrix, 'build')", True),
-    ("at(index, 'remove_other_caches')", True),
+    ("at(local_store, 'remove_other_caches')", True),
 ]
 
 
@@ -220,7 +220,7 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
     for kill, done in POINTS:
         if verb == "delete" and "encoded" in kill:
             continue
-        code = f"index.FEW, index.STALE = 5, 0.0\n{kill.replace('VERB', repr(verb))}\n"
+        code = f"local_store.FEW, local_store.STALE = 5, 0.0\n{kill.replace('VERB', repr(verb))}\n"
         code += "index = Index.open(place, Encoder())\n"
         assert run(f"{code}{write}", built) == (KILLED, ""), kill
         index = Index.open(built, Encoder())
@@ -247,7 +247,7 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
         "at(passage_store.PassageStore, 'compact')",
         "at(passage_store.PassageStore, 'compact', after=True)",
         "at(index_cache.Int8Matrix, 'build')",
-        "at(index, 'remove_other_caches')",
+        "at(local_store, 'remove_other_caches')",
         "at(index_cache.shutil, 'rmtree', after=True)",
     ],
 )
@@ -356,7 +356,7 @@ def test_a_full_disk_after_the_write_costs_only_the_cache(built, run):
     import errno
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
-    index.FEW, index.STALE, index.write_cache = 5, 0.0, full
+    local_store.FEW, local_store.STALE, local_store.write_cache = 5, 0.0, full
     index = Index.open(place, Encoder())
     print(index.add(passages(100, 160)), len(index.search("a", 1000)))
     """,
@@ -368,7 +368,7 @@ def test_a_full_disk_after_the_write_costs_only_the_cache(built, run):
 
 
 def test_a_build_without_room_says_what_is_kept(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(index_writer, "CHUNK", 20)
+    monkeypatch.setattr(index_store, "CHUNK", 20)
 
     def failing():
         yield from passages(0, 50)
@@ -383,7 +383,7 @@ def test_a_build_without_room_says_what_is_kept(tmp_path, capsys, monkeypatch):
 
 
 def test_an_id_that_comes_twice_is_an_error_also_when_the_build_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_writer, "CHUNK", 2)
+    monkeypatch.setattr(index_store, "CHUNK", 2)
     twice = [Passage("a", "one"), Passage("b", "two"), Passage("c", "three"), Passage("a", "four")]
     for _ in range(3):
         with pytest.raises(InterlinguaError, match="'a' occurs twice"):

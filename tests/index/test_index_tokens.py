@@ -129,6 +129,15 @@ def test_an_index_built_anew_with_the_same_numbers_has_no_old_vectors(index, rer
     assert dict(ranking(index, reranker)) == pytest.approx(expected, abs=0.05)
 
 
+def test_a_view_of_an_index_that_was_replaced_gets_no_vectors_of_the_new_one(index, reranker, tmp_path):
+    view = index.refresh()
+    [row] = view.find(["p1"])["p1"]
+    index.keep_tokens(reranker)
+    assert view.tokens(reranker, [row]).keys() == {row}
+    Index.build(LengthEncoder(), PASSAGES[::-1], tmp_path / "idx", overwrite=True).keep_tokens(reranker)
+    assert view.tokens(reranker, [row]) == {}
+
+
 def test_errors(index, reranker):
     with pytest.raises(InterlinguaError, match="one vector a text"):
         index.keep_tokens(LengthEncoder())

@@ -11,9 +11,8 @@ import pytest
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.index import Index
-from interlingua.index import index as index_module
+from interlingua.index.local import store as local_store
 from interlingua.index.metadata import Question
-from interlingua.index.search import Lexical
 from interlingua.retrieval.bm25.bm25 import BM25
 
 WORDS = {
@@ -81,7 +80,7 @@ def results(index, k=7):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_any_sequence_of_writes_equals_a_fresh_index(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(index_module, "FEW", 12)  # the cache is made anew now and then by itself
+    monkeypatch.setattr(local_store, "FEW", 12)  # the cache is made anew now and then by itself
     rng, encoder = random.Random(seed), HashEncoder()
     names = [f"p{number}" for number in range(60)]
     held = {name: some(rng, name) for name in names[:40]}
@@ -217,8 +216,9 @@ def test_a_search_goes_on_while_a_writer_removes_its_cache(tmp_path):
     encoder = HashEncoder()
     writer = Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
     reader = Index.open(tmp_path / "idx", encoder)
-    before = Lexical(reader.refresh(), 0.9, 0.4)
+    before = reader.refresh()
     writer.add([Passage("2", "cat", lang="en")])
     writer.compact()
-    (scores,), most = before.scores(Question("cat", "en").terms(["en"]))
-    assert (len(scores), 0 < scores[0] < most) == (1, True)
+    [matches] = before.lexical([Question("cat", "en").terms(["en"])], 10)
+    [score] = matches.best.values()
+    assert 0 < score < matches.max_score

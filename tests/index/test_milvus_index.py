@@ -9,7 +9,7 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.index import Index
 from interlingua.index.milvus.collection import Address, literal
-from interlingua.index.milvus.index import MilvusIndex
+from interlingua.index.milvus.version import IndexVersion
 from interlingua.retrieval.bm25.bm25 import BM25
 from interlingua.retrieval.fusion import rrf
 from interlingua.retrieval.run import Run
@@ -66,12 +66,17 @@ def collection(count=300, seed=0):
 QUESTIONS = ["blue book of the river", "storm", "keeper bridge light light", "xylophone", "the star town sea"]
 
 
+def collections(index):
+    """What Milvus holds."""
+    return index.store.view.collections
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("both")
     passages = collection()
     local = Index.build(LetterEncoder(), passages, folder / "idx")
-    stored = MilvusIndex.build(LetterEncoder(), iter(passages), f"milvus:{folder}/lite.db/docs")
+    stored = Index.build(LetterEncoder(), iter(passages), f"milvus:{folder}/lite.db/docs")
     yield local, stored
     stored.close()
 
@@ -120,7 +125,7 @@ def test_the_server_fuses_by_reciprocal_rank(tmp_path):
     words = ["".join(random.choice(list("abcdefghij"), 4)) for _ in range(60)]
     passages = [Passage(f"p{i}", " ".join(random.choice(words, 5 + i))) for i in range(120)]  # all lengths differ
     local = Index.build(LetterEncoder(), passages, tmp_path / "idx")
-    stored = MilvusIndex.build(LetterEncoder(), passages, f"milvus:{tmp_path}/lite.db/docs?fusion=rrf")
+    stored = Index.build(LetterEncoder(), passages, f"milvus:{tmp_path}/lite.db/docs?fusion=rrf")
     texts = [" ".join(random.choice(words, 3)) for _ in range(6)] + ["xylophone"]
     for text, hits in zip(texts, stored.search_many(texts, 10, lang="en"), strict=True):
         found = [
@@ -161,7 +166,7 @@ def test_hostile_ids_and_metadata_are_kept_as_they_are(tmp_path):
     passages = [
         Passage(f"id {text}", f"blue {text}", title=text, lang="en", metadata={f"k{text}": text}) for text in HOSTILE
     ]
-    index = MilvusIndex.build(
+    index = Index.build(
         LetterEncoder(), [*passages, Passage("other", "blue", lang="en")], f"milvus:{tmp_path}/lite.db/docs"
     )
     for passage in passages:
@@ -170,14 +175,14 @@ def test_hostile_ids_and_metadata_are_kept_as_they_are(tmp_path):
         assert [hit.passage for hit in found] == [passage]
     for left, passage in enumerate(reversed(passages), 1):
         assert index.delete([passage.id]) == 1
-        assert len(index) == index._store.rows() == len(passages) + 1 - left
+        assert len(index) == collections(index).rows() == len(passages) + 1 - left
     index.close()
 
 
 @pytest.mark.slow
 def test_writing_keeps_the_counts_exact_and_compact_the_mean_length(tmp_path):
     first, later = collection(120), collection(200)[120:-2]
-    stored = MilvusIndex.build(LetterEncoder(), first, f"milvus:{tmp_path}/lite.db/docs")
+    stored = Index.build(LetterEncoder(), first, f"milvus:{tmp_path}/lite.db/docs")
     assert stored.add(later) == 80
     assert stored.delete(["p3", "p4", "p5", "nowhere"]) == 3
     changed = [Passage("p0", "river " * 9, lang="fi"), Passage("p1", later[0].text, lang="sv"), first[2]]
@@ -190,24 +195,26 @@ def test_writing_keeps_the_counts_exact_and_compact_the_mean_length(tmp_path):
     now |= {passage.id: passage for passage in changed}
     local = Index.build(LetterEncoder(), now.values(), tmp_path / "idx")
     assert stored.languages == local.languages
-    assert len(stored) == len(local) == stored._store.rows()
+    assert len(stored) == len(local) == collections(stored).rows()
 
     def numbers(index):
         return [[(hit.passage.id, hit.score) for hit in index.search(text, 5, mode="dense")] for text in QUESTIONS]
 
     assert numbers(stored) == numbers(local)
-    fresh = MilvusIndex.build(LetterEncoder(), now.values(), f"milvus:{tmp_path}/lite.db/fresh")
+    fresh = Index.build(LetterEncoder(), now.values(), f"milvus:{tmp_path}/lite.db/fresh")
     counts = [
         {
             row["number"]: row["found_in"]
-            for row in index._store._query(index._store.terms, "number > 0 and found_in > 0", ["number", "found_in"])
+            for row in index.store.client.query(
+                collections(index).terms, filter="number > 0 and found_in > 0", output_fields=["number", "found_in"]
+            )
         }
         for index in (stored, fresh)
     ]
     assert counts[0] == counts[1]
-    assert stored.about["mean_length"] != fresh.about["mean_length"]
+    assert stored.store.view.about["mean_length"] != fresh.store.view.about["mean_length"]
     stored.compact()
-    assert stored.about["mean_length"] == pytest.approx(fresh.about["mean_length"])
+    assert stored.store.view.about["mean_length"] == pytest.approx(fresh.store.view.about["mean_length"])
     for text in QUESTIONS:
         for mode in ("lexical", "hybrid"):
             assert_same_to_within_ties(
@@ -218,11 +225,12 @@ def test_writing_keeps_the_counts_exact_and_compact_the_mean_length(tmp_path):
 
 @pytest.mark.slow
 def test_a_build_that_was_stopped_goes_on_and_is_not_seen_before_it_is_whole(tmp_path, monkeypatch):
-    from interlingua.index.milvus import store as milvus_store
+    from interlingua.index import store as index_store
+    from interlingua.index.milvus import version as milvus_version
     from interlingua.index.milvus import write as milvus_writer
 
-    monkeypatch.setattr(milvus_writer, "CHUNK", 64)
-    monkeypatch.setattr(milvus_store, "SLICE", 16)
+    monkeypatch.setattr(index_store, "CHUNK", 64)
+    monkeypatch.setattr(milvus_version, "SLICE", 16)
     monkeypatch.setattr(milvus_writer, "SLICE", 16)
     address, passages = f"milvus:{tmp_path}/lite.db/docs", collection()
 
@@ -233,59 +241,80 @@ def test_a_build_that_was_stopped_goes_on_and_is_not_seen_before_it_is_whole(tmp
             return super().encode_document(sentences, **options)
 
     with pytest.raises(KeyboardInterrupt):
-        MilvusIndex.build(Dies(), passages, address)
+        Index.build(Dies(), passages, address)
     with pytest.raises(InterlinguaError, match="there is no such index"):
-        MilvusIndex.open(address)
+        Index.open(address)
     encoder = LetterEncoder()
-    stored = MilvusIndex.build(encoder, passages, address)
+    stored = Index.build(encoder, passages, address)
     assert 0 < encoder.encoded <= 302 - 128 + 1 + 16
-    assert len(stored) == stored._store.rows() == 302
+    assert len(stored) == collections(stored).rows() == 302
     local = Index.build(LetterEncoder(), passages, tmp_path / "idx")
     for text in QUESTIONS:
         assert_same_to_within_ties(stored.search(text, lang="en"), local.search(text, lang="en"))
     # other passages begin anew, and the index that is there stays until then
     with pytest.raises(KeyboardInterrupt):
-        MilvusIndex.build(Dies(), passages[:250], address, overwrite=True)
-    assert len(MilvusIndex.open(address)) == 302
-    again = MilvusIndex.build(LetterEncoder(), passages[:200], address, overwrite=True)
-    assert len(again) == again._store.rows() == 200
-    assert sorted(again._client.list_collections()) == [again._store.place, again._store.terms]
+        Index.build(Dies(), passages[:250], address, overwrite=True)
+    assert len(Index.open(address)) == 302
+    again = Index.build(LetterEncoder(), passages[:200], address, overwrite=True)
+    assert len(again) == collections(again).rows() == 200
+    assert sorted(again.store.client.list_collections()) == [collections(again).place, collections(again).terms]
     stored.close()
+
+
+@pytest.mark.slow
+def test_an_index_that_is_built_anew_during_a_search_is_searched_as_it_is_then(tmp_path):
+    class Meanwhile(LetterEncoder):
+        build = None
+
+        def encode_query(self, sentences, **options):
+            build, self.build = self.build, None
+            if build:
+                build().close()
+            return super().encode_query(sentences)
+
+    address, encoder = f"milvus:{tmp_path}/lite.db/docs", Meanwhile()
+    Index.build(LetterEncoder(), collection(20), address).close()
+    reader = Index.open(address, encoder)
+    for mode in ("dense", "hybrid"):
+        new = [Passage(f"new {mode}", "storm", lang="en"), *collection(20)]
+        encoder.build = lambda new=new: Index.build(LetterEncoder(), new, address, overwrite=True)
+        assert f"new {mode}" in [hit.passage.id for hit in reader.search("storm", 50, mode=mode, lang="en")]
+    reader.close()
 
 
 @pytest.mark.slow
 def test_a_writer_that_was_stopped_is_told_and_mended(tmp_path, monkeypatch, capsys):
     address = f"milvus:{tmp_path}/lite.db/docs"
-    stored = MilvusIndex.build(LetterEncoder(), collection(50), address)
+    stored = Index.build(LetterEncoder(), collection(50), address)
 
-    def dies(change):
+    def dies(version, change):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stored._store, "add_counts", dies)
-    monkeypatch.setattr(stored, "refresh", lambda: None)
+    monkeypatch.setattr(IndexVersion, "add_counts", dies)
     with pytest.raises(KeyboardInterrupt):
         stored.add([Passage("new", "storm storm", lang="en")])
+    monkeypatch.undo()
     stored.close()
-    again = MilvusIndex.open(address, LetterEncoder())
+    again = Index.open(address, LetterEncoder())
     assert "was stopped" in capsys.readouterr().err
     assert again.passage("new").text == "storm storm"
     again.compact()
-    assert len(again) == again._store.rows() == 53
+    assert len(again) == collections(again).rows() == 53
     local = Index.build(LetterEncoder(), [*collection(50), Passage("new", "storm storm", lang="en")], tmp_path / "idx")
     assert_same_to_within_ties(again.search("storm", 5, mode="lexical"), local.search("storm", 5, mode="lexical"))
     assert again.add([Passage("newer", "sea", lang="en")]) == 1  # gets a number of its own
-    assert again._store.rows() == 54
+    assert collections(again).rows() == 54
     again.close()
 
 
 @pytest.mark.slow
 def test_another_model_and_other_faults_are_told(tmp_path):
     address = f"milvus:{tmp_path}/lite.db/docs"
-    stored = MilvusIndex.build(LetterEncoder(), collection(9), address, model_path="letters")
+    stored = Index.build(LetterEncoder(), collection(9), address, model_path="letters")
     with pytest.raises(InterlinguaError, match="made with another model"):
-        MilvusIndex.open(address, LetterEncoder("abc"))
+        Index.open(address, LetterEncoder("abc"))
     with pytest.raises(InterlinguaError, match=r"already exists.*--overwrite"):
-        MilvusIndex.build(LetterEncoder(), collection(9), address)
+        Index.build(LetterEncoder(), collection(9), address)
     with pytest.raises(InterlinguaError, match="has a passage 'p1' already"):
         stored.add([Passage("p1", "x")])
     with pytest.raises(InterlinguaError, match="'q' occurs twice"):
@@ -296,15 +325,15 @@ def test_another_model_and_other_faults_are_told(tmp_path):
         stored.search("x", k=0)
     with pytest.raises(InterlinguaError, match="mode 'lexcal' is unknown"):
         stored.search("x", mode="lexcal")
-    assert len(stored) == stored._store.rows() == 11
+    assert len(stored) == collections(stored).rows() == 11
     info = stored.info()
     assert (info.passages, info.model, info.dim, info.similarity) == (11, "letters", 28, "cosine")
-    stored._client.create_collection("mine", dimension=4)
+    stored.store.client.create_collection("mine", dimension=4)
     with pytest.raises(InterlinguaError, match="is a collection, but not an index"):
-        MilvusIndex.build(LetterEncoder(), collection(9), f"milvus:{tmp_path}/lite.db/mine", overwrite=True)
+        Index.build(LetterEncoder(), collection(9), f"milvus:{tmp_path}/lite.db/mine", overwrite=True)
     stored.close()
     with pytest.raises(InterlinguaError, match="no such file"):
-        MilvusIndex.open(f"milvus:{tmp_path}/nowhere.db/docs")
+        Index.open(f"milvus:{tmp_path}/nowhere.db/docs")
 
 
 @pytest.mark.parametrize(

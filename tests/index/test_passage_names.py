@@ -189,10 +189,10 @@ def test_an_index_of_versions_may_be_built_in_any_order(tmp_path):
 
 
 def test_a_build_that_was_stopped_goes_on_with_each_version(tmp_path, monkeypatch):
+    from interlingua.index import store as index_store
     from interlingua.index.local import build as index_build
-    from interlingua.index.local import build as index_writer
 
-    monkeypatch.setattr(index_writer, "CHUNK", 3)
+    monkeypatch.setattr(index_store, "CHUNK", 3)
 
     def stopped():
         yield from PAGES[:7]

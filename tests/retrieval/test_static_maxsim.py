@@ -9,14 +9,13 @@ import torch
 
 from interlingua.data.records import Passage
 from interlingua.index import Index
-from interlingua.index import index as index_module
 from interlingua.index.export import EncodedParts, write_parquet
 from interlingua.index.export import encoded as whole_parts
 from interlingua.index.local import build as index_build
+from interlingua.index.local import store as local_store
 from interlingua.index.local.build import encoded
 from interlingua.index.local.rows import SubwordRows, subwords_of, to_rows
 from interlingua.index.local.table import PassageStore
-from interlingua.index.milvus.index import MilvusIndex
 from interlingua.index.search import Search
 from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMaps
@@ -214,7 +213,7 @@ def test_rows_give_back_what_was_put_in(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_after_any_writes_hybrid_search_is_that_of_a_fresh_index(tmp_path, monkeypatch, tiny_static, sentences, seed):
-    monkeypatch.setattr(index_module, "FEW", 4)
+    monkeypatch.setattr(local_store, "FEW", 4)
     rng, encoder = random.Random(seed), tiny_static()
     held = {f"p{n}": Passage(f"p{n}", text, lang="en") for n, text in enumerate(sentences)}
     index = Index.build(encoder, held.values(), tmp_path / "idx")
@@ -247,7 +246,7 @@ def test_an_index_in_milvus_matches_as_a_local_one_does(tmp_path, monkeypatch, t
     encoder = tiny_static()
     passages = [Passage(f"p{n}", text, lang="en") for n, text in enumerate(sentences)]
     local = Index.build(encoder, passages[:-3], tmp_path / "idx")
-    stored = MilvusIndex.build(encoder, passages[:-3], f"milvus:{tmp_path}/lite.db/docs")
+    stored = Index.build(encoder, passages[:-3], f"milvus:{tmp_path}/lite.db/docs")
     monkeypatch.setattr("interlingua.index.local.build.to_rows", None)  # Milvus has no use for rows of Arrow
     stored.add(passages[-3:-1])
     monkeypatch.undo()

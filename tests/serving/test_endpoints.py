@@ -28,7 +28,7 @@ Serving = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def _spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks the first character of every passage."""
-    monkeypatch.setattr("interlingua.index.highlights.marker", lambda *_: None)
+    monkeypatch.setattr("interlingua.index.highlights.highlight_encoder", lambda *_: None)
     monkeypatch.setattr("interlingua.index.highlights.Highlights", lambda *_, **__: lambda passage: [(0, 1)])
 
 

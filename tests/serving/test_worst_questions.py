@@ -19,8 +19,8 @@ from interlingua.errors import InterlinguaError
 from interlingua.index import metadata as index_questions
 from interlingua.index.highlights import MARKED, Highlights
 from interlingua.index.index import Index
+from interlingua.index.local.search import Lexical
 from interlingua.index.metadata import ELSEWHERE, LONGEST, READ, TERMS, Budget, OutOfTime, Question
-from interlingua.index.search import Lexical
 from interlingua.models.dual import DualEncoder
 from interlingua.serving import service as embeddings
 from interlingua.serving import service as searches

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import is_index, ray_option
+from interlingua.cli.options import ray_option
 from interlingua.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlingua.index.export import Chunk
 
 logger = logging.getLogger(__name__)
 
@@ -117,11 +119,12 @@ def passages(arguments: argparse.Namespace) -> None:
     logger.info(f"{arguments.out}: {count:,} passages with their vectors")
 
 
-def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
+def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
     """Passages and vectors, some thousand at a time."""
     from interlingua.data.passages import read_sources
-    from interlingua.index.export import CHUNK, encoded, stored
-    from interlingua.index.metadata import is_address
+    from interlingua.index import open_index
+    from interlingua.index.export import CHUNK, encoded
+    from interlingua.index.store import is_index
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import track
 
@@ -131,14 +134,7 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Any]:
             raise BadInput(
                 f"{place}: is an index, whose own vectors are written. Leave out the files, or name a model."
             )
-        if is_address(place):
-            from interlingua.index import open_index
-
-            vectors: Iterable[Any] = open_index(place).vectors()
-            return vectors
-        from interlingua.index.local.snapshot import whole_store
-
-        return stored(whole_store(Path(place)))
+        return open_index(place).vectors()
     if not arguments.texts:
         raise BadInput(f"{place}: is not an index, so there must be files of passages to encode.")
     held = encoded(DualEncoder.load(place), read_sources(arguments.texts, arguments.lang))

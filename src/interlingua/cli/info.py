@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import is_index, opened
+from interlingua.cli.options import opened
 from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print it."""
+    from interlingua.index.store import is_index
+
     if arguments.system == bool(arguments.index):
         raise BadInput("give an index, a model or --system. See `interlingua info --help`.")
     if arguments.system:

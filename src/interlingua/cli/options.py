@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlingua.index import Index
 
 INDEX = "an index: its folder, milvus://host:port/name, or milvus:file.db/name for Milvus Lite"
 
@@ -96,7 +98,7 @@ def pairs_of(option: str, given: list[str], form: str) -> dict[str, str]:
     return found
 
 
-def opened(arguments: argparse.Namespace, **options: Any) -> Any:
+def opened(arguments: argparse.Namespace, **options: Any) -> Index:
     """The index of a verb, with the model of --model where that is given."""
     from interlingua.index import open_index
 
@@ -107,14 +109,7 @@ def opened(arguments: argparse.Namespace, **options: Any) -> Any:
     return open_index(arguments.index, load_to_encode(arguments.model), **options)
 
 
-def is_index(place: str) -> bool:
-    """Whether a place is an index, in a folder or elsewhere."""
-    from interlingua.index.metadata import MARKER, is_address
-
-    return is_address(place) or (Path(place) / MARKER).is_file()
-
-
-def counted(index: Any) -> str:
+def counted(index: Index) -> str:
     """How many passages an index has, in which languages."""
     languages = sorted(index.languages.items(), key=lambda pair: (-pair[1], pair[0]))
     return f"{len(index):,} passages: " + ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in languages)

@@ -60,7 +60,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
-    from interlingua.index.highlights import Highlights, marker
+    from interlingua.index.highlights import Highlights, highlight_encoder
     from interlingua.index.metadata import Question, load_to_encode
     from interlingua.text.languages import normalise_code
 
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
             "model."
         )
     bold = hits and not arguments.json and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    spans = Highlights(question, encoder=marker(reranker, index, arguments.mode)) if bold else None
+    spans = Highlights(question, encoder=highlight_encoder(reranker, index, arguments.mode)) if bold else None
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
         if arguments.json:

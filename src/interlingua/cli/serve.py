@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import durability_option, index_argument, model_option, opened
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlingua.index.index import Index
+    from interlingua.models.protocols import AnyEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +99,7 @@ def serve(arguments: argparse.Namespace) -> None:
         run(create_app(index, settings, reranker), listener, arguments.timeout)
 
 
-def _opened(arguments: argparse.Namespace) -> tuple[Any, Any]:
+def _opened(arguments: argparse.Namespace) -> tuple[Index, AnyEncoder | None]:
     """The index with its model, and the reranker, loaded now: what is wrong with them is said before anybody waits."""
     from interlingua.models.late_interaction import load_any
 

@@ -15,7 +15,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import atomic_folder, atomic_write, open_raw
 from interlingua.index.local.rows import PASSAGE, TEXTS, arrow, passage_of, text_schema, to_rows
-from interlingua.index.local.table import PassageStore, vectors_of
+from interlingua.index.local.table import vectors_of
 from interlingua.models.dual import DualEncoder
 from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_passages
 
@@ -32,12 +32,6 @@ def encoded(encoder: TextEncoder, passages: Iterable[Passage], size: int = CHUNK
     rest = iter(passages)
     while part := list(islice(rest, size)):
         yield part, embed_passages(encoder, part, **options)
-
-
-def stored(store: PassageStore) -> Iterator[Chunk]:
-    """The passages of an index with the vectors that it holds, in the order of their numbers."""
-    for batch in store.batches((*PASSAGE, "vector"), CHUNK):
-        yield _chunk(batch, store.dim)
 
 
 def write_parquet(file: str | Path, chunks: Iterable[Chunk]) -> int:

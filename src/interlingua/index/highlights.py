@@ -1,25 +1,40 @@
-"""Which words of a passage answer to a question: those with its terms, and those near its tokens in any language."""
+"""The words of a passage that answer a question: those with its terms, and those near its words in any language."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.index.metadata import Question
-from interlingua.index.near_words import NearWords, Span
+from interlingua.models.protocols import AnyEncoder
+from interlingua.models.static_encoder import TINY, StaticSide
+from interlingua.retrieval.late_interaction.static import static_sides
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.segment import CLUSTER, CLUSTERS, RUN, SOUTH_EAST
 from interlingua.text.languages import find_code
 
 if TYPE_CHECKING:
-    from interlingua.index.near_tokens import NearTokens
+    from interlingua.index.index import Index
+    from interlingua.models.late_interaction import LateInteractionEncoder
 
-
+Span = tuple[int, int]
 MARKED = 10_000
 """Characters of a passage in which words are marked, the first of them."""
 ALIKE = 0.5
 """Share of a word's terms that must be the question's: all of a stem, half of a stem with n-grams."""
+NEAR_WORD = 0.4
+"""Cosine of two words from which one stands for the other."""
+QUESTION_WORDS, TEXT_WORDS = 256, 4_096
+"""Different words of a question, and of a text, that are looked at, the first of them."""
+NEAR_TOKEN = 0.6
+"""Cosine from which a token of the text stands for one of the question."""
 
 
 class Highlights:
@@ -30,37 +45,37 @@ class Highlights:
     for has its terms already.
     """
 
-    def __init__(self, question: str | Question, lang: str = "", encoder: Any = None) -> None:
+    def __init__(self, question: str | Question, lang: str = "", encoder: AnyEncoder | None = None) -> None:
         self._question = question if isinstance(question, Question) else Question(question, lang or None)
-        self._near = _near(self._question.text, encoder, analyzer(find_code(self._question.lang) or ""))
+        self._aligner = _aligner(self._question.text, encoder, analyzer(find_code(self._question.lang) or ""))
 
     def __call__(self, passage: Passage) -> list[Span]:
         """Spans of characters of `passage.text`, in order and apart from each other, among the first `MARKED`."""
         text, cut = passage.text[:MARKED], analyzer(find_code(passage.lang) or "")
         asked = self._question.counts(self._question.lang).keys() | self._question.counts(passage.lang).keys()
-        found = [span for span in _pieces(text) if _alike(cut, text[slice(*span)], asked)]
-        return _joined(sorted(found + self._near.spans(text, cut)))
+        spans = [span for span in _pieces(text) if _alike(cut, text[slice(*span)], asked)]
+        return _joined(sorted(spans + self._aligner.spans(text, cut)))
 
 
-def highlights(question: str | Question, passage: Passage, lang: str = "", encoder: Any = None) -> list[Span]:
+def highlights(
+    question: str | Question, passage: Passage, lang: str = "", encoder: AnyEncoder | None = None
+) -> list[Span]:
     """`Highlights` of one passage."""
     return Highlights(question, lang, encoder)(passage)
 
 
-def marker(reranker: Any, index: Any, mode: str) -> Any:
-    """What `Highlights` of the hits of a search are made with: the model of late interaction that reranked, else the
-    encoder of the `index`; none where it found by words alone."""
+def highlight_encoder(reranker: AnyEncoder | None, index: Index, mode: str) -> AnyEncoder | None:
+    """The encoder for `Highlights` of the hits of a search: the model of late interaction that reranked, else the
+    encoder of the `index`. None for a lexical search, which needs no model."""
     if getattr(reranker, "similarity", "") == "maxsim":
         return reranker
     return None if mode == "lexical" else index.encoder
 
 
-def _near(question: str, encoder: Any, cut: Analyzer) -> NearWords | NearTokens:
+def _aligner(question: str, encoder: AnyEncoder | None, cut: Analyzer) -> StaticAligner | ContextualAligner:
     if getattr(encoder, "similarity", "") == "maxsim":
-        from interlingua.index.near_tokens import NearTokens
-
-        return NearTokens(question, encoder, cut)
-    return NearWords(question, encoder, cut)
+        return ContextualAligner(question, cast("LateInteractionEncoder", encoder), cut)
+    return StaticAligner(question, encoder, cut)
 
 
 def _pieces(text: str) -> Iterator[Span]:
@@ -90,3 +105,116 @@ def _joined(spans: list[Span]) -> list[Span]:
         else:
             joined.append((start, end))
     return joined
+
+
+class StaticAligner:
+    """Align the words of texts with those of a question by the vectors of a static encoder, in any language.
+
+    A word's vector is the mean of those of its subwords; where a script puts no spaces between words, a subword is one.
+    `cut` is the analyzer of the question's language: words that it leaves out are not looked for. Without effect for an
+    encoder that has no `static_sides`. Raises BadInput for a question that is not valid Unicode.
+    """
+
+    def __init__(self, question: str, encoder: AnyEncoder | None, cut: Analyzer) -> None:
+        sides = static_sides(encoder)
+        words = _distinct_words(question, sides[0], QUESTION_WORDS) if sides else {}
+        words = {span: ids for span, ids in words.items() if cut(question[slice(*span)])}
+        self._sought = [_is_number(question[slice(*span)]) for span in words]
+        if sides and words:
+            self._vectors, self._passage = _word_vectors(words, sides[0]), sides[1]
+
+    def spans(self, text: str, cut: Analyzer) -> list[Span]:
+        """Spans of characters of `text`: for each word of the question the nearest word, where it is near enough,
+        `cut`, the analyzer of the text's language, does not leave it out, and it is not another number."""
+        words = _distinct_words(text, self._passage, TEXT_WORDS) if self._sought else {}
+        if not words:
+            return []
+        cosines = self._vectors @ _word_vectors(words, self._passage).T
+        similar, place = cosines.max(axis=1), cosines.argmax(axis=1)
+        spans, aligned = list(words), []
+        for number, nearest, cosine in zip(self._sought, place.tolist(), similar.tolist(), strict=True):
+            word = text[slice(*spans[nearest])]
+            if cosine >= NEAR_WORD and cut(word) and not (number and _is_number(word)):
+                aligned.append(spans[nearest])
+        return aligned
+
+
+def _distinct_words(text: str, side: StaticSide, limit: int) -> dict[Span, list[int]]:
+    """The first `limit` different words of a text, in order, with their subwords."""
+    first: dict[tuple[int, ...], Span] = {}
+    for span, subwords in groupby(_placed(text, side), key=itemgetter(0)):
+        first.setdefault(tuple(id for _, id in subwords), span)
+        if len(first) == limit:
+            break
+    return {span: list(ids) for ids, span in first.items()}
+
+
+def _placed(text: str, side: StaticSide) -> Iterator[tuple[Span, int]]:
+    """The subwords of a text, each with its word, in order."""
+    runs = [(*run.span(), run.start("unspaced") >= 0) for run in RUN.finditer(text)]
+    ends = [end for _, end, _ in runs]
+    subwords = side.subwords
+    mark = subwords.tokenizer.token_to_id("▁")  # stands before an unspaced word, and says nothing
+    for id, (start, end) in subwords.spans(text):
+        number = bisect_right(ends, start)
+        if number < len(runs) and runs[number][0] < end and id != mark:
+            begin, stop, unspaced = runs[number]
+            yield ((max(start, begin), min(end, stop)) if unspaced else (begin, stop)), id
+
+
+def _word_vectors(words: dict[Span, list[int]], side: StaticSide) -> NDArray[np.float32]:
+    """`[words, dim]`, of unit length."""
+    means = side.table.means(list(words.values()))
+    unit: NDArray[np.float32] = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), TINY)
+    return unit
+
+
+def _is_number(word: str) -> bool:
+    return any(character.isdigit() for character in word)
+
+
+class ContextualAligner:
+    """Align the words of texts with those of a question by the token vectors of a model of late interaction. `cut` is
+    the analyzer of the question's language: words that it leaves out are not looked for."""
+
+    def __init__(self, question: str, encoder: LateInteractionEncoder, cut: Analyzer) -> None:
+        self._encoder = encoder
+        self._vectors = encoder.encode_query([question])[0]
+        words = [word.span() for word in RUN.finditer(question)]
+        self._rows = [
+            row
+            for row, (start, end) in _placed_tokens(encoder, question, "query")
+            if (word := next((one for one in words if one[0] < end and start < one[1]), None)) is not None
+            and cut(question[slice(*word)])
+        ]
+
+    def spans(self, text: str, cut: Analyzer) -> list[Span]:
+        """Spans of characters of `text`: the words in which each of these tokens has its nearest, where it is near
+        enough."""
+        if not self._rows:
+            return []
+        vectors, tokens = self._encoder.encode_document([text])[0], _placed_tokens(self._encoder, text, "document")
+        words, aligned = [word.span() for word in RUN.finditer(text)], []
+        for row in self._rows if tokens else ():
+            similar, place = (vectors[[row for row, _ in tokens]] @ self._vectors[row]).max(dim=0)
+            if float(similar) >= NEAR_TOKEN:
+                begin, stop = tokens[int(place)][1]
+                aligned += [span for span in words if span[0] < stop and begin < span[1]]
+        return aligned
+
+
+def _placed_tokens(encoder: LateInteractionEncoder, text: str, role: str) -> list[tuple[int, Span]]:
+    """The tokens of `text` that have a vector: its row, and the characters it stands for."""
+    ids = encoder.tokenize([text], role)[0]
+    plain = encoder.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    own, spans = plain["input_ids"], plain["offset_mapping"]
+    first = next((at for at in range(len(ids)) if own and ids[at] == own[0]), len(ids))
+    skipped = set(encoder.tokenizer.convert_tokens_to_ids(list(encoder.skipped))) if role == "document" else set()
+    placed, row = [], sum(id not in skipped for id in ids[:first])
+    for id, known, span in zip(ids[first:], own, spans, strict=False):
+        if id != known:
+            break  # cut off here
+        if id not in skipped:
+            placed.append((row, tuple(span)))
+            row += 1
+    return placed

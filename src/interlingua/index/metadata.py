@@ -15,9 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from interlingua.data.records import Query
+from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_write
+from interlingua.models.protocols import has_token_vectors
 from interlingua.retrieval.retriever import TextEncoder
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
@@ -33,7 +34,7 @@ SOURCES = "sources.json"
 
 
 @dataclass(frozen=True)
-class About:
+class IndexMetadata:
     """`model` is the name or folder of the encoder ("" if it was not said) and `fingerprint` its own; `k1` and `b` are
     BM25's. `made` is another one for each index that is built."""
 
@@ -70,7 +71,7 @@ class IndexInfo:
     analyzers: dict[str, str]
 
 
-def read_about(folder: Path) -> About:
+def read_metadata(folder: Path) -> IndexMetadata:
     """What index.json says. Raises BadInput when `folder` is no index, or one that cannot be read."""
     file = folder / MARKER
     if not file.is_file():
@@ -87,7 +88,7 @@ def read_about(folder: Path) -> About:
     for key, kind in kinds.items():
         if not isinstance(about.get(key), kind):
             raise damaged(file, f"'{key}' is missing or no {kind.__name__}")
-    return About(**{key: about[key] for key in kinds})
+    return IndexMetadata(**{key: about[key] for key in kinds})
 
 
 def read_sources(folder: Path) -> dict[str, str]:
@@ -112,11 +113,6 @@ def write_sources(folder: Path, names: SourceNames) -> None:
             stream.write(json.dumps(names.known, ensure_ascii=False, indent=1) + "\n")
 
 
-def is_address(place: str | Path) -> bool:
-    """Whether a place of an index is an address such as `milvus://host:port/name`, not a folder."""
-    return str(place).startswith("milvus:")
-
-
 def signature(folder: Path) -> tuple[int, int]:
     """Of index.json, which is another file for each index that is built."""
     try:
@@ -131,11 +127,24 @@ def damaged(path: Path, reason: object) -> Damaged:
     return Damaged(f"{path}: is damaged ({reason}). Build it again with --overwrite.")
 
 
-def load_encoder(model: str, fingerprint: Mapping[str, Any], similarity: str, place: object) -> TextEncoder:
-    """The encoder `model` that the index at `place` names, with the `fingerprint` and `similarity` it was made with.
+def terms_of(passage: Passage) -> list[str]:
+    """The terms of a passage by the analyzer of its language, title and text together as BM25 reads them."""
+    text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
+    return analyzer(find_code(passage.lang) or "")(text)
+
+
+def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
+    """Name and version of the analyzer of each language."""
+    codes = {lang: analyzer(find_code(lang) or "") for lang in languages}
+    return {lang: [chosen.name, chosen.version] for lang, chosen in codes.items()}
+
+
+def load_encoder(made: IndexMetadata, place: object) -> TextEncoder:
+    """The encoder that the index at `place` was `made` with, loaded by the name of its model.
 
     Raises BadInput where none is named, where it is not there any more, and where it has changed.
     """
+    model = made.model
     if not model:
         raise BadInput(
             f"{place}: does not say which model made it. Give the model with --model "
@@ -146,12 +155,12 @@ def load_encoder(model: str, fingerprint: Mapping[str, Any], similarity: str, pl
             f"{place}: was made with the model {model}, which is not there any more. "
             "Say where it is with --model (in Python: pass encoder= when you open it)."
         )
-    encoder: TextEncoder = load_to_encode(model)
-    check_encoder(encoder, fingerprint, similarity, place)
+    encoder = load_to_encode(model)
+    check_encoder(encoder, made, place)
     return encoder
 
 
-def load_to_encode(name_or_path: str | Path) -> Any:
+def load_to_encode(name_or_path: str | Path) -> TextEncoder:
     """What `interlingua.models.late_interaction.load_any` loads, but a `StaticEncoder` where the model is one:
     that takes a tenth of the time."""
     from interlingua.models.static_encoder import StaticEncoder
@@ -161,17 +170,23 @@ def load_to_encode(name_or_path: str | Path) -> Any:
         return found
     from interlingua.models.late_interaction import load_any
 
-    return load_any(name_or_path)
+    encoder = load_any(name_or_path)
+    if has_token_vectors(encoder):
+        raise BadInput(
+            f"{name_or_path}: gives one vector a token, and an index holds one vector a passage. Give another model; "
+            "this one reranks (--rerank)."
+        )
+    return encoder
 
 
-def check_encoder(encoder: TextEncoder, fingerprint: Mapping[str, Any], similarity: str, place: object) -> None:
-    """Raise BadInput unless `encoder` is the one that the index at `place` was made with."""
+def check_encoder(encoder: TextEncoder, made: IndexMetadata, place: object) -> None:
+    """Raise BadInput unless `encoder` is the one that the index at `place` was `made` with."""
     from interlingua.models.folder import check
 
-    check(encoder, fingerprint, str(place))
-    if encoder.similarity != similarity:
+    check(encoder, made.fingerprint, str(place))
+    if encoder.similarity != made.similarity:
         raise BadInput(
-            f"{place}: was made for similarity '{similarity}', the model says "
+            f"{place}: was made for similarity '{made.similarity}', the model says "
             f"'{encoder.similarity}'. Make the index again with this model."
         )
 

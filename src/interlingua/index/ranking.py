@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -115,6 +115,15 @@ def twice(passage: Passage) -> BadInput:
     return BadInput(f"passage id '{passage.id}' occurs twice{of}. Ids must be unique in a source.")
 
 
+def distinct(passages: Iterable[Passage], keys: set[tuple[str, str]]) -> Iterator[Passage]:
+    """`passages`, whose keys join `keys`. Raises BadInput for one that is there already."""
+    for passage in passages:
+        if (key := passage.key) in keys:
+            raise twice(passage)
+        keys.add(key)
+        yield passage
+
+
 def ranking_names(ids: Sequence[str], sources: Callable[[], Sequence[str]]) -> list[str]:
     """A name for each of some passages with which a `Run` ranks them: its id, so that ties are ordered by id
     descending. Where two have one id, all are numbered in the order of id and source; only then `sources` is asked."""
@@ -161,14 +170,14 @@ def meaning_weight(share: float) -> float:
 def hybrid(
     text: str,
     parts: dict[str, dict[str, float]],
-    most: float,
+    max_score: float,
     share: float,
     langs: Mapping[str, str],
     words: StaticMaxSim | None,
-    subwords: Callable[[str], Ids],
+    subwords: Callable[[Sequence[str]], Sequence[Ids]],
 ) -> Run:
     """The ranking of the candidates of the question `text`, "q", by `parts`: their "lexical" and "dense" scores, each
-    for all of them. `most` as in `fuse`; `share` as `share_of_own` gives it.
+    for all of them. `max_score` as in `fuse`; `share` as `share_of_own` gives it.
 
     Where there are `words`, the first `MATCHED` are scored by these too, as "tokens" in `parts`; `subwords` gives those
     of a candidate. What counts is a score less `SHORTER` · `share` · ln of the number of subwords, and by how much that
@@ -177,28 +186,28 @@ def hybrid(
     with it whatever they say.
     """
     weight = meaning_weight(share)
-    run = fuse(parts["lexical"], most, [parts["dense"]], weight)
+    run = fuse(parts["lexical"], max_score, [parts["dense"]], weight)
     names = run.ids("q")[:MATCHED]
     if words is None or not names:
         return run
-    held = [subwords(name) for name in names]
-    scores = words.scores(words.question(text), held)
+    tokens = subwords(names)
+    scores = words.scores(words.question(text), tokens)
     parts["tokens"] = dict(zip(names, scores.tolist(), strict=True))
-    fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in held])
+    fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])
     above = fair - _means(fair, [langs[name] for name in names])
-    return fuse(parts["lexical"], most, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
+    return fuse(parts["lexical"], max_score, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
 
 
-def fuse(lexical: Mapping[str, float], most: float, meanings: Sequence[Mapping[str, float]], weight: float) -> Run:
+def fuse(lexical: Mapping[str, float], max_score: float, meanings: Sequence[Mapping[str, float]], weight: float) -> Run:
     """(words + `weight` · meaning) / (1 + `weight`), from 0 to 1, for the candidates of one question, "q".
 
-    Words are the `lexical` score as a share of the best candidate's, times its share of the `most` that the question's
-    terms could give: little where few of them occur at all, as in a language that is not the question's. Meaning is the
-    mean of other scores, each brought to 0 to 1 among the candidates (½ where all are equal); a candidate that one is
-    missing for gets its lowest.
+    Words are the `lexical` score as a share of the best candidate's, times its share of the `max_score`, the BM25 score
+    of a passage with all terms of the question in full: little where few of them occur at all, as in a language that is
+    not the question's. Meaning is the mean of other scores, each min–max normalised among the candidates (½ where all
+    are equal); a candidate without one of these scores gets the lowest.
     """
     run = Run()
-    whole = max(most * max(lexical.values(), default=0.0), float(np.finfo(np.float32).tiny))
+    whole = max(max_score * max(lexical.values(), default=0.0), float(np.finfo(np.float32).tiny))
     for query, ids, scores in normalised([Run.from_scores({"q": dict(held)}) for held in meanings]):
         share = np.array([lexical[name] for name in ids]) ** 2 / whole
         run.add(query, ids, (share + weight * (scores.mean(axis=0) + 0.5)) / (1 + weight))

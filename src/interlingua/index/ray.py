@@ -27,8 +27,9 @@ from typing import Any
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound
 from interlingua.index.export import CHUNK, EncodedParts, encoded, write_parquet
-from interlingua.index.index import build_index
-from interlingua.index.ranking import twice
+from interlingua.index.index import Index, build_index
+from interlingua.index.ranking import distinct
+from interlingua.index.store import is_address
 from interlingua.models.dual import DualEncoder
 from interlingua.models.folder import canonical_model_name, fingerprint
 from interlingua.progress import track
@@ -123,14 +124,9 @@ class PartEncoder:
 
 def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: bytes) -> Iterator[str]:
     """Write passages to files for the workers, but for parts that are there; the names of all parts."""
-    seen: set[tuple[str, str]] = set()
-    rest = iter(track(passages, "read passages"))
+    rest = distinct(track(passages, "read passages"), set())
     number = 0
     while part := list(islice(rest, size)):
-        for passage in part:
-            if passage.key in seen:
-                raise twice(passage)
-            seen.add(passage.key)
         lines = [json.dumps({**asdict(one), "metadata": dict(one.metadata)}).encode() + b"\n" for one in part]
         made_of = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
         name = f"part-{number:07d}-{made_of}.parquet"
@@ -256,19 +252,19 @@ def build_index_on_ray(
     workers: int | None = None,
     overwrite: bool = False,
     **options: Any,
-) -> Any:
+) -> Index:
     """`build_index` with the model of this name or folder, which the machines of a Ray cluster load (`encode_on_ray`).
 
     The parts that they encode lie in `{place}.parts`, or for an index in Milvus in `{collection}.parts` here, until the
     index is there: a build that was stopped, in either half, goes on with them. This machine alone writes the index.
     """
     place = str(place)
-    if not place.startswith("milvus:") and Path(place).exists() and not overwrite:
+    if not is_address(place) and Path(place).exists() and not overwrite:
         raise BadInput(
             f"{place}: already exists. Choose another folder, or replace it with --overwrite "
             "(in Python: overwrite=True)."
         )
-    name = place.partition("?")[0].rpartition("/")[2] if place.startswith("milvus:") else Path(place)
+    name = place.partition("?")[0].rpartition("/")[2] if is_address(place) else Path(place)
     folder = Path(f"{name}.parts")
     parts = encode_on_ray(model, passages, folder, address=address, workers=workers)
     known = EncodedParts(DualEncoder.load(model), parts)

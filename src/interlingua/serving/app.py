@@ -7,13 +7,14 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from interlingua import __version__
 from interlingua.errors import BadInput
+from interlingua.index.index import Index
+from interlingua.models.protocols import AnyEncoder
 from interlingua.serving.middleware import HostNames, RequestLog, Tokens, WholeBody, log
 from interlingua.serving.routes import embedding_routes, page_routes, passage_routes, search_routes, status_routes
 from interlingua.serving.schemas import ErrorAnswer, tell_errors
@@ -33,8 +34,8 @@ REFUSALS = {
 DESCRIPTION = "Search in any language, and the model behind it."
 
 
-def create_app(index: Any, settings: ServeSettings | None = None, reranker: Any = None) -> FastAPI:
-    """The HTTP API and the page over `index`, an `Index` or what has its methods.
+def create_app(index: Index, settings: ServeSettings | None = None, reranker: AnyEncoder | None = None) -> FastAPI:
+    """The HTTP API and the page over `index`.
 
     `reranker` is a model of `load_any`, used by searches that ask for it and by /rerank, which otherwise compares the
     vectors of the index's own model. What the application needs it

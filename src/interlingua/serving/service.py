@@ -18,8 +18,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, Stale
+from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
+from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.rerank import model_retriever
+from interlingua.retrieval.retriever import TextEncoder
 from interlingua.serving.batching import Batcher
 from interlingua.serving.schemas import MAX_TEXT, ApiError
 from interlingua.text.languages import detect_language, nfkc
@@ -126,8 +129,8 @@ class Searches:
     `same` says that `langs` is the language of the questions, of which the index may have no passage.
     """
 
-    index: Any
-    reranker: Any
+    index: Index
+    reranker: AnyEncoder | None
     k: int
     mode: str
     langs: tuple[str, ...] | None
@@ -153,7 +156,7 @@ class Searches:
         )
         return [self._answer(hits, question, budget) for question, hits in zip(items, found, strict=True)]
 
-    def _answer(self, hits: Sequence[Any], question: Question, budget: Budget) -> Answer:
+    def _answer(self, hits: Sequence[Hit], question: Question, budget: Budget) -> Answer:
         wanted = hits[:HIGHLIGHTED] if self.highlight else []
         marked, notices = self._marked(wanted, question, budget), []
         if question.is_cut:
@@ -185,15 +188,15 @@ class Searches:
             notices,
         )
 
-    def _marked(self, hits: Sequence[Any], question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
+    def _marked(self, hits: Sequence[Hit], question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
         """The highlights of the hits, of as many as there is time for."""
-        from interlingua.index.highlights import Highlights, marker
+        from interlingua.index.highlights import Highlights, highlight_encoder
 
         marked: list[list[tuple[int, int]]] = []
         try:
             if hits:
                 with budget.stage("highlighting", question):
-                    spans = Highlights(question, encoder=marker(self.reranker, self.index, self.mode))
+                    spans = Highlights(question, encoder=highlight_encoder(self.reranker, self.index, self.mode))
             for hit in hits:
                 with budget.stage("highlighting", question):
                     marked.append(spans(hit.passage))
@@ -223,7 +226,7 @@ class Embeddings:
     """The options that requests of one batch share. An item is the texts of a request. A calibrated model needs their
     languages, which are recognised."""
 
-    index: Any
+    index: Index
     role: str
     dimensions: int | None
     base64: bool
@@ -281,7 +284,7 @@ def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
     return shorter
 
 
-def count_tokens(encoder: Any, texts: Sequence[str], role: str) -> list[int]:
+def count_tokens(encoder: TextEncoder, texts: Sequence[str], role: str) -> list[int]:
     """Tokens of each text as the model reads it, cut to its length; 0 for a model that is not one of ours."""
     if not hasattr(encoder, "encoder"):
         return [0] * len(texts)
@@ -293,7 +296,7 @@ class Reranks:
     """An item is a question and its documents; the result, each document's score: MaxSim of a late-interaction model,
     else the similarity of the vectors."""
 
-    encoder: Any
+    encoder: AnyEncoder
 
     def __call__(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[list[float | None]]:
         for _, documents in items:
@@ -317,7 +320,7 @@ class Service:
     """One index. Questions and texts go through the model in the thread of `batcher`; writes, which may take long and
     wait for other writers, in that of `writer`: one at a time, those that wait being synced together."""
 
-    def __init__(self, index: Any, settings: ServeSettings, reranker: Any = None) -> None:
+    def __init__(self, index: Index, settings: ServeSettings, reranker: AnyEncoder | None = None) -> None:
         self.index, self.settings, self.reranker = index, settings, reranker
         self.metrics = Metrics()
         self.batcher = Batcher(
@@ -354,7 +357,7 @@ class Service:
 
     def told(self, error: InterlinguaError) -> str:
         """The error without the place of the index, which is no business of a client."""
-        return str(error).replace(str(getattr(self.index, "path", "\0")), "the index")
+        return str(error).replace(str(self.index.path), "the index")
 
     @property
     def status(self) -> str:
@@ -385,7 +388,7 @@ class Changed(NamedTuple):
 class Describe:
     """Describe the index; all items of a batch are alike."""
 
-    index: Any
+    index: Index
 
     def __call__(self, items: Sequence[None]) -> list[Facts]:
         self.index.refresh()
@@ -397,7 +400,7 @@ class Describe:
 class Warm:
     """A first question, so that the first client does not wait for what is loaded late."""
 
-    index: Any
+    index: Index
 
     def __call__(self, items: Sequence[None]) -> list[None]:
         detect_language("interlingua")
@@ -411,8 +414,8 @@ class Write:
 
     passages: Sequence[Passage]
 
-    def __call__(self, index: Any) -> int:
-        return int(index.replace(self.passages))
+    def __call__(self, index: Index) -> int:
+        return index.replace(self.passages)
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,8 +424,8 @@ class Delete:
 
     id: str
 
-    def __call__(self, index: Any) -> int:
-        return int(index.delete([self.id]))
+    def __call__(self, index: Index) -> int:
+        return index.delete([self.id])
 
 
 @dataclass(frozen=True)
@@ -431,7 +434,7 @@ class Change:
     acknowledged. One result each: a write that failed has its own error, and where the sync
     fails, all have that."""
 
-    index: Any
+    index: Index
 
     def __call__(self, items: Sequence[Write | Delete]) -> list[Changed | Exception]:
         done: list[Changed | Exception] = []

@@ -7,12 +7,11 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,60 +20,24 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged
 from interlingua.files import check_replaceable, make_folder, move_into_place
 from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_rows
+from interlingua.index.local.search import index_vectors
 from interlingua.index.local.snapshot import write_cache
 from interlingua.index.local.table import PassageStore, go_back, lock
-from interlingua.index.metadata import FORMAT, MARKER, SOURCES, About, write_sources
-from interlingua.index.ranking import twice
-from interlingua.index.search import index_vectors
+from interlingua.index.metadata import FORMAT, MARKER, SOURCES, IndexMetadata, write_sources
+from interlingua.index.ranking import distinct
+from interlingua.index.store import BuildSettings, chunks, encode_passages
 from interlingua.progress import track
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
-from interlingua.retrieval.retriever import PassageVectors, TextEncoder, Vectors, embed_passages
-
-if TYPE_CHECKING:
-    from interlingua.data.files.walk import SourceNames
+from interlingua.retrieval.retriever import TextEncoder, Vectors
 
 logger = logging.getLogger(__name__)
-
-
-CHUNK = 4096  # passages encoded at a time
-
-
-def distinct(passages: Iterable[Passage], keys: set[tuple[str, str]]) -> Iterator[Passage]:
-    """`passages`, whose keys join `keys`. Raises BadInput for one that is there already."""
-    for passage in passages:
-        if (key := passage.key) in keys:
-            raise twice(passage)
-        keys.add(key)
-        yield passage
-
-
-def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    """`passages`, `CHUNK` at a time."""
-    stream = iter(passages)
-    while chunk := list(islice(stream, CHUNK)):
-        yield chunk
 
 
 def encoded(
     encoder: TextEncoder, passages: Sequence[Passage], **options: Any
 ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
     """What `PassageStore.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
-    return to_rows(passages), *vectors_and_subwords(encoder, passages, **options)
-
-
-def vectors_and_subwords(
-    encoder: TextEncoder, passages: Sequence[Passage], **options: Any
-) -> tuple[Vectors, list[NDArray[np.int64]] | None]:
-    """The vectors of `embed_passages`, and the passages' subwords (None where the encoder has no `StaticMaxSim`)."""
-    words = StaticMaxSim.of(encoder)
-    if words is None:
-        return embed_passages(encoder, passages, **options), None
-    home = next(kind for kind in type(encoder).__mro__ if "static_sides" in vars(kind))
-    own = type(encoder).encode_document is vars(home)["encode_document"]  # no subclass that encodes in its own way
-    if options or isinstance(encoder, PassageVectors) or not own:  # the vectors are others, or at hand
-        return embed_passages(encoder, passages, **options), words.subwords(passages)
-    subwords, vectors = words.encode(passages)
-    return vectors, subwords
+    return to_rows(passages), *encode_passages(encoder, passages, **options)
 
 
 @contextmanager
@@ -95,23 +58,13 @@ def spooled(batches: Iterable[Any], schema: Any, folder: Path) -> Iterator[tuple
 STARTED = "building.json"
 
 
-def build_folder(
-    encoder: TextEncoder,
-    passages: Iterable[Passage],
-    path: Path,
-    model: str,
-    k1: float,
-    b: float,
-    names: SourceNames | None,
-    options: dict[str, Any],
-) -> None:
+def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, settings: BuildSettings) -> None:
     """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
 
     Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced. Where that is left from
     a build that was stopped, by a power cut too, passages that it holds unchanged are not encoded again; any other
-    order or choice of passages is fine. `names` of sources are kept. Raises BadInput for two passages with one
-    source and id, when there is no passage, for a folder of something else, and where somebody else builds it; `path`
-    is then as it was.
+    order or choice of passages is fine. Raises BadInput for two passages with one source and id, when there is no
+    passage, and for a folder of something else, Busy where somebody else builds it; `path` is then as it was.
     """
     from interlingua.models.folder import fingerprint
 
@@ -125,14 +78,15 @@ def build_folder(
             held.enter_context(lock(path))  # what would be added to it now would be lost
         store = _left(partial, {"format": FORMAT, "fingerprint": print_of, "similarity": encoder.similarity})
         try:
-            store = _write(encoder, passages, partial, store, options)
+            store = _write(encoder, passages, partial, store, settings.encode_options)
             store.compact()
             index_vectors(store)
             write_cache(store, partial)
             (partial / SOURCES).unlink(missing_ok=True)
-            if names is not None:
-                write_sources(partial, names)
-            About(model, print_of, encoder.similarity, store.dim, k1, b).write(partial)
+            if settings.names is not None:
+                write_sources(partial, settings.names)
+            about = IndexMetadata(settings.model, print_of, encoder.similarity, store.dim, settings.k1, settings.b)
+            about.write(partial)
             move_into_place(partial, path, MARKER)
             (path / STARTED).unlink()
         except BaseException:
@@ -163,7 +117,7 @@ def _write(
     passages: Iterable[Passage],
     partial: Path,
     store: PassageStore | None,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
 ) -> PassageStore:
     """Make the store in `partial` hold exactly `passages`."""
     written = {} if store is None else dict(_digests(store))

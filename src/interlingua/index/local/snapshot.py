@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,113 +30,14 @@ from interlingua.index.local.rows import (
     text_schema,
 )
 from interlingua.index.local.rows import COLUMN as SUBWORDS
+from interlingua.index.local.segment import Mask, Segment, longest
 from interlingua.index.local.table import PassageStore, go_back, lock, synced_version, vectors_of
-from interlingua.index.metadata import damaged
+from interlingua.index.metadata import analyzers_of, damaged, terms_of
 from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import Postings, write_postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
-from interlingua.text.analyzers import analyzer
-from interlingua.text.languages import find_code
 
 logger = logging.getLogger(__name__)
-
-Vectors = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
-    of each in the order of `PassageRows.ties`; `reach` is the length of the longest vector. A cache has the `version`
-    it was made from, and its vectors as `int8` too; it says whether the store had an `approximate` index of them then
-    (None where it does not say)."""
-
-    numbers: Rows
-    passages: PassageRows
-    subwords: SubwordRows
-    languages: tuple[str, ...]
-    langs: NDArray[np.int32]
-    vectors: Vectors
-    postings: Postings
-    ties: Rows
-    reach: float
-    version: int = 0
-    int8: Int8Matrix | None = None
-    approximate: bool | None = None
-    _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        numbers: Rows,
-        passages: Sequence[Passage],
-        vectors: Vectors,
-        terms: Sequence[list[str]],
-        subwords: Sequence[NDArray[np.int64]],
-    ) -> Segment:
-        """In memory. `terms` are those of each passage, as `terms_of` gives them."""
-        languages = tuple(sorted({passage.lang for passage in passages}))
-        langs = np.array([languages.index(passage.lang) for passage in passages], dtype=np.int32)
-        rows = PassageRows.of(passages)
-        return cls(
-            numbers,
-            rows,
-            SubwordRows.of(subwords),
-            languages,
-            langs,
-            vectors,
-            Postings.of(terms),
-            rows.ties(),
-            longest(vectors),
-        )
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @cached_property
-    def highest(self) -> int:
-        """The highest number, −1 without rows."""
-        return int(self.numbers.max(initial=-1))
-
-    def rows(self, numbers: Rows) -> Rows:
-        """The rows with these numbers, without those that are not here."""
-        if not len(self):
-            return np.empty(0, dtype=np.int64)
-        places = np.searchsorted(self.numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
-        rows: Rows = self._order[places]
-        here: Rows = rows[self.numbers[rows] == numbers]
-        return here
-
-    @cached_property
-    def _order(self) -> Rows:
-        return np.argsort(self.numbers, kind="stable")
-
-    def in_languages(self, langs: Sequence[str]) -> Mask:
-        """[rows]: whether each is in one of these languages."""
-        return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])
-
-    def where(self, key: str, value: str) -> Mask:
-        """[rows]: whether the metadata of each has `value` under `key`; remembered for the last few."""
-        mask = self._where.get((key, value))
-        if mask is None:
-            mask = self.passages.where(key, value)
-            if len(self._where) >= 32:
-                self._where.clear()
-            self._where[key, value] = mask
-        return mask
-
-
-def terms_of(passage: Passage) -> list[str]:
-    """The terms of a passage by the analyzer of its language, title and text together as BM25 reads them."""
-    text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-    return analyzer(find_code(passage.lang) or "")(text)
-
-
-def longest(vectors: Vectors) -> float:
-    """The length of the longest of `vectors` [rows, dim]."""
-    squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-    return float(np.sqrt(squares.max(initial=0)))
-
 
 FOLDER = "caches"
 CACHE = Layout("cache", 5, "cache of an index")
@@ -193,12 +94,6 @@ def cache_versions(index: Path) -> list[int]:
     return sorted(
         int(path.parent.name) for path in (index / FOLDER).glob(f"*/{CACHE.file}") if path.parent.name.isdecimal()
     )
-
-
-def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
-    """Name and version of the analyzer of each language."""
-    codes = {lang: analyzer(find_code(lang) or "") for lang in languages}
-    return {lang: [chosen.name, chosen.version] for lang, chosen in codes.items()}
 
 
 def _write_rows(store: PassageStore, folder: ArrayWriter) -> list[str]:
@@ -290,7 +185,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class UnindexedRows:
     """Passages newer than the cache, with all that a segment is made of."""
 
     numbers: Rows
@@ -300,17 +195,21 @@ class Arrivals:
     subwords: list[NDArray[np.int64]]
 
     @classmethod
-    def none(cls, dim: int) -> Arrivals:
+    def none(cls, dim: int) -> UnindexedRows:
         """No passages."""
         return cls(np.empty(0, dtype=np.int64), [], np.empty((0, dim), dtype=np.float32), [], [])
 
-    def kept(self, live: Rows) -> Arrivals:
+    def segment(self) -> Segment:
+        """A segment in memory, to be searched."""
+        return Segment.of(self.numbers, self.passages, self.vectors, self.terms, self.subwords)
+
+    def kept(self, live: Rows) -> UnindexedRows:
         """Those whose number is among `live`."""
         rows = np.flatnonzero(np.isin(self.numbers, live))
         return (
             self
             if len(rows) == len(self.numbers)
-            else Arrivals(
+            else UnindexedRows(
                 self.numbers[rows],
                 [self.passages[row] for row in rows],
                 self.vectors[rows],
@@ -319,12 +218,12 @@ class Arrivals:
             )
         )
 
-    def with_new(self, store: PassageStore, after: int) -> Arrivals:
+    def with_new(self, store: PassageStore, after: int) -> UnindexedRows:
         """These and the rows of the store with numbers above `after`."""
         columns = ("number", *PASSAGE, "vector", SUBWORDS)
         batches = list(store.batches(columns, BATCH, after))
         passages = [passage_of(row) for batch in batches for row in batch.select(PASSAGE).to_pylist()]
-        return Arrivals(
+        return UnindexedRows(
             np.concatenate([self.numbers, *(batch.column("number").to_numpy() for batch in batches)]),
             self.passages + passages,
             np.concatenate([self.vectors, *(vectors_of(batch, store.dim) for batch in batches)]),
@@ -334,17 +233,15 @@ class Arrivals:
 
 
 class Snapshot:
-    """What one search sees. `segments` are the cache's rows and the arrivals; `live` has for each a mask of the rows
+    """What one search sees. `segments` are the cache's rows and the unindexed; `live` has for each a mask of the rows
     that are still there, None where all are."""
 
-    def __init__(self, version: int, base: Segment, arrivals: Arrivals, live: Rows) -> None:
-        self.version, self.base, self.arrivals = version, base, arrivals
+    def __init__(self, version: int, base: Segment, unindexed: UnindexedRows, live: Rows) -> None:
+        self.version, self.base, self.unindexed = version, base, unindexed
         there = np.isin(base.numbers, live)
         self.segments: tuple[Segment, ...] = (base,)
-        if len(arrivals.numbers):
-            self.segments += (
-                Segment.of(arrivals.numbers, arrivals.passages, arrivals.vectors, arrivals.terms, arrivals.subwords),
-            )
+        if len(unindexed.numbers):
+            self.segments += (unindexed.segment(),)
         self.live: tuple[Mask | None, ...] = (None if there.all() else there, None)[: len(self.segments)]
         self.deleted = int(len(base) - there.sum())
 
@@ -357,19 +254,19 @@ class Snapshot:
         if before is not None and not newer:
             if before.version == version:
                 return before
-            base, arrivals = before.base, before.arrivals
+            base, unindexed = before.base, before.unindexed
         else:
             base = _cache(store, index)
-            arrivals = Arrivals.none(base.vectors.shape[1])
+            unindexed = UnindexedRows.none(base.vectors.shape[1])
         version = store.version
         if version == base.version:  # the cache holds exactly these rows, so that the table need not be read
-            return cls(version, base, Arrivals.none(base.vectors.shape[1]), base.numbers)
+            return cls(version, base, UnindexedRows.none(base.vectors.shape[1]), base.numbers)
         live = store.numbers()
-        seen = max(base.highest, int(arrivals.numbers.max(initial=-1)))
-        arrivals = arrivals.kept(live)
+        seen = max(base.highest, int(unindexed.numbers.max(initial=-1)))
+        unindexed = unindexed.kept(live)
         if len(live) and live.max() > seen:
-            arrivals = arrivals.with_new(store, seen)
-        return cls(version, base, arrivals, live)
+            unindexed = unindexed.with_new(store, seen)
+        return cls(version, base, unindexed, live)
 
     def __len__(self) -> int:
         return sum(map(len, self.segments)) - self.deleted
@@ -410,19 +307,6 @@ class Snapshot:
             rows = segment.rows(numbers)
             found += [(part, row) for row in rows.tolist() if live is None or live[row]]
         return found
-
-    def passage(self, place: Place) -> Passage:
-        """The passage at a place."""
-        return self.segments[place[0]].passages[place[1]]
-
-    def source(self, place: Place) -> str:
-        """The source of the passage at a place."""
-        return self.segments[place[0]].passages.source(place[1])
-
-    def lang(self, place: Place) -> str:
-        """The language of the passage at a place."""
-        segment = self.segments[place[0]]
-        return segment.languages[int(segment.langs[place[1]])]
 
     def chosen(self, langs: Sequence[str] | None, where: Mapping[str, str]) -> list[Mask | None]:
         """For each segment a mask of the live rows in one of `langs` with all of `where` in their metadata; None for

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of
 from interlingua.index.local.table import PassageStore, lock
 from interlingua.index.metadata import signature
 from interlingua.models.folder import fingerprint
+from interlingua.models.protocols import AnyEncoder, MultiVectorEncoder, has_token_vectors
 
 if TYPE_CHECKING:
     from interlingua.retrieval.late_interaction.token_store import TokenStore
@@ -58,8 +59,8 @@ class IndexTokens:
         self._starts = np.cumsum([0, *map(len, numbers)])
 
     @classmethod
-    def open(cls, index: Path, encoder: Any, before: IndexTokens) -> IndexTokens:
-        """What the index in a folder has for this encoder (None: no encoder), perhaps nothing. `before` is given back
+    def open(cls, index: Path, encoder: AnyEncoder, before: IndexTokens) -> IndexTokens:
+        """What the index in a folder has for this encoder, perhaps nothing. `before` is given back
         where it still is all there is. Raises BadInput for a damaged part."""
         if not (index / FOLDER).exists() or getattr(encoder, "similarity", "") != "maxsim":
             return cls(())
@@ -93,13 +94,13 @@ class IndexTokens:
         return found
 
 
-def keep_tokens(index: Path, encoder: Any) -> int:
+def keep_tokens(index: Path, encoder: AnyEncoder) -> int:
     """Encode the passages of an index that have no token vectors by `encoder` yet, part by part; how many.
 
     A part of which most passages are gone is removed first. The index may be searched and changed meanwhile. Raises
     BadInput for an encoder without token vectors, and where another process does the same.
     """
-    if getattr(encoder, "similarity", "") != "maxsim":
+    if not has_token_vectors(encoder):
         raise BadInput(
             "this model gives one vector a text, and reranks without token vectors. Give a model of late interaction."
         )
@@ -121,7 +122,7 @@ def keep_tokens(index: Path, encoder: Any) -> int:
                     raise  # else a newer version is to be read
 
 
-def _write(path: Path, encoder: Any, passages: Sequence[Passage], same: Callable[[], bool]) -> None:
+def _write(path: Path, encoder: MultiVectorEncoder, passages: Sequence[Passage], same: Callable[[], bool]) -> None:
     """One part, unless the index is not the `same` any more: one that was built anew gives the numbers again."""
     from interlingua.retrieval.late_interaction.retriever import passage_tokens
     from interlingua.retrieval.late_interaction.token_store import TokenStore
@@ -171,7 +172,7 @@ def _remove(path: Path) -> None:
     shutil.rmtree(gone)
 
 
-def folder_of(index: Path, encoder: Any) -> Path:
+def folder_of(index: Path, encoder: AnyEncoder) -> Path:
     """Where the token vectors by an encoder are: named by its fingerprint, so that another model finds none."""
     return index / FOLDER / hashlib.sha256(json.dumps(fingerprint(encoder), sort_keys=True).encode()).hexdigest()[:16]
 

@@ -39,7 +39,7 @@ _FILE = re.compile(r"milvus:(?!//|https:)(?P<file>.+\.db)/(?P<name>[^/]*)")
 @dataclass(frozen=True)
 class Address:
     """`uri` is what the client connects to, a file where `local`; `name` what the collection is called there. `fusion`
-    says who ranks hybrid results (see `MilvusIndex`)."""
+    says who ranks hybrid results (see `MilvusStore`)."""
 
     uri: str
     name: str
@@ -61,11 +61,11 @@ class Address:
             raise BadInput(
                 f"an address of Milvus holds no user or token: put the token into {TOKEN} in the environment."
             )
-        if found := _SERVER.fullmatch(place):
-            scheme, port = ("https" if found["tls"] else "http"), found["port"] or ("443" if found["tls"] else "19530")
-            return cls(f"{scheme}://{found['host']}:{port}", _checked(found["name"]), False, fusion)
-        if found := _FILE.fullmatch(place):
-            return cls(found["file"], _checked(found["name"]), True, fusion)
+        if parts := _SERVER.fullmatch(place):
+            scheme, port = ("https" if parts["tls"] else "http"), parts["port"] or ("443" if parts["tls"] else "19530")
+            return cls(f"{scheme}://{parts['host']}:{port}", _checked(parts["name"]), False, fusion)
+        if parts := _FILE.fullmatch(place):
+            return cls(parts["file"], _checked(parts["name"]), True, fusion)
         raise BadInput(f"'{text}': is no address of a collection. Write {_FORMS}.")
 
     def __str__(self) -> str:
@@ -121,13 +121,13 @@ def plain_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except MilvusException as error:
-        told = " ".join(str(error.message).split())[:300].rstrip(".")
-        if address.local and "Open local" in told:
+        message = " ".join(str(error.message).split())[:300].rstrip(".")
+        if address.local and "Open local" in message:
             raise BadInput(
                 f"{address.uri}: Milvus Lite cannot open it. It serves one process at a time: end "
                 "the other one, or keep the index on a Milvus server."
             ) from error
-        raise BadInput(f"{address}: Milvus says: {told}.") from error
+        raise BadInput(f"{address}: Milvus says: {message}.") from error
 
 
 def _checked(name: str) -> str:

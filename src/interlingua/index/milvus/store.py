@@ -1,251 +1,329 @@
-"""An index in Milvus: a collection of passages, one of term counts beside it, and an alias that makes both current.
-
-The alias has the name of the index; the collections are called `{name}_v1` and `{name}_v1_terms`, `_v2` after the next
-build, and so on. Changing the alias replaces a whole index at once, while it is searched.
-"""
+"""The store of an index in Milvus: its views, searched by the server, and its writes."""
 
 from __future__ import annotations
 
-import re
+import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from interlingua.errors import NotFound
-from interlingua.index.milvus.collection import Address, indexes, plain_errors, schema, with_ids
+from interlingua.data.records import Passage
+from interlingua.errors import BadInput, NotFound
+from interlingua.files import durability_of
+from interlingua.index.metadata import IndexMetadata, analyzers_of
+from interlingua.index.milvus.collection import (
+    PASSAGE,
+    Address,
+    condition,
+    connected,
+    disconnect,
+    passage_of,
+    source_of,
+)
+from interlingua.index.milvus.version import IndexRecord, IndexVersion, alias_of
+from interlingua.index.milvus.write import FORMAT, compact, delete_rows, write_index, write_passages
+from interlingua.index.store import AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View
+from interlingua.retrieval.bm25.postings import max_score, query_vector, term_number
+from interlingua.retrieval.late_interaction.static import Ids
+from interlingua.retrieval.retriever import TextEncoder, Vectors
 
-About = dict[str, Any]
-SLICE = 256  # rows sent or read at a time: the longest texts still fit into one message
-NUMBERS = 8_192  # term counts asked for or sent at a time; a query of Milvus returns 16,384 rows at most
-_ABOUT = 0
-"""The row of the term counts that holds what the index says about itself; no term has this number."""
+if TYPE_CHECKING:
+    from interlingua.data.files.walk import SourceNames
+
+logger = logging.getLogger(__name__)
+
+SPARE = 16  # candidates beyond the cut, among which ties are ordered by id
+MOST = 16_384 - SPARE
+"""The most results that Milvus gives to one question, but for those that are asked for to order ties."""
+TOGETHER = 64  # questions of one call
+COLUMNS = ["number", *PASSAGE, "vector", "sparse", "subwords"]
 
 
-class MilvusStore:
-    """The collections of one version of the index at `address`. One writer at a time: Milvus keeps none away."""
+@dataclass(frozen=True)
+class MilvusRow:
+    """A row, told from others by its number, with what was read of it: `columns` by name."""
 
-    def __init__(self, address: Address, client: Any, place: str) -> None:
-        self.address, self.client, self.place, self.terms = address, client, place, f"{place}_terms"
+    number: int
+    columns: Mapping[str, Any] = field(compare=False, repr=False)
+
+
+class WeightedQuery(NamedTuple):
+    """A question as Milvus searches for it: the weights of its terms, and the most that they could give."""
+
+    sparse: dict[int, float]
+    max_score: float
+
+
+class MilvusView(View[MilvusRow]):
+    """The passages of one version, as they are now: in contrast to a folder's, a view shows what is written later."""
+
+    together = TOGETHER
+
+    def __init__(self, address: Address, version: IndexVersion, about: IndexRecord) -> None:
+        self.address, self.collections, self.about = address, version, about
+        self.metadata = IndexMetadata(
+            about["model"],
+            about["fingerprint"],
+            about["similarity"],
+            about["dim"],
+            about["k1"],
+            about["b"],
+            version.place,
+        )
+        self.version = int(version.place.rpartition("_v")[2])
+        self._where, self._columns = "", COLUMNS
+
+    @property
+    def cache(self) -> int:
+        """How often the index was compacted."""
+        return int(self.about["round"])
+
+    @property
+    def languages(self) -> Mapping[str, int]:
+        """Passages of each language."""
+        languages: dict[str, int] = self.about["languages"]
+        return languages
+
+    def __len__(self) -> int:
+        return int(self.about["passages"])
+
+    def find(self, ids: Sequence[str]) -> dict[str, list[MilvusRow]]:
+        """As `View.find`, with what a write must know of the rows that it replaces."""
+        by_id = self.collections.find(ids, [*PASSAGE, "length", "sparse"])
+        return {id: [MilvusRow(row["number"], row) for row in rows] for id, rows in by_id.items()}
+
+    def passages(self, rows: Sequence[MilvusRow]) -> list[Passage]:
+        return [passage_of(row.columns) for row in rows]
+
+    def ids(self, rows: Sequence[MilvusRow]) -> list[str]:
+        return [row.columns["id"] for row in rows]
+
+    def source(self, row: MilvusRow) -> str:
+        return source_of(row.columns)
+
+    def langs(self, rows: Sequence[MilvusRow]) -> list[str]:
+        return [row.columns["lang"] for row in rows]
+
+    def subwords(self, rows: Sequence[MilvusRow]) -> list[Ids]:
+        return [np.array(row.columns["subwords"], dtype=np.int64) for row in rows]
+
+    def narrowed(self, langs: Collection[str] | None, where: Mapping[str, str], mode: str) -> MilvusView:
+        """As `View.narrowed`. Subwords are read where `mode` needs them: when the index fuses."""
+        view = copy(self)
+        view._where = condition(langs, where)
+        view._columns = COLUMNS if mode == "hybrid" and self.address.fusion == "local" else COLUMNS[:-1]
+        return view
+
+    def dense(self, vectors: Floats, depth: int) -> list[Scores[MilvusRow]]:
+        """As `View.dense`. What the server finds is scored again here."""
+        nearest = self._search("vector", list(vectors), depth + SPARE)
+        return [self.dense_scores(rows, vector) for rows, vector in zip(nearest, vectors, strict=True)]
+
+    def dense_scores(self, rows: Sequence[MilvusRow], vector: Floats) -> Scores[MilvusRow]:
+        """As `View.dense_scores`, each summed in float64, so that it depends on nothing else that was asked for."""
+        wide = vector.astype(np.float64)
+        return {
+            row: float(np.float32(np.dot(np.asarray(row.columns["vector"], dtype=np.float64), wide))) for row in rows
+        }
+
+    def lexical(self, terms: Sequence[Counter[str]], depth: int) -> list[LexicalMatches[MilvusRow]]:
+        """As `View.lexical`: BM25 as a sparse inner product, with the counts of now."""
+        queries = self._weighted(terms)
+        known = [number for number, query in enumerate(queries) if query.sparse]  # the others have no known term
+        rows = dict(zip(known, self._search("sparse", [queries[n].sparse for n in known], depth + SPARE), strict=True))
+        matches = []
+        for number, query in enumerate(queries):
+            scores = lexical_scores(query.sparse, rows.get(number, []))
+            best = {row: score for row, score in scores.items() if score > 0}
+            matches.append(LexicalMatches(best, query.max_score, partial(lexical_scores, query.sparse)))
+        return matches
+
+    def fused(
+        self, vectors: Floats, terms: Sequence[Counter[str]], depth: int
+    ) -> list[dict[str, Scores[MilvusRow]]] | None:
+        """As `View.fused`: with `?fusion=rrf` in the address, reciprocal rank fusion by the server."""
+        if self.address.fusion == "local":
+            return None
+        self._check(depth)
+        queries = self._weighted(terms)
+        known = [number for number, query in enumerate(queries) if query.sparse]
+        rest = [number for number, query in enumerate(queries) if not query.sparse]
+        sparse = [queries[number].sparse for number in known]
+        both = (
+            self.collections.search_hybrid(vectors[known], sparse, depth, depth + SPARE, self._where, self._columns)
+            if known
+            else []
+        )
+        scores: dict[int, Scores[MilvusRow]] = {
+            number: {_row(one): one["distance"] for one in rows} for number, rows in zip(known, both, strict=True)
+        }
+        for number, rows in zip(rest, self._search("vector", list(vectors[rest]), depth), strict=True):
+            scores[number] = {row: 1 / (60 + rank) for rank, row in enumerate(rows, 1)}
+        return [
+            {
+                "hybrid": scores[number],
+                "lexical": lexical_scores(query.sparse, list(scores[number])),
+                "dense": self.dense_scores(list(scores[number]), vectors[number]),
+            }
+            for number, query in enumerate(queries)
+        ]
+
+    def _weighted(self, terms: Sequence[Counter[str]]) -> list[WeightedQuery]:
+        listed = [list(counts.elements()) for counts in terms]
+        numbers = sorted({term_number(term) for counts in terms for term in counts})
+        about, found_in = self.collections.look_up(numbers)
+        count = about["passages"]
+        return [
+            WeightedQuery(
+                query_vector(one, found_in, count),
+                max_score((found_in.get(term_number(term), 0) for term in one), count),
+            )
+            for one in listed
+        ]
+
+    def _search(self, column: str, data: Sequence[Any], limit: int) -> list[list[MilvusRow]]:
+        self._check(limit - SPARE)
+        results = self.collections.search(column, data, limit, self._where, self._columns) if data else []
+        return [[_row(one) for one in rows] for rows in results]
+
+    def _check(self, depth: int) -> None:
+        if depth > MOST:
+            raise BadInput(f"k={depth:,}: must be from 1 to {MOST:,}, the most that Milvus gives.")
+
+
+def _row(result: Mapping[str, Any]) -> MilvusRow:
+    return MilvusRow(result["entity"]["number"], result["entity"])
+
+
+def lexical_scores(sparse: Mapping[int, float], rows: Sequence[MilvusRow]) -> Scores[MilvusRow]:
+    """The inner product of each row's weights of terms with `sparse`."""
+    return {
+        row: float(
+            np.float32(sum(weight * row.columns["sparse"].get(number, 0.0) for number, weight in sparse.items()))
+        )
+        for row in rows
+    }
+
+
+class MilvusStore(AddressedStore[MilvusRow]):
+    """A collection of passages in Milvus, and one of the counts of their terms.
+
+    Dense and lexical search and all filters are the server's. Lexical search is ours as a sparse inner product: the
+    document side is weighted by the analyzers of the passages' languages, the question's side by counts that are kept
+    beside them (`interlingua.retrieval.bm25.postings`). Hybrid results are fused as those of a folder, so that both
+    give the same; with `?fusion=rrf` in the address the server fuses them itself, by reciprocal rank.
+
+    Counts are exact after each write. The mean length of passages in the lexical weights is that of the last `build` or
+    `compact`. One writer at a time, which is for you to see to, and any number of readers. The server decides when a
+    write is on its disk. A token for the server comes from MILVUS_TOKEN in the environment.
+    """
+
+    def __init__(self, address: Address, client: Any) -> None:
+        self.address: Address = address
+        self.client = client
+        self._version: IndexVersion | None = None
+        self.refresh()
 
     @classmethod
-    def current(cls, address: Address, client: Any, known: MilvusStore | None = None) -> MilvusStore:
-        """The version that the alias names, loaded: `known` if it is that one. Raises BadInput where there is
-        none."""
-        place = alias_of(address, client)
-        if place is None:
-            raise NotFound(f"{address}: there is no such index. Make one with `interlingua index`.")
-        return known if known is not None and known.place == place else cls(address, client, place).load()
-
-    @classmethod
-    def create(cls, address: Address, client: Any, dim: int) -> MilvusStore:
-        """A new version, which no alias names yet."""
-        taken = [int(found[1]) for found in map(_version(address.name), client.list_collections()) if found]
-        store = cls(address, client, f"{address.name}_v{max(taken, default=0) + 1}")
-        with plain_errors(address):
-            counts = client.create_schema(auto_id=False, enable_dynamic_field=False)
-            from pymilvus import DataType  # type: ignore[import-untyped]
-
-            for name, kind in (
-                ("number", DataType.INT64),
-                ("found_in", DataType.INT64),
-                ("round", DataType.INT64),
-                ("about", DataType.JSON),
-            ):
-                counts.add_field(name, kind, is_primary=name == "number")
-            counts.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # Milvus makes no collection without a vector
-            unused = client.prepare_index_params()
-            unused.add_index("unused", index_type="FLAT", metric_type="IP")
-            for name, columns, built in (
-                (store.terms, counts, unused),
-                (store.place, schema(client, dim), indexes(client, address.local)),
-            ):
-                client.create_collection(name, schema=columns, index_params=built, consistency_level="Strong")
+    def open(cls, address: str, durability: str = "full") -> MilvusStore:
+        """The index at an address. What a stopped writer or other analyzers left is said."""
+        _check_durability(address, durability)
+        place = Address.parse(address)
+        if place.local and not Path(place.uri).exists():
+            raise NotFound(f"{place.uri}: there is no such file of Milvus Lite.")
+        with connected(place) as client:
+            store = cls(place, client)
+        about = store.view.about
+        if about["writing"]:
+            logger.warning(
+                f"{place}: a writer is at work, or was stopped. If it was stopped, no passage that it had written is "
+                "lost, but counts of terms may be off: `compact` makes them again."
+            )
+        elif about["analyzers"] != analyzers_of(list(store.view.languages)):
+            logger.warning(
+                f"{place}: its passages were cut into terms by other versions of the analyzers than those here. "
+                "Lexical search finds less until `compact` cuts them again."
+            )
         return store
 
     @classmethod
-    def unfinished(cls, address: Address, client: Any) -> list[MilvusStore]:
-        """Versions, loaded, that a build which was stopped has left. Collections of others are not among them."""
-        with plain_errors(address):
-            names = set(client.list_collections())
-        current = alias_of(address, client)
-        places = [name for name in sorted(names) if _version(address.name)(name) and f"{name}_terms" in names]
-        return [cls(address, client, place).load() for place in places if place != current]
-
-    def load(self) -> MilvusStore:
-        """Let Milvus load both collections, which it searches only then: Milvus Lite has loaded none that another
-        process made."""
-        with plain_errors(self.address):
-            for name in (self.place, self.terms):
-                self.client.load_collection(name)
-        return self
-
-    def publish(self) -> None:
-        """Let the alias name this version, and drop the one that it named before."""
-        before = alias_of(self.address, self.client)
-        with plain_errors(self.address):
-            if before is None:
-                self.client.create_alias(self.place, self.address.name)
-            else:
-                self.client.alter_alias(self.place, self.address.name)
-        if before is not None:
-            MilvusStore(self.address, self.client, before).drop()
-
-    def drop(self) -> None:
-        """Remove both collections."""
-        with plain_errors(self.address):
-            for name in (self.place, self.terms):
-                self.client.drop_collection(name)
-
-    def about(self) -> About:
-        """What the index says about itself; empty before the first `write_about`."""
-        return self.look_up([])[0]
-
-    def look_up(self, numbers: Sequence[int]) -> tuple[About, dict[int, int]]:
-        """What the index says about itself, and how many passages hold each of these terms (none: left out)."""
-        about: About = {}
-        found: dict[int, int] = {}
-        for start in range(0, max(1, len(numbers)), NUMBERS):
-            asked = [_ABOUT, *numbers[start : start + NUMBERS]]
-            for row in self._query(self.terms, f"number in {asked}", ["number", "found_in", "about"]):
-                if row["number"] == _ABOUT:
-                    about = row["about"]
-                else:
-                    found[row["number"]] = row["found_in"]
-        return about, found
-
-    def write_about(self, about: About) -> None:
-        """Replace what the index says about itself."""
-        with plain_errors(self.address):
-            self.client.upsert(self.terms, [_count(_ABOUT, 0, 1 << 62, about)])
-
-    def write_counts(self, found_in: Mapping[int, int], round_: int = 0) -> None:
-        """Set how many passages hold each term."""
-        rows = [_count(number, count, round_) for number, count in found_in.items()]
-        with plain_errors(self.address):
-            for start in range(0, len(rows), NUMBERS):
-                self.client.upsert(self.terms, rows[start : start + NUMBERS])
-
-    def drop_counts_before(self, round_: int) -> None:
-        """Remove the counts that were written in an earlier round."""
-        with plain_errors(self.address):
-            self.client.delete(self.terms, filter=f"round < {round_:d}")
-
-    def add_counts(self, change: Counter[int]) -> None:
-        """Add to the counts of some terms, or take from them."""
-        numbers = sorted(number for number, by in change.items() if by)
-        _, found = self.look_up(numbers)
-        self.write_counts({number: max(0, found.get(number, 0) + change[number]) for number in numbers})
-
-    def rows(self) -> int:
-        """How many passages there are."""
-        return int(self._query(self.place, "", ["count(*)"])[0]["count(*)"])
-
-    def scan(self, end: int, columns: list[str], size: int = SLICE) -> Iterator[list[dict[str, Any]]]:
-        """All rows with a number under `end`, in the order of their numbers."""
-        for start in range(1, end, size):
-            rows = self._query(self.place, f"number >= {start} and number < {start + size}", ["number", *columns])
-            if rows:
-                yield sorted(rows, key=lambda row: row["number"])
-
-    def find(self, ids: Sequence[str], columns: list[str]) -> dict[str, list[dict[str, Any]]]:
-        """The rows of the passages with these ids, by id; an id that no passage has is left out. Their "tags" come
-        along, which tell passages with one id apart (`source_of`)."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        columns = [*dict.fromkeys(["number", "id", "tags", *columns])]
-        for start in range(0, len(ids), SLICE):
-            for row in self._query(self.place, with_ids(ids[start : start + SLICE]), columns):
-                found.setdefault(row["id"], []).append(row)
-        return found
-
-    def upsert(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Write rows; one takes the place of an earlier one with its number. They are safe when this returns."""
-        with plain_errors(self.address):
-            for start in range(0, len(rows), SLICE):
-                self.client.upsert(self.place, list(rows[start : start + SLICE]))
-
-    def delete(self, numbers: Sequence[int]) -> None:
-        """Remove the rows with these numbers."""
-        with plain_errors(self.address):
-            for start in range(0, len(numbers), NUMBERS):
-                self.client.delete(self.place, filter=f"number in {list(map(int, numbers[start : start + NUMBERS]))}")
-
-    def search(self, field: str, data: Sequence[Any], limit: int, where: str, columns: list[str]) -> list[Any]:
-        """For each of `data` the `limit` rows with the highest inner product with it in `field`."""
-        with plain_errors(self.address):
-            found: list[Any] = self.client.search(
-                self.place,
-                data=list(data),
-                anns_field=field,
-                limit=limit,
-                filter=where,
-                output_fields=columns,
-                search_params={"metric_type": "IP"},
-            )
-        return found
-
-    def search_hybrid(
-        self,
-        vectors: NDArray[np.float32],
-        sparse: Sequence[dict[int, float]],
-        depth: int,
-        limit: int,
-        where: str,
-        columns: list[str],
-    ) -> list[Any]:
-        """For each question the `limit` best rows by reciprocal rank fusion of two searches of `depth`, ranked by
-        Milvus."""
-        from pymilvus import AnnSearchRequest, RRFRanker
-
-        with plain_errors(self.address):
-            asked = [
-                AnnSearchRequest(
-                    data=list(data), anns_field=field, limit=depth, expr=where, param={"metric_type": "IP"}
+    def build(
+        cls, address: str, encoder: TextEncoder, passages: Iterable[Passage], settings: BuildSettings
+    ) -> MilvusStore:
+        """As `AddressedStore.build`. A build that was stopped goes on where it ended if model and passages are the
+        same. Raises BadInput also for a passage that Milvus has no room for."""
+        _check_durability(address, settings.durability)
+        place = Address.parse(address)
+        if place.local:
+            Path(place.uri).parent.mkdir(parents=True, exist_ok=True)
+        with connected(place) as client:
+            if alias_of(place, client) is not None and not settings.overwrite:
+                raise BadInput(
+                    f"{place}: already exists. Choose another name, or replace it with --overwrite "
+                    "(in Python: overwrite=True)."
                 )
-                for field, data in (("vector", vectors), ("sparse", sparse))
-            ]
-            found: list[Any] = self.client.hybrid_search(
-                self.place, asked, RRFRanker(60), limit=limit, output_fields=columns
+            write_index(encoder, passages, place, client, settings)
+            return cls(place, client)
+
+    @property
+    def view(self) -> MilvusView:
+        """The version that was read last."""
+        return self._view
+
+    def refresh(self) -> MilvusView:
+        """Read what the index says about itself now."""
+        version = IndexVersion.current(self.address, self.client, self._version)
+        about = version.about()
+        if about.get("format") != FORMAT:
+            raise BadInput(
+                f"{self.address}: is an index of another version of interlingua. Build it again with --overwrite."
             )
-        return found
+        self._version, self._view = version, MilvusView(self.address, version, about)
+        return self._view
 
-    def compact(self) -> None:
-        """Let Milvus drop what was deleted or replaced."""
-        with plain_errors(self.address):
-            for name in (self.place, self.terms):
-                self.client.flush(name)
-                self.client.compact(name)
+    def write(
+        self,
+        changes: Iterable[Sequence[tuple[Passage, MilvusRow | None]]],
+        encoder: TextEncoder,
+        verb: str,
+        names: SourceNames | None,
+    ) -> int:
+        """As `Store.write`. Every 256 passages are there for good before the next are written, and stay after an
+        error."""
+        rows = ([(passage, row.columns if row else None) for passage, row in chunk] for chunk in changes)
+        return write_passages(self._view.collections, encoder, rows, names)
 
-    def _query(self, name: str, where: str, columns: list[str]) -> list[dict[str, Any]]:
-        with plain_errors(self.address):
-            rows: list[dict[str, Any]] = self.client.query(name, filter=where, output_fields=columns)
-        return rows
+    def delete(self, view: View[MilvusRow], rows: Collection[MilvusRow]) -> None:
+        delete_rows(self._view.collections, [row.columns for row in rows])
 
+    def compact(self, approximate: bool | None = None) -> None:
+        """Count all terms anew, write the lexical weights with the mean length of now, and let Milvus tidy up."""
+        super().compact(approximate)
+        compact(self._view.collections)
 
-def alias_of(address: Address, client: Any) -> str | None:
-    """The collection that the alias of an index names, None where there is no alias.
+    def sources(self) -> dict[str, str]:
+        return dict(self.refresh().about.get("sources", {}))
 
-    Raises BadInput where a collection has that name, which then is not ours.
-    """
-    from pymilvus.exceptions import MilvusException  # type: ignore[import-untyped]
+    def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
+        """All passages with their vectors, some hundred at a time."""
+        view = self.refresh()
+        for rows in view.collections.scan(view.about["next"], [*PASSAGE, "vector"]):
+            yield [passage_of(row) for row in rows], np.array([row["vector"] for row in rows], dtype=np.float32)
 
-    with plain_errors(address):
-        if not client.has_collection(address.name):
-            return None
-    try:
-        place = str(client.describe_alias(address.name)["collection_name"])
-    except (MilvusException, KeyError):
-        place = ""
-    if not _version(address.name)(place):
-        raise NotFound(f"{address}: is a collection, but not an index. Choose another name.")
-    return place
-
-
-def _version(name: str) -> Any:
-    return re.compile(rf"{re.escape(name)}_v(\d+)").fullmatch
+    def close(self) -> None:
+        """End the connection. With the last one to a file of Milvus Lite another process may open the file."""
+        disconnect(self.address, self.client)
 
 
-def _count(number: int, found_in: int, round_: int, about: About | None = None) -> dict[str, Any]:
-    return {"number": number, "found_in": found_in, "round": round_, "about": about or {}, "unused": [0.0, 0.0]}
+def _check_durability(address: str, durability: str) -> None:
+    if durability_of(durability) != "full":
+        raise BadInput(
+            f"{address}: a Milvus server decides by itself when a write is on its disk. "
+            "Durability is an option of an index in a folder: leave it out."
+        )

@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import islice
@@ -15,11 +15,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
-from interlingua.index.local.build import vectors_and_subwords
-from interlingua.index.local.snapshot import analyzers_of, terms_of
-from interlingua.index.milvus.collection import PASSAGE, Address, passage_of, row_of, source_of
-from interlingua.index.milvus.store import SLICE, About, MilvusStore
-from interlingua.index.ranking import Arriving, named, twice
+from interlingua.index.metadata import analyzers_of, terms_of
+from interlingua.index.milvus.collection import PASSAGE, Address, passage_of, row_of
+from interlingua.index.milvus.version import SLICE, IndexRecord, IndexVersion
+from interlingua.index.ranking import distinct
+from interlingua.index.store import CHUNK, BuildSettings, chunks, encode_passages
 from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import NONE, document_vector, term_number
 from interlingua.retrieval.retriever import TextEncoder, embed_passages
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 FORMAT = 2
-CHUNK = 4096  # passages encoded at a time
+TRACKED = f"encode and write ({CHUNK:,} passages each)"
 ROOM = 32_000  # bytes for the names of sources, in the JSON that Milvus keeps 64 KiB of
 
 
@@ -65,16 +65,8 @@ class Counts:
 
 
 def write_index(
-    encoder: TextEncoder,
-    passages: Iterable[Passage],
-    address: Address,
-    client: Any,
-    model: str,
-    k1: float,
-    b: float,
-    names: SourceNames | None,
-    options: Mapping[str, Any],
-) -> MilvusStore:
+    encoder: TextEncoder, passages: Iterable[Passage], address: Address, client: Any, settings: BuildSettings
+) -> IndexVersion:
     """Make a new version of the index of `passages` (read once) and let the alias name it when it is whole.
 
     The passages are counted first, and lie in a temporary file meanwhile: the weights need the mean length. A build
@@ -82,30 +74,33 @@ def write_index(
     """
     from interlingua.models.folder import fingerprint
 
+    options = settings.encode_options
     with tempfile.TemporaryFile() as spool:
         counts, source = _spooled(passages, spool)
         spool.seek(0)
         dim = embed_passages(encoder, [Passage(**json.loads(spool.readline()))], **options).shape[1]
         about = {
             "format": FORMAT,
-            "model": model,
+            "model": settings.model,
             "fingerprint": fingerprint(encoder),
             "dim": dim,
             "similarity": encoder.similarity,
-            "k1": k1,
-            "b": b,
+            "k1": settings.k1,
+            "b": settings.b,
             "mean_length": counts.length / counts.passages,
             "source": source,
             **_counted(counts),
             "next": counts.passages + 1,
             "writing": True,
-            "sources": _kept(names, {}),
+            "sources": {} if settings.names is None else _fitting_sources(settings.names),
         }
         store, done = _target(address, client, about)
         spool.seek(0)
         rows = (Passage(**json.loads(line)) for line in islice(spool, done, None))
-        for number, part in _chunks(rows, done + 1, counts.passages):
+        number = done + 1
+        for part in track(chunks(rows), TRACKED, -(-(counts.passages - done) // CHUNK)):
             store.upsert(_rows(encoder, part, range(number, number + len(part)), about, options))
+            number += len(part)
         store.write_counts(counts.found_in)
         store.write_about({**about, "writing": False})
         store.publish()
@@ -113,62 +108,53 @@ def write_index(
 
 
 def write_passages(
-    store: MilvusStore, encoder: TextEncoder, passages: Iterable[Passage], verb: str, names: SourceNames | None
+    store: IndexVersion,
+    encoder: TextEncoder,
+    changes: Iterable[Sequence[tuple[Passage, Mapping[str, Any] | None]]],
+    names: SourceNames | None,
 ) -> int:
-    """Add or replace passages, as `verb` says; how many. What is there already, exactly so, is neither encoded nor
-    counted. Each write of 256 is safe, and found, before the next is begun. `names` as in `Index.add`.
-
-    Raises BadInput as `Arriving` does.
-    """
-    written, arriving = 0, Arriving(store.address, verb)
-    if names is not None:
-        names.learn(store.about().get("sources", {}))
-    for _, part in _chunks(iter(passages), 0, None):
-        matched = arriving.match(part, lambda ids: store.find(ids, [*PASSAGE, "length", "sparse"]), source_of)
-        new = [(one, row) for one, row in matched if row is None or passage_of(row) != one]
+    """Write passages, each in the place of a row or None; how many. Each write of 256 is safe, and found, before the
+    next is begun. `names` as in `Index.add`."""
+    written, saved = 0, dict[str, str]()
+    for chunk in track(changes, TRACKED):
         about = store.about()
-        about["sources"] = sources = _kept(names, known := about.get("sources", {}))
-        if not new:
-            if sources != known:
-                store.write_about(about)
-            continue
-        fresh = iter(range(about["next"], about["next"] + len(new)))
-        numbers = [next(fresh) if row is None else row["number"] for _, row in new]
+        fresh = iter(range(about["next"], about["next"] + len(chunk)))
+        numbers = [next(fresh) if row is None else row["number"] for _, row in chunk]
         about["next"] = max(about["next"], *(number + 1 for number in numbers))
-        rows = _rows(encoder, [one for one, _ in new], numbers, about, {})
-        _change(store, about, [row for _, row in new if row is not None], rows)
-        written += len(new)
+        if names is not None:
+            about["sources"], saved = _fitting_sources(names), dict(names.known)
+        rows = _rows(encoder, [passage for passage, _ in chunk], numbers, about, {})
+        _change(store, about, [row for _, row in chunk if row is not None], rows)
+        written += len(chunk)
+    if names is not None and names.known != saved:  # those of sources without a new passage
+        store.write_about({**store.about(), "sources": _fitting_sources(names)})
     return written
 
 
-def _kept(names: SourceNames | None, known: dict[str, str]) -> dict[str, str]:
-    """The names of sources to keep: `names`, or those that are `known` where there are none. Where there is no room
-    for all, those that are needed most: folders, whose files are named after them, and short ones."""
-    found = known if names is None else names.known
-    kept: dict[str, str] = {}
+def _fitting_sources(names: SourceNames) -> dict[str, str]:
+    """The names of sources to keep. Where there is no room for all, those that are needed most: folders, whose files
+    are named after them, and short ones."""
+    sources = names.known
+    fitting: dict[str, str] = {}
     room = ROOM
-    for name, place in sorted(found.items(), key=lambda pair: (os.path.isfile(pair[1]), len(pair[1]), pair)):
+    for name, place in sorted(sources.items(), key=lambda pair: (os.path.isfile(pair[1]), len(pair[1]), pair)):
         room -= len(json.dumps([name, place])) + 2
         if room < 0:
             logger.warning(
-                f"there is no room in Milvus to remember where all {len(found):,} sources are: give them by the same "
+                f"there is no room in Milvus to remember where all {len(sources):,} sources are: give them by the same "
                 "paths next time"
             )
             break
-        kept[name] = place
-    return dict(sorted(kept.items()))
+        fitting[name] = place
+    return dict(sorted(fitting.items()))
 
 
-def delete_passages(store: MilvusStore, ids: Sequence[str]) -> int:
-    """Remove passages; the number of them. Ids that are not there are passed over."""
-    found = named(list(dict.fromkeys(ids)), lambda some: store.find(some, ["lang", "length", "sparse"]), source_of)
-    old = {row["number"]: row for rows in found.values() for row in rows}
-    if old:
-        _change(store, store.about(), old.values(), [])
-    return len(old)
+def delete_rows(store: IndexVersion, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Remove rows."""
+    _change(store, store.about(), rows, [])
 
 
-def compact(store: MilvusStore) -> None:
+def compact(store: IndexVersion) -> None:
     """Count all passages anew, make the weights of their terms with the mean length of now, and let Milvus tidy up.
 
     This also mends the counts after a writer was stopped between a passage and its counts.
@@ -188,15 +174,17 @@ def compact(store: MilvusStore) -> None:
     store.compact()
 
 
-def _change(store: MilvusStore, about: About, old: Iterable[Mapping[str, Any]], new: Sequence[dict[str, Any]]) -> None:
+def _change(
+    store: IndexVersion, about: IndexRecord, old: Iterable[Mapping[str, Any]], new: Sequence[dict[str, Any]]
+) -> None:
     """Put `new` rows in the place of `old` ones and count again. Rows come first: a writer that is stopped may leave
     counts that are a little off (which `writing` then tells, and `compact` mends), but loses no passage."""
     change = Counts(about["passages"], about["length"], Counter(), Counter(about["languages"]))
-    kept = {row["number"] for row in new}
+    numbers = {row["number"] for row in new}
     gone = []
     for row in old:
         change.add_row(row, -1)
-        gone += [row["number"]] * (row["number"] not in kept)
+        gone += [row["number"]] * (row["number"] not in numbers)
     for row in new:
         change.add_row(row)
     store.write_about({**about, "writing": True})
@@ -206,7 +194,7 @@ def _change(store: MilvusStore, about: About, old: Iterable[Mapping[str, Any]], 
     store.write_about({**about, **_counted(change, about["round"]), "writing": False})
 
 
-def _counted(counts: Counts, round_: int = 0) -> About:
+def _counted(counts: Counts, round_: int = 0) -> IndexRecord:
     languages = {lang: count for lang, count in sorted(counts.languages.items()) if count > 0}
     return {
         "passages": counts.passages,
@@ -217,28 +205,25 @@ def _counted(counts: Counts, round_: int = 0) -> About:
     }
 
 
-def _target(address: Address, client: Any, about: About) -> tuple[MilvusStore, int]:
+def _target(address: Address, client: Any, about: IndexRecord) -> tuple[IndexVersion, int]:
     """The version to write, and how many of its rows are there already: one that was begun with the same passages and
     model, or a new one. Others that were begun are dropped."""
-    for store in MilvusStore.unfinished(address, client):
+    for store in IndexVersion.unfinished(address, client):
         begun = store.about()
         if {**begun, "model": "", "sources": {}} == {**about, "model": "", "sources": {}}:
             done = store.rows() // SLICE * SLICE  # the last slice may have been cut off in its middle
             logger.info(f"{address}: goes on after {done:,} passages that an earlier run has written")
             return store, done
         store.drop()
-    store = MilvusStore.create(address, client, about["dim"])
+    store = IndexVersion.create(address, client, about["dim"])
     store.write_about(about)
     return store, 0
 
 
 def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str]:
     """Write passages to a file, a JSON line each; their counts, and a hash of all of them."""
-    counts, seen, source = Counts(), set[tuple[str, str]](), sha256()
-    for passage in track(passages, "count terms"):
-        if passage.key in seen:
-            raise twice(passage)
-        seen.add(passage.key)
+    counts, source = Counts(), sha256()
+    for passage in distinct(track(passages, "count terms"), set()):
         counts.add_passage(passage)
         line = json.dumps({**asdict(passage), "metadata": dict(passage.metadata)}).encode() + b"\n"
         source.update(line)
@@ -248,34 +233,22 @@ def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str
     return counts, source.hexdigest()
 
 
-def _chunks(passages: Iterator[Passage], number: int, total: int | None) -> Iterator[tuple[int, list[Passage]]]:
-    """`CHUNK` passages at a time, with the number of the first."""
-
-    def chunks() -> Iterator[tuple[int, list[Passage]]]:
-        start = number
-        while part := list(islice(passages, CHUNK)):
-            yield start, part
-            start += len(part)
-
-    return track(
-        chunks(),
-        f"encode and write ({CHUNK:,} passages each)",
-        None if total is None else -(-(total - number + 1) // CHUNK),
-    )
-
-
 def _rows(
-    encoder: TextEncoder, passages: Sequence[Passage], numbers: Iterable[int], about: About, options: Mapping[str, Any]
+    encoder: TextEncoder,
+    passages: Sequence[Passage],
+    numbers: Iterable[int],
+    about: IndexRecord,
+    options: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    vectors, subwords = vectors_and_subwords(encoder, passages, **options)
-    held: Sequence[Any] = [[]] * len(passages) if subwords is None else [ids.tolist() for ids in subwords]
+    vectors, subwords = encode_passages(encoder, passages, **options)
+    ids_of: Sequence[Any] = [[]] * len(passages) if subwords is None else [ids.tolist() for ids in subwords]
     return [
         _row(number, passage, vector, about, ids)
-        for number, passage, vector, ids in zip(numbers, passages, vectors, held, strict=True)
+        for number, passage, vector, ids in zip(numbers, passages, vectors, ids_of, strict=True)
     ]
 
 
-def _row(number: int, passage: Passage, vector: Any, about: About, subwords: Sequence[int]) -> dict[str, Any]:
+def _row(number: int, passage: Passage, vector: Any, about: IndexRecord, subwords: Sequence[int]) -> dict[str, Any]:
     terms = terms_of(passage)
     sparse = document_vector(terms, about["mean_length"], about["k1"], about["b"])
     return row_of(number, passage, len(terms), vector, sparse, subwords)

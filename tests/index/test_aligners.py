@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from interlingua.data.records import Passage
-from interlingua.index import near_words
-from interlingua.index.highlights import Highlights, highlights, marker
-from interlingua.index.near_words import NEAR_WORD as NEAR
+from interlingua.index import highlights as highlights_module
+from interlingua.index.highlights import NEAR_WORD as NEAR
+from interlingua.index.highlights import Highlights, highlight_encoder, highlights
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.layout import Parts
@@ -82,8 +82,8 @@ def test_the_terms_of_a_question_are_those_of_each_passages_language(encoder):
 
 def test_so_many_words_are_looked_at(encoder, monkeypatch):
     text = "old old old bridge bridge river"
-    for name, asked, told in (("ASKED", text, "silta joki"), ("TOLD", "silta joki", text)):
-        monkeypatch.setattr(near_words, name, 2)
+    for name, asked, told in (("QUESTION_WORDS", text, "silta joki"), ("TEXT_WORDS", "silta joki", text)):
+        monkeypatch.setattr(highlights_module, name, 2)
         assert len(marked(asked, told, "en", "fi", encoder)) == 1
         monkeypatch.undo()
         assert len(marked(asked, told, "en", "fi", encoder)) == 2
@@ -106,4 +106,4 @@ def test_an_index_is_not_asked_for_its_encoder_where_words_alone_were_searched()
     class Index:
         encoder = "static"
 
-    assert (marker(None, Index(), "hybrid"), marker(None, Index(), "lexical")) == ("static", None)
+    assert (highlight_encoder(None, Index(), "hybrid"), highlight_encoder(None, Index(), "lexical")) == ("static", None)

@@ -1,0 +1,209 @@
+"""Dense and lexical search of a snapshot of a local index."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from math import isqrt
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.errors import BadInput, Stale
+from interlingua.index.local.rows import Rows
+from interlingua.index.local.segment import Mask, Segment
+from interlingua.index.local.snapshot import Place, Snapshot
+from interlingua.index.local.table import PassageStore
+from interlingua.retrieval.bm25.bm25 import best_rows
+from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, max_score, term_weights
+
+logger = logging.getLogger(__name__)
+
+Floats = NDArray[np.float32]
+SPARE = 16  # candidates beyond the cut, of which rounding may decide
+SMALL = 1 << 22
+"""Components of rows, and scores, that NumPy multiplies and holds at once: in a few milliseconds, and without torch and
+numba, which take seconds to load."""
+
+
+class DenseSearch(Protocol):
+    """For each of `vectors` [queries, dim] the scores of the `depth` best passages, or about these, among the `chosen`
+    rows, and of a few more."""
+
+    def __call__(
+        self, snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
+    ) -> list[dict[Place, float]]: ...
+
+
+def exactly(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]) -> list[dict[Place, float]]:
+    """For each of `vectors` [queries, dim] the scores of the `depth` best passages among the `chosen` rows, and of a
+    few more.
+
+    What a matrix product finds is scored again by `products`, since the last bit of a matrix product depends on what
+    stands beside a row. As many are taken as it needs for rounding to hide no better one.
+    """
+    rows = [None if mask is None else np.flatnonzero(mask) for mask in chosen]
+    scores: list[dict[Place, float]] = [{} for _ in vectors]
+    left, asked = list(range(len(vectors))), depth + SPARE
+    while left:
+        unseen = np.full(len(left), -np.inf)  # no score of another row is higher
+        for number, segment in enumerate(snapshot.segments):
+            total = len(segment) if (those := rows[number]) is None else len(those)
+            if not total:
+                continue
+            best, values = _searched(segment, vectors[left], min(asked, total), those)
+            for query, columns in zip(left, best, strict=True):
+                exact = products(segment, columns, vectors[query]).tolist()
+                scores[query].update(zip([(number, row) for row in columns.tolist()], exact, strict=True))
+            if asked < total:
+                unseen = np.maximum(unseen, values[:, -1] + _slack(segment, vectors[left]))
+        sure = [
+            len(scores[query]) >= depth and sorted(scores[query].values())[-depth] > bound
+            for query, bound in zip(left, unseen.tolist(), strict=True)
+        ]
+        left = [query for query, done, bound in zip(left, sure, unseen, strict=True) if not done and bound > -np.inf]
+        asked *= 4
+    return scores
+
+
+def scored(snapshot: Snapshot, places: Sequence[Place], vector: Floats) -> dict[Place, float]:
+    """The dot products of passages with `vector` [dim]."""
+    all_scores: dict[Place, float] = {}
+    for number, segment in enumerate(snapshot.segments):
+        rows = np.array([row for part, row in places if part == number], dtype=np.int64)
+        scores = products(segment, rows, vector).tolist()
+        all_scores.update(zip([(number, row) for row in rows.tolist()], scores, strict=True))
+    return all_scores
+
+
+def products(segment: Segment, rows: Rows, vector: Floats) -> Floats:
+    """[rows]: dot products with `vector` [dim], each summed by itself in float64."""
+    sums: NDArray[np.float64] = np.einsum("nd,d->n", segment.vectors[rows], vector, dtype=np.float64)
+    return sums.astype(np.float32)
+
+
+def _searched(segment: Segment, vectors: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:
+    count = len(segment) if rows is None else len(rows)
+    if count * max(len(vectors), segment.vectors.shape[1]) <= SMALL:
+        return _by_numpy(vectors, segment.vectors if rows is None else segment.vectors[rows], k, rows)
+    if segment.int8 is None:
+        from interlingua.retrieval.dense.exact import search_exact
+
+        return search_exact(vectors, segment.vectors, k, rows=rows)
+    return segment.int8.search(vectors, segment.vectors, k, rows=rows)
+
+
+def _by_numpy(vectors: Floats, some: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:
+    """What `search_exact` gives, in NumPy: the `k` largest scores of each query, best first; ties in any order."""
+    with np.errstate(invalid="ignore"):
+        scores = vectors @ some.T
+    if np.isnan(scores).any():
+        raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
+    best = np.argpartition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
+    values = np.take_along_axis(scores, best, axis=1)
+    order = np.argsort(-values, axis=1)
+    best, values = np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
+    return best if rows is None else rows[best], values
+
+
+def _slack(segment: Segment, vectors: Floats) -> NDArray[np.float64]:
+    """[queries]: how much rounding in float32 can change a score."""
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    slack: NDArray[np.float64] = vectors.shape[1] * float(np.finfo(np.float32).eps) * segment.reach * lengths
+    return slack
+
+
+APPROXIMATE_FROM = 3_000_000
+"""Passages from which it is worth it: docs/benchmarks.md says what was measured."""
+SPARE_NEAR, LEAST = 4, 400  # times as many candidates as are wanted, and the least, which are then scored exactly
+PROBES = 20  # parts of the index that are looked into at least; else an eighth of √n
+
+
+def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
+    """Give the vectors of `store` an approximate index, or take it away. None gives one to `APPROXIMATE_FROM` passages
+    and leaves fewer as they are."""
+    if wanted is None and len(store) >= APPROXIMATE_FROM:
+        wanted = True
+    if wanted is None or wanted == store.approximate:
+        return
+    if wanted:
+        logger.info(f"{store.folder}: indexing {len(store):,} vectors for approximate search")
+    store.index_vectors(wanted)
+
+
+def dense_search_of(store: PassageStore, snapshot: Snapshot) -> DenseSearch:
+    """How to find vectors in `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
+    noted = snapshot.base.approximate if snapshot.version == snapshot.base.version else None
+    indexed = store.approximate if noted is None else noted
+    return approximately(PassageStore.open(store.folder, snapshot.version)) if indexed else exactly
+
+
+def approximately(store: PassageStore) -> DenseSearch:
+    """A search by the index in `store`, which is at the version of the snapshots that are searched. What it finds is
+    scored again. It is for all rows: `chosen` is what is left of the deleted ones, which Lance leaves out too. Where a
+    writer has removed the version meanwhile, and where too little is found, search is exact."""
+    probes = max(PROBES, isqrt(len(store)) // 8)
+
+    def search(
+        snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Mask | None]
+    ) -> list[dict[Place, float]]:
+        try:
+            places = [snapshot.places(store.near(vector, max(LEAST, SPARE_NEAR * depth), probes)) for vector in vectors]
+        except Stale:
+            return exactly(snapshot, vectors, depth, chosen)
+        if any(len(near) < min(depth, len(snapshot)) for near in places):
+            return exactly(snapshot, vectors, depth, chosen)
+        return [scored(snapshot, near, vector) for near, vector in zip(places, vectors, strict=True)]
+
+    return search
+
+
+class Lexical:
+    """Lucene's BM25 over the live rows of `snapshot`, with parameters `k1` and `b`: the weights of
+    `interlingua.retrieval.bm25.postings` for the counts of now, summed in the order of the question's terms."""
+
+    def __init__(self, snapshot: Snapshot, k1: float, b: float) -> None:
+        self.snapshot = snapshot
+        mean = snapshot.mean_length
+        self._norms = [length_norms(segment.postings.lengths, mean, k1, b) for segment in snapshot.segments]
+
+    def scores(self, terms: Counter[str]) -> tuple[list[Floats], float]:
+        """For each segment [rows]: the score of every live row; 0 for the others. And what a passage could score at the
+        most: all terms count there, also those that no passage has."""
+        frequencies: list[int] = []
+        totals: list[Floats] = [np.zeros(len(segment), dtype=np.float32) for segment in self.snapshot.segments]
+        for term, times in terms.items():
+            held = [
+                _postings(segment, live, term)
+                for segment, live in zip(self.snapshot.segments, self.snapshot.live, strict=True)
+            ]
+            found = sum(len(rows) for rows, _ in held)
+            frequencies += [found] * times
+            if not found:
+                continue
+            idf = inverse_frequency(found, len(self.snapshot))
+            for total, norms, (rows, counts) in zip(totals, self._norms, held, strict=True):
+                # a row occurs once in the postings of a term
+                total[rows] += np.float32(times) * term_weights(idf, counts, norms[rows])
+        return totals, max_score(frequencies, len(self.snapshot))
+
+    def best(self, scores: Sequence[Floats], depth: int, chosen: Sequence[Mask | None]) -> dict[Place, float]:
+        """The scores of the `depth` best of the `chosen` rows of each segment, those above 0 only."""
+        found: dict[Place, float] = {}
+        for number, (segment, values, mask) in enumerate(zip(self.snapshot.segments, scores, chosen, strict=True)):
+            rows, best = best_rows(values if mask is None else values * mask, depth, segment.ties)
+            found.update(zip([(number, row) for row in rows.tolist()], best.tolist(), strict=True))
+        return found
+
+
+def _postings(segment: Segment, live: Mask | None, term: str) -> tuple[Rows, NDArray[np.int32]]:
+    """The live rows that hold a term, and how often."""
+    numbers = segment.postings.numbers([term])
+    part = segment.postings.part(numbers[0]) if numbers else slice(0)
+    rows, counts = segment.postings.passages[part], segment.postings.counts[part]
+    if live is not None:
+        there = live[rows]
+        rows, counts = rows[there], counts[there]
+    return rows.astype(np.int64), counts

@@ -1,0 +1,106 @@
+"""A segment of an index: passages with all that a search reads of them, in memory or mapped from files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.index.local.rows import PassageRows, Rows, SubwordRows
+from interlingua.retrieval.bm25.postings import Postings
+from interlingua.retrieval.dense.int8 import Int8Matrix
+
+Vectors = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
+    of each in the order of `PassageRows.ties`; `reach` is the length of the longest vector. A cache has the `version`
+    it was made from, and its vectors as `int8` too; it says whether the store had an `approximate` index of them then
+    (None where it does not say)."""
+
+    numbers: Rows
+    passages: PassageRows
+    subwords: SubwordRows
+    languages: tuple[str, ...]
+    langs: NDArray[np.int32]
+    vectors: Vectors
+    postings: Postings
+    ties: Rows
+    reach: float
+    version: int = 0
+    int8: Int8Matrix | None = None
+    approximate: bool | None = None
+    _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        numbers: Rows,
+        passages: Sequence[Passage],
+        vectors: Vectors,
+        terms: Sequence[list[str]],
+        subwords: Sequence[NDArray[np.int64]],
+    ) -> Segment:
+        """In memory. `terms` are those of each passage, as `terms_of` gives them."""
+        languages = tuple(sorted({passage.lang for passage in passages}))
+        langs = np.array([languages.index(passage.lang) for passage in passages], dtype=np.int32)
+        rows = PassageRows.of(passages)
+        return cls(
+            numbers,
+            rows,
+            SubwordRows.of(subwords),
+            languages,
+            langs,
+            vectors,
+            Postings.of(terms),
+            rows.ties(),
+            longest(vectors),
+        )
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def highest(self) -> int:
+        """The highest number, −1 without rows."""
+        return int(self.numbers.max(initial=-1))
+
+    def rows(self, numbers: Rows) -> Rows:
+        """The rows with these numbers, without those that are not here."""
+        if not len(self):
+            return np.empty(0, dtype=np.int64)
+        places = np.searchsorted(self.numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
+        rows: Rows = self._order[places]
+        here: Rows = rows[self.numbers[rows] == numbers]
+        return here
+
+    @cached_property
+    def _order(self) -> Rows:
+        return np.argsort(self.numbers, kind="stable")
+
+    def in_languages(self, langs: Sequence[str]) -> Mask:
+        """[rows]: whether each is in one of these languages."""
+        return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])
+
+    def where(self, key: str, value: str) -> Mask:
+        """[rows]: whether the metadata of each has `value` under `key`; remembered for the last few."""
+        mask = self._where.get((key, value))
+        if mask is None:
+            mask = self.passages.where(key, value)
+            if len(self._where) >= 32:
+                self._where.clear()
+            self._where[key, value] = mask
+        return mask
+
+
+def longest(vectors: Vectors) -> float:
+    """The length of the longest of `vectors` [rows, dim]."""
+    squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+    return float(np.sqrt(squares.max(initial=0)))

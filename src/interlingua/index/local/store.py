@@ -1,0 +1,307 @@
+"""The store of an index in a folder: LanceDB's table is the store of record, memory-mapped caches are searched."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interlingua.data.records import Passage
+from interlingua.errors import BadInput, Damaged, Stale
+from interlingua.files import Durability, durability_of, existing
+from interlingua.index.local.build import build_folder, encoded, spooled
+from interlingua.index.local.rows import PASSAGE, passage_of
+from interlingua.index.local.search import DenseSearch, Lexical, dense_search_of, exactly, index_vectors, scored
+from interlingua.index.local.segment import Mask
+from interlingua.index.local.snapshot import Place, Snapshot, remove_other_caches, whole_store, write_cache
+from interlingua.index.local.table import PassageStore, lock, vectors_of
+from interlingua.index.local.tokens import IndexTokens, keep_tokens
+from interlingua.index.metadata import MARKER, IndexMetadata, read_metadata, read_sources, signature, write_sources
+from interlingua.index.store import CHUNK, AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View
+from interlingua.models.protocols import AnyEncoder
+from interlingua.retrieval.late_interaction.static import Ids
+from interlingua.retrieval.retriever import TextEncoder, Vectors
+
+if TYPE_CHECKING:
+    from interlingua.data.files.walk import SourceNames
+    from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+logger = logging.getLogger(__name__)
+
+STALE = 0.1
+"""Share of new and deleted rows in the cache from which a writer makes it again."""
+FEW = 2_000  # new and deleted rows that are always left to the next time
+
+
+class LocalView(View[Place]):
+    """A snapshot of the table with what searches it. A row is a place in the snapshot."""
+
+    def __init__(
+        self, store: LocalStore, metadata: IndexMetadata, made: tuple[int, int], snapshot: Snapshot, search: DenseSearch
+    ) -> None:
+        self.metadata, self.version, self.snapshot = metadata, snapshot.version, snapshot
+        self.newer, self.deleted = len(snapshot.unindexed.numbers), snapshot.deleted
+        self.terms = Lexical(snapshot, metadata.k1, metadata.b)
+        self._store, self._made, self._dense_search = store, made, search
+        self._chosen: Sequence[Mask | None] = snapshot.live
+
+    @property
+    def cache(self) -> int:
+        """The version of the cache."""
+        return self.snapshot.base.version
+
+    @property
+    def languages(self) -> dict[str, int]:
+        """Passages of each language."""
+        return self.snapshot.languages
+
+    def __len__(self) -> int:
+        return len(self.snapshot)
+
+    def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
+        return self.snapshot.find(ids)
+
+    def passages(self, rows: Sequence[Place]) -> list[Passage]:
+        segments = self.snapshot.segments
+        return [segments[part].passages[row] for part, row in rows]
+
+    def ids(self, rows: Sequence[Place]) -> list[str]:
+        """As `View.ids`: read by segment."""
+        if len(self.snapshot.segments) == 1:
+            return self.snapshot.base.passages.ids([row for _, row in rows])
+        ids: dict[Place, str] = {}
+        for number, segment in enumerate(self.snapshot.segments):
+            here = [row for part, row in rows if part == number]
+            ids.update(zip([(number, row) for row in here], segment.passages.ids(here), strict=True))
+        return [ids[place] for place in rows]
+
+    def source(self, row: Place) -> str:
+        return self.snapshot.segments[row[0]].passages.source(row[1])
+
+    def langs(self, rows: Sequence[Place]) -> list[str]:
+        segments = self.snapshot.segments
+        return [segments[part].languages[int(segments[part].langs[row])] for part, row in rows]
+
+    def subwords(self, rows: Sequence[Place]) -> list[Ids]:
+        segments = self.snapshot.segments
+        return [segments[part].subwords[row] for part, row in rows]
+
+    def narrowed(self, langs: Collection[str] | None, where: Mapping[str, str], mode: str) -> LocalView:
+        """As `View.narrowed`. A narrowed dense search is exact."""
+        if langs is None and not where:
+            return self
+        view = copy(self)
+        view._chosen = self.snapshot.chosen(None if langs is None else list(langs), where)
+        view._dense_search = exactly
+        return view
+
+    def dense(self, vectors: Floats, depth: int) -> list[Scores[Place]]:
+        return self._dense_search(self.snapshot, vectors, depth, self._chosen)
+
+    def dense_scores(self, rows: Sequence[Place], vector: Floats) -> Scores[Place]:
+        return scored(self.snapshot, rows, vector)
+
+    def lexical(self, terms: Sequence[Counter[str]], depth: int) -> Iterator[LexicalMatches[Place]]:
+        """As `View.lexical`, one question after another: each takes a score for every row."""
+        for counts in terms:
+            scores, max_score = self.terms.scores(counts)
+
+            def score(rows: Sequence[Place], scores: list[Floats] = scores) -> Scores[Place]:
+                return {place: float(scores[place[0]][place[1]]) for place in rows}
+
+            yield LexicalMatches(self.terms.best(scores, depth, self._chosen), max_score, score)
+
+    def tokens(self, reranker: AnyEncoder, rows: Sequence[Place]) -> dict[Place, tuple[TokenStore, int]]:
+        tokens = self._store.tokens(reranker)
+        if tokens is None or signature(self._store.path) != self._made:  # built anew: its numbers are of others
+            return {}
+        numbers = {place: int(self.snapshot.segments[place[0]].numbers[place[1]]) for place in rows}
+        places = tokens.find(list(numbers.values()))
+        return {place: places[number] for place, number in numbers.items() if number in places}
+
+
+class LocalStore(AddressedStore[Place]):
+    """A folder that a person can move.
+
+    It holds `index.json`, `sources.json` (`SourceNames`), the table `passages.lance` (LanceDB: the store of record),
+    `caches/` (which can be made again from the table), `tokens/` (see `keep_tokens`) and `writer.lock`. A view is the
+    newest version of the table. Each call of `write` and `delete` makes one version, whole or not at all. One writer
+    at a time, any number of readers, in this process and others.
+
+    With `durability` "full" a write is on the disk when `writing` ends: a power cut does not undo it. With "process"
+    it is quicker and survives the end of the process, not a power cut, after which the index may be as it was some
+    writes before. What `build` and `compact` make is on the disk either way.
+    """
+
+    def __init__(self, path: Path, durability: Durability = "full") -> None:
+        self.path, self.address, self.durability = path, path, durability
+        self._reader = RLock()
+        self._written: PassageStore | None = None  # within `writing`
+        self._tokens = IndexTokens(())
+        self._load()
+
+    @classmethod
+    def open(cls, address: str, durability: str = "full") -> LocalStore:
+        """The index in a folder. Where a power cut took files, it goes on from the last version that is whole."""
+        return cls(existing(address, "index folder"), durability_of(durability))
+
+    @classmethod
+    def build(
+        cls, address: str, encoder: TextEncoder, passages: Iterable[Passage], settings: BuildSettings
+    ) -> LocalStore:
+        """As `AddressedStore.build`. From `interlingua.index.local.search.APPROXIMATE_FROM` passages on dense search is
+        approximate."""
+        path = Path(address)
+        if path.exists() and not settings.overwrite:
+            raise BadInput(
+                f"{path}: already exists. Choose another folder, or replace it with --overwrite "
+                "(in Python: overwrite=True)."
+            )
+        if path.exists() and not (path / MARKER).exists():
+            raise BadInput(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
+        chosen = durability_of(settings.durability)
+        build_folder(encoder, passages, path.resolve(), settings)
+        return cls(path, chosen)
+
+    @property
+    def view(self) -> LocalView:
+        """The snapshot that was taken last."""
+        return self._view
+
+    def refresh(self) -> LocalView:
+        """Take a snapshot of the newest version, or of the index that was built anew in this folder."""
+        with self._reader:
+            if signature(self.path) != self._signature:
+                self._load()
+            else:
+                self._take(self._view, self._signature)
+            return self._view
+
+    def _load(self) -> None:
+        made, metadata = signature(self.path), read_metadata(self.path)
+        self._metadata, self._table = metadata, whole_store(self.path)
+        self._take(None, made)
+        self._signature = made  # last, so that the next call finds what is wrong here again
+
+    def _take(self, before: LocalView | None, made: tuple[int, int]) -> None:
+        while True:
+            try:
+                snapshot = Snapshot.take(self._table, self.path, before.snapshot if before else None)
+                if before is not None and snapshot is before.snapshot:
+                    return
+                search = dense_search_of(self._table, snapshot)
+                break
+            except Stale:
+                self._table = PassageStore.open(self.path)
+        self._view = LocalView(self, self._metadata, made, snapshot, search)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lock of the folder; what was written is on the disk when the outermost block ends."""
+        if self._written is not None:
+            yield
+            return
+        with lock(self.path):
+            self.refresh()
+            self._written = table = PassageStore.open(self.path)
+            try:
+                yield
+                if self.durability == "full":
+                    table.sync()
+            finally:
+                self._written = None
+
+    def _writable(self) -> PassageStore:
+        if self._written is None:
+            raise RuntimeError("a store in a folder is written within `writing`")
+        return self._written
+
+    def write(
+        self,
+        changes: Iterable[Sequence[tuple[Passage, Place | None]]],
+        encoder: TextEncoder,
+        verb: str,
+        names: SourceNames | None,
+    ) -> int:
+        """As `Store.write`: all passages are encoded before the first is written, and they are one version."""
+        table = self._writable()
+        first = table.next_number()
+
+        def batches() -> Iterator[Any]:
+            count = 0
+            for chunk in changes:
+                yield table.batch(first + count, *encoded(encoder, [passage for passage, _ in chunk]))
+                count += len(chunk)
+
+        with spooled(batches(), table.schema, self.path) as (count, reader):
+            if names is not None:
+                write_sources(self.path, names)  # first: a name without a passage does no harm
+            if count:
+                (table.add if verb == "add" else table.replace)(reader)
+        if count:
+            self._renew_cache(table)
+        return count
+
+    def delete(self, view: View[Place], rows: Collection[Place]) -> None:
+        assert isinstance(view, LocalView)  # a later one may have its rows in other places
+        table, segments = self._writable(), view.snapshot.segments
+        table.delete(np.array(sorted(int(segments[part].numbers[row]) for part, row in rows)))
+        self._renew_cache(table)
+
+    def compact(self, approximate: bool | None = None) -> None:
+        """Make the cache again, join the table's files and remove what only older versions need, while searches go on.
+
+        With `approximate` dense search among all passages goes by Lance's index of the vectors, which misses some of
+        the best and is quicker where there are millions; with False it is exact again. None leaves that as it is, but
+        from `APPROXIMATE_FROM` passages on makes the index of vectors.
+        """
+        table = self._writable()
+        table.compact()
+        index_vectors(table, approximate)
+        self._write_cache(table)
+
+    def sources(self) -> dict[str, str]:
+        return read_sources(self.path)
+
+    def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
+        """All passages with the vectors that the table holds, in the order of their numbers."""
+        table = whole_store(self.path)
+        for batch in table.batches((*PASSAGE, "vector"), CHUNK):
+            yield [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()], vectors_of(batch, table.dim)
+
+    def keep_tokens(self, reranker: AnyEncoder) -> int:
+        """Keep token vectors (int8) of all passages; of how many there were none yet. What was done when this is
+        stopped stays."""
+        return keep_tokens(self.path, reranker)
+
+    def tokens(self, reranker: AnyEncoder) -> IndexTokens | None:
+        """The token vectors that are kept for a reranker; None for none. They stay open for the next search."""
+        tokens = IndexTokens.open(self.path, reranker, self._tokens)
+        if not tokens:
+            return None
+        self._tokens = tokens
+        return tokens
+
+    def _renew_cache(self, table: PassageStore) -> None:
+        """After a write, which is there for good: make the cache again where much has changed."""
+        view = self.refresh()
+        if view.newer + view.deleted > max(FEW, STALE * len(view.snapshot.base)):
+            try:
+                self._write_cache(table)
+            except (OSError, Damaged) as error:
+                logger.warning(
+                    f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without."
+                )
+
+    def _write_cache(self, table: PassageStore) -> None:
+        table.refresh()
+        write_cache(table, self.path)
+        remove_other_caches(self.path, table.version)
+        self.refresh()
