@@ -2,7 +2,7 @@
 
     python benchmarks/approximate.py --parallel "DATA/train/parallel/*.tsv.gz" --passages 100000 300000 600000
 
-Sentences of both sides of parallel text, encoded by the model in the box (--model), are put into an index with their
+Sentences of both sides of parallel text, encoded by the bundled model (--model), are put into an index with their
 vectors alone; 200 of them, cut to their first eight words, are the questions. Prints the median and the 95th
 percentile of the time of one question in milliseconds, and of approximate search the share of the exact 10 and 100
 best that it finds, and how long its index takes to make.

@@ -2,7 +2,7 @@
 
     python benchmarks/index.py --parallel "DATA/train/parallel/*.tsv.gz" --passages 50000 100000 200000
 
-Each size is built in a process of its own by the model in the box (--model), from sentences of both sides of parallel
+Each size is built in a process of its own by the bundled model (--model), from sentences of both sides of parallel
 text, then asked questions one at a time: every hundredth passage, cut to its first eight words, in all three modes.
 Prints passages a second, the peak resident memory of the process that built, in all and without the files that it has
 mapped, and of each mode the median and the 95th percentile in milliseconds.

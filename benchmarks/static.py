@@ -25,7 +25,7 @@ from interlingua.models.folder import model_folder
 def main() -> None:
     """Measure and print."""
     parser = options(__doc__, repeat=5)
-    parser.add_argument("--model", default="default", help="a folder with a static model (the model in the box)")
+    parser.add_argument("--model", default="default", help="a folder with a static model (the bundled model)")
     parser.add_argument("--collections", nargs="+", required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -29,7 +29,7 @@ def test_the_demonstration_runs_and_runs_again(tmp_path, monkeypatch, capsys):
     assert headings == ["A.", "B."]
     assert out.count("question and passages in one language, MRR@100") == 2
     assert out.count("questions in each language, English passages, MRR@100") == 2
-    for system in ("in the box ", "+ retrieval ", "+ semantic "):
+    for system in ("bundled ", "+ retrieval ", "+ semantic "):
         assert sum(line.startswith(system) for line in out.splitlines()) == 4
     assert f"interlingua serve {tmp_path}/index" in out
     section = out.partition('README.md, "')[2].partition('"')[0]

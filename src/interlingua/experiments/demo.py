@@ -1,4 +1,4 @@
-"""The demonstration: the bundled encyclopedia, the model in the box, and the same trained on without and with the
+"""The demonstration: the bundled encyclopedia, the bundled model, and the same trained on without and with the
 semantic loss."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUESTIONS = ("alan-turing:sw", "coffee:ja", "braille:ru", "octopus:te")
 
 
 def demo(out: str | Path) -> None:
-    """Measure the model in the box, train it on twice, print the tables, answer questions across languages."""
+    """Measure the bundled model, train it on twice, print the tables, answer questions across languages."""
     out = Path(out)
     # the steps are so small that threads would wait for one another, most of all on a busy machine
     torch.set_num_threads(1)
@@ -33,7 +33,7 @@ def demo(out: str | Path) -> None:
         "The demonstration: an encyclopedia of "
         f"{len(encyclopedia.topics())} topics in {len(encyclopedia.languages())} languages, "
         "half of them for training.\n"
-        "Questions in training are English only. Training starts from the model in the box, which has never seen the "
+        "Questions in training are English only. Training starts from the bundled model, which has never seen the "
         "encyclopedia.\n"
     )
     tree = raw_recipe(find_recipe("demo/static"))
@@ -43,7 +43,7 @@ def demo(out: str | Path) -> None:
     train(resolve(tree), out / "semantic")
     both = DualEncoder.load(out / "semantic/model")
     models = {
-        "in the box": DualEncoder.load("default"),
+        "bundled": DualEncoder.load("default"),
         "+ retrieval": DualEncoder.load(out / "retrieval/model"),
         "+ semantic": both,
     }
@@ -73,7 +73,7 @@ def print_tables(models: dict[str, DualEncoder]) -> dict[str, dict[str, float]]:
         (
             "test",
             "B. Test topics: in no question and no translation that was trained on here. What carries over\n"
-            "   from one language to another, the model in the box brought along.",
+            "   from one language to another, the bundled model brought along.",
         ),
     )
     for split, title in settings:

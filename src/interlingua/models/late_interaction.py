@@ -496,6 +496,5 @@ def load_any(
     for_training: bool = False,
 ) -> Model:
     """A LateInteractionEncoder if the folder holds one, else what `DualEncoder.load` reads."""
-    folder = model_folder(name_or_path)
-    kind = LateInteractionEncoder if is_late(folder) else DualEncoder
+    kind = LateInteractionEncoder if is_late(folder := model_folder(name_or_path)) else DualEncoder
     return kind.load(folder, device=device, dtype=dtype, for_training=for_training)
