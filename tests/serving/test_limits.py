@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from interlingua.errors import Busy, Damaged, InterlinguaError
+from interlingua.cli import build_parser
+from interlingua.errors import BadInput, Busy, Damaged
 from interlingua.serving import schemas
 from interlingua.serving.middleware import LOCAL
 from interlingua.serving.service import ServeSettings
@@ -326,5 +329,16 @@ def test_what_the_index_does_not_take_is_409(
     ],
 )
 def test_settings_out_of_range(bad: dict[str, Any]) -> None:
-    with pytest.raises(InterlinguaError, match="serving:"):
+    with pytest.raises(BadInput, match=r"^serving: ") as error:
         ServeSettings(**bad)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_line_and_the_guide_have_the_defaults_of_the_settings() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    arguments = vars(build_parser().parse_args(["serve", "idx"]))
+    for name in ("max_batch", "queue", "timeout", "budget", "log_queries"):
+        default = ServeSettings.model_fields[name].default
+        assert arguments[name] == default
+        if name != "log_queries":
+            assert re.search(rf"^\| `--{name.replace('_', '-')} \w+` \| {default:g} \|", guide, re.MULTILINE)

@@ -6,15 +6,15 @@ import base64
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from math import inf
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from fastapi import FastAPI
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, Stale
@@ -25,50 +25,50 @@ from interlingua.retrieval.rerank import model_retriever
 from interlingua.retrieval.retriever import TextEncoder
 from interlingua.serving.batching import Batcher
 from interlingua.serving.schemas import MAX_TEXT, ApiError
+from interlingua.settings import Settings, explain
 from interlingua.text.languages import detect_language, nfkc
 
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-@dataclass(frozen=True, slots=True)
-class ServeSettings:
-    """`max_batch` texts go through the model at once, gathered for at most `delay` seconds, and writes of so many
-    passages are synced together; `queue` requests may wait (more get 503); a request that is not answered after
-    `timeout` seconds gets 504; one whose question takes more than `budget` seconds of work, without the reranker's,
-    gets 422; a body holds at most `max_body` bytes. `token` allows writing (without one, nobody may), and with
-    `read_token` reading needs that or `token`. `log_queries` puts the text of questions into the log;
-    `rerank_model` is what answers call the reranker. With `names`, only requests to one of these hosts are answered.
 
-    Raises BadInput for numbers out of range, and for tokens that a header cannot carry.
-    """
+class ServeSettings(Settings):
+    """The options of the server. Raises BadInput for numbers out of range and tokens that a header cannot carry."""
 
-    max_batch: int = 64
-    delay: float = 0.002
-    queue: int = 128
-    timeout: float = 30.0
-    budget: float = 10.0
-    max_body: int = 4 << 20
-    token: str = field(default="", repr=False)
-    read_token: str = field(default="", repr=False)
-    log_queries: bool = False
-    rerank_model: str = ""
-    names: tuple[str, ...] = ()
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def __post_init__(self) -> None:
-        for name in ("max_batch", "queue", "max_body"):
-            if (number := getattr(self, name)) < 1:
-                raise BadInput(f"serving: {name} {number} must be at least 1.")
-        if not (0 <= self.delay < inf and 0 < self.timeout < inf and 0 < self.budget < inf):
-            raise BadInput(
-                f"serving: delay {self.delay} must not be negative, timeout {self.timeout} and "
-                f"budget {self.budget} must be more than 0 seconds, and all of them finite."
-            )
+    max_batch: int = Field(
+        64, ge=1, description="texts that go through the model at once, and passages of writes that are synced together"
+    )
+    delay: float = Field(0.002, ge=0, allow_inf_nan=False, description="seconds for which such a batch is gathered")
+    queue: int = Field(128, ge=1, description="requests that may wait; more get 503")
+    timeout: Seconds = Field(30.0, description="seconds until a request is given up with 504")
+    budget: Seconds = Field(
+        10.0, description="seconds of work on one question, the reranker's left out; beyond it is 422"
+    )
+    max_body: int = Field(4 << 20, ge=1, description="bytes of a body at the most")
+    token: str = Field("", repr=False, description="the token for writing and reading; without one nobody may write")
+    read_token: str = Field("", repr=False, description="a token without which nobody may read")
+    log_queries: bool = Field(False, description="put the text of questions into the log")
+    rerank_model: str = Field("", description="the name of the reranker in answers")
+    names: tuple[str, ...] = Field((), description="hosts that requests may name; any where there are none")
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise BadInput(f"serving: {explain(error, type(self))}") from None
+
+    @model_validator(mode="after")
+    def _tokens(self) -> Self:
         for token in (self.token, self.read_token):
             if token and (not token.isascii() or not token.isprintable() or " " in token):
-                raise BadInput(
-                    "serving: a token is of printable ASCII characters without spaces. A good one: "
+                raise ValueError(
+                    "a token is of printable ASCII characters without spaces. A good one: "
                     "python -c 'import secrets; print(secrets.token_urlsafe())'."
                 )
         if self.read_token and not self.token:
-            raise BadInput("serving: with a token for reading there must be one for writing too, which also reads.")
+            raise ValueError("with a token for reading there must be one for writing too, which also reads.")
+        return self
 
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
