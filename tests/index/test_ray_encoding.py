@@ -291,9 +291,11 @@ def encoded_while_killing(cluster, model, sentences, tmp_path):
     script = f"""
 from interlingua.data.records import Passage
 from interlingua.index.ray import encode_on_ray
+from interlingua.progress import shown
 sentences = {sentences!r}
 given = [Passage(f"q{{i}}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(360)]
-encode_on_ray({str(model)!r}, given, {str(tmp_path / "parts")!r}, size=3)
+with shown():
+    encode_on_ray({str(model)!r}, given, {str(tmp_path / "parts")!r}, size=3)
 """
     driver = subprocess.Popen(
         [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=cluster.environment

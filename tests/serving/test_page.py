@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
 import threading
@@ -124,7 +123,6 @@ def serving(settings: ServeSettings | None = None) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    logging.getLogger("interlingua").setLevel(logging.ERROR)
     with serving() as address:
         yield address
 

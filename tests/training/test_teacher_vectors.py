@@ -1,6 +1,7 @@
 """A teacher's vectors are computed once, survive a kill, and are cut to the student's size."""
 
 import json
+import logging
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -108,9 +109,10 @@ def test_a_kill_before_the_first_vectors_leaves_none_that_seem_whole(tmp_path, t
     assert torch.allclose(vectors, torch.as_tensor(teacher.encoder.encode_document(TEXTS)), atol=1e-2)
 
 
-def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, monkeypatch):
-    begun, go_on, said = threading.Event(), threading.Event(), queue.SimpleQueue()
-    monkeypatch.setattr(teacher_vectors, "say", said.put)
+def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, caplog):
+    begun, go_on, messages = threading.Event(), threading.Event(), queue.SimpleQueue()
+    caplog.set_level(logging.INFO, "interlingua.training.teacher")
+    caplog.handler.emit = lambda record: messages.put(record.getMessage())
     encode = teacher.encode_document
 
     def slowly(texts, **options):
@@ -127,7 +129,7 @@ def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, monkeypatc
         assert begun.wait(60)
         other = pool.submit(TeacherVectors.build, tmp_path, second, TEXTS)
         try:
-            assert "waiting" in said.get(timeout=60)
+            assert "waiting" in messages.get(timeout=60)
         finally:
             go_on.set()
         one.result()

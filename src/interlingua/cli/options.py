@@ -104,9 +104,9 @@ def opened(arguments: argparse.Namespace, **options: Any) -> Index:
 
     if not getattr(arguments, "model", None):
         return open_index(arguments.index, **options)
-    from interlingua.index.metadata import load_to_encode
+    from interlingua.index.metadata import load_to_encode, of_one_vector
 
-    return open_index(arguments.index, load_to_encode(arguments.model), **options)
+    return open_index(arguments.index, of_one_vector(load_to_encode(arguments.model), arguments.model), **options)
 
 
 def counted(index: Index) -> str:

@@ -18,7 +18,7 @@ from uuid import uuid4
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_write
-from interlingua.models.protocols import has_token_vectors
+from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.retrieval.retriever import TextEncoder
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
@@ -155,12 +155,22 @@ def load_encoder(made: IndexMetadata, place: object) -> TextEncoder:
             f"{place}: was made with the model {model}, which is not there any more. "
             "Say where it is with --model (in Python: pass encoder= when you open it)."
         )
-    encoder = load_to_encode(model)
+    encoder = of_one_vector(load_to_encode(model), model)
     check_encoder(encoder, made, place)
     return encoder
 
 
-def load_to_encode(name_or_path: str | Path) -> TextEncoder:
+def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
+    """`encoder`, called `model`, which must give one vector a text: such are the vectors of an index."""
+    if has_token_vectors(encoder):
+        raise BadInput(
+            f"{model}: gives one vector a token, and an index holds one vector a passage. Give another model; this one "
+            "reranks (--rerank)."
+        )
+    return encoder
+
+
+def load_to_encode(name_or_path: str | Path) -> AnyEncoder:
     """What `interlingua.models.late_interaction.load_any` loads, but a `StaticEncoder` where the model is one:
     that takes a tenth of the time."""
     from interlingua.models.static_encoder import StaticEncoder
@@ -170,13 +180,7 @@ def load_to_encode(name_or_path: str | Path) -> TextEncoder:
         return found
     from interlingua.models.late_interaction import load_any
 
-    encoder = load_any(name_or_path)
-    if has_token_vectors(encoder):
-        raise BadInput(
-            f"{name_or_path}: gives one vector a token, and an index holds one vector a passage. Give another model; "
-            "this one reranks (--rerank)."
-        )
-    return encoder
+    return load_any(name_or_path)
 
 
 def check_encoder(encoder: TextEncoder, made: IndexMetadata, place: object) -> None:
