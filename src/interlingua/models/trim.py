@@ -1,0 +1,123 @@
+"""Trim a vocabulary: keep the subwords that given texts or languages need, and their rows of the embedding table.
+
+A multilingual model of 384 dimensions and 250,000 subwords keeps four fifths of its weights in that table. A text whose
+best segmentation uses kept subwords alone is segmented as before, so its vectors stay the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import regex
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import PreTrainedTokenizerFast
+
+from interlingua.errors import BadInput
+from interlingua.models.encoder import Encoder
+from interlingua.models.subwords import Subwords
+from interlingua.models.transformer import Transformer
+from interlingua.text.languages import language
+
+BATCH = 10_000
+SCRIPTS = {"Jpan": ("Hani", "Hira", "Kana"), "Kore": ("Hang", "Hani"), "Hans": ("Hani",), "Hant": ("Hani",)}
+"""Scripts that ISO 15924 names together, by the names that Unicode gives to characters."""
+
+
+def trim_vocabulary(encoder: Encoder, texts: Iterable[str] = (), langs: Iterable[str] = ()) -> int:
+    """Change `encoder` to the subwords that occur in `texts`, and to all those in the scripts of `langs`; how many.
+
+    Special tokens, prompts and all subwords of one character stay, so that no character becomes unknown that was known.
+    Raises BadInput for a static model, for a tokenizer that is not a Unigram one, and where texts and languages give
+    nothing to keep.
+    """
+    backbone = encoder.backbone
+    if not isinstance(backbone, Transformer):
+        raise BadInput("a static model is not trimmed: its table is all that it has. Give a transformer.")
+    description = json.loads(backbone.tokenizer.backend_tokenizer.to_str())
+    if description["model"]["type"] != "Unigram":
+        raise BadInput(
+            f"its tokenizer is of the type {description['model']['type']}; the vocabulary of a Unigram tokenizer "
+            "(XLM-R, multilingual E5) can be trimmed."
+        )
+    pieces = [piece for piece, _ in description["model"]["vocab"]]
+    wanted = _in_texts(backbone.tokenizer.backend_tokenizer, texts) | _in_scripts(pieces, langs)
+    if not wanted:
+        raise BadInput("the texts hold no subword and no language is named, so nothing would be left. Check the files.")
+    wanted |= _in_texts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values())
+    kept = sorted(wanted | _always(description, backbone.pad_id))
+    _rebuild(backbone, description, kept)
+    return len(kept)
+
+
+def _in_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> set[int]:
+    whole = Tokenizer.from_str(tokenizer.to_str())
+    whole.no_truncation()
+    whole.no_padding()
+    found: set[int] = set()
+    left: Iterator[str] = iter(texts)
+    while batch := list(islice(left, BATCH)):
+        for encoding in whole.encode_batch_fast(batch, add_special_tokens=False):
+            found.update(encoding.ids)
+    return found
+
+
+def _in_scripts(pieces: Sequence[str], langs: Iterable[str]) -> set[int]:
+    codes = {language(lang).script for lang in langs}
+    names = {name for code in codes for name in SCRIPTS.get(code, (code,))}
+    if not names:
+        return set()
+    allowed = regex.compile("[▁\\p{Common}\\p{Inherited}" + "".join(rf"\p{{Script={name}}}" for name in names) + "]+")
+    return {number for number, piece in enumerate(pieces) if allowed.fullmatch(piece)}
+
+
+def _always(description: dict[str, Any], pad: int) -> set[int]:
+    """Special tokens, single characters, bytes; the ids up to the padding's, from which XLM-R counts positions; and the
+    least likely subword, by which Unigram weighs an unknown character."""
+    vocabulary = description["model"]["vocab"]
+    kept = {number for number, (piece, _) in enumerate(vocabulary) if len(piece.lstrip("▁")) <= 1}
+    kept |= {number for number, (piece, _) in enumerate(vocabulary) if regex.fullmatch("<0x[0-9A-F]{2}>", piece)}
+    kept |= {added["id"] for added in description["added_tokens"]} | set(range(pad + 1))
+    kept.add(min(range(len(vocabulary)), key=lambda number: vocabulary[number][1]))
+    return kept | {description["model"]["unk_id"]}
+
+
+def _rebuild(backbone: Transformer, description: dict[str, Any], kept: Sequence[int]) -> None:
+    place = {old: new for new, old in enumerate(kept)}
+    model = description["model"]
+    model["vocab"] = [model["vocab"][old] for old in kept if old < len(model["vocab"])]
+    model["unk_id"] = place[model["unk_id"]]
+    for added in description["added_tokens"]:
+        added["id"] = place[added["id"]]
+    _rename(description.get("post_processor") or {}, place)
+    old_tokenizer = backbone.tokenizer
+    backbone.tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(description)),
+        model_max_length=old_tokenizer.model_max_length,
+        **old_tokenizer.special_tokens_map,
+    )
+    backbone.subwords = Subwords(backbone.tokenizer.backend_tokenizer, special=True)
+    table: Any = backbone.input_embeddings
+    rows = table.weight.detach()[torch.tensor(kept)].clone()
+    config = backbone.model.config
+    embeddings = nn.Embedding(len(kept), rows.shape[1], padding_idx=getattr(config, "pad_token_id", None))
+    embeddings.weight = nn.Parameter(rows)
+    backbone.model.set_input_embeddings(embeddings)
+    config.vocab_size = len(kept)
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        if (old := getattr(config, name, None)) is not None:
+            setattr(config, name, place.get(old))
+
+
+def _rename(processor: dict[str, Any], place: dict[int, int]) -> None:
+    """Give the special tokens of a post-processor their new ids."""
+    for part in processor.get("processors", ()):
+        _rename(part, place)
+    for token in processor.get("special_tokens", {}).values():
+        token["ids"] = [place[old] for old in token["ids"]]
+    for name in {"sep", "cls"} & processor.keys():
+        processor[name][1] = place[processor[name][1]]

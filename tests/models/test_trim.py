@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from interlingua import Encoder
+from interlingua.errors import BadInput
+from interlingua.models.trim import trim_vocabulary
+
+LATIN = (0, 1, 2, 5, 6, 10)  # of the sentences of conftest
+
+
+@pytest.fixture
+def encoder(tiny_encoder):
+    return tiny_encoder(pooling="mean")
+
+
+@pytest.mark.parametrize("kind", ["texts", "languages"])
+def test_vectors_of_texts_inside_stay_the_same(encoder, sentences, tmp_path, kind):
+    inside = [sentences[number] for number in LATIN]
+    before, size = encoder.encode_query(inside), encoder.backbone.input_embeddings.num_embeddings
+    kept = trim_vocabulary(encoder, inside) if kind == "texts" else trim_vocabulary(encoder, langs=["en", "fi", "id"])
+    assert encoder.backbone.input_embeddings.num_embeddings == kept < 0.8 * size
+    assert np.array_equal(encoder.encode_query(inside), before)
+    encoder.save(tmp_path / "trimmed")
+    assert np.array_equal(Encoder.load(tmp_path / "trimmed").encode_query(inside), before)
+
+
+def test_sentence_transformers_reads_a_trimmed_folder(encoder, sentences, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    before = encoder.encode_document(list(sentences))
+    trim_vocabulary(encoder, sentences[:4])
+    encoder.save(tmp_path)
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")
+    assert np.allclose(theirs.encode_document(list(sentences[:4])), before[:4], atol=1e-5)
+    assert np.allclose(theirs.encode_document(list(sentences)), encoder.encode_document(list(sentences)), atol=1e-5)
+
+
+def test_no_character_becomes_unknown(encoder, sentences):
+    tokenizer = encoder.backbone.tokenizer
+    unknown = [tokenizer(text)["input_ids"].count(tokenizer.unk_token_id) for text in sentences]
+    trim_vocabulary(encoder, sentences[:1])
+    tokenizer = encoder.backbone.tokenizer
+    assert [tokenizer(text)["input_ids"].count(tokenizer.unk_token_id) for text in sentences] == unknown
+    assert tokenizer.mask_token_id == encoder.backbone.input_embeddings.num_embeddings - 1
+
+
+def test_what_cannot_be_trimmed_is_told(encoder, tiny_static):
+    with pytest.raises(BadInput, match="nothing would be left"):
+        trim_vocabulary(encoder, [" ", ""])
+    with pytest.raises(BadInput, match="is not a language code"):
+        trim_vocabulary(encoder, langs=["english"])
+    with pytest.raises(BadInput, match="a static model is not trimmed"):
+        trim_vocabulary(tiny_static(), ["a"])
