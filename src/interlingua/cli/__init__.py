@@ -27,6 +27,7 @@ from interlingua.cli import (
     search,
     serve,
     train,
+    trim,
 )
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
@@ -46,6 +47,7 @@ VERBS = (
     compare,
     report,
     calibrate,
+    trim,
     mine,
     inspect,
     demo,

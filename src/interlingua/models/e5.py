@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import struct
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 
 from interlingua.errors import Damaged, NotFound
 from interlingua.files import atomic_folder, make_folder
-from interlingua.progress import say
 from interlingua.text.languages import cache_folder
+
+logger = logging.getLogger(__name__)
 
 NAME = "multilingual-e5-small"
 HUB = f"intfloat/{NAME}"
@@ -63,7 +65,7 @@ def local_folder() -> Path | None:
 
     with FileLock(f"{folder}.lock"):
         if not (folder / MARKER).is_file():
-            say(f"{NAME}: converting the weights of the package {PACKAGE} into {folder} (once, 470 MB)")
+            logger.info(f"{NAME}: converting the weights of the package {PACKAGE} into {folder} (once, 470 MB)")
             convert(file, folder, DIGEST)
     return folder
 

@@ -28,8 +28,9 @@ SCRIPTS = {"Jpan": ("Hani", "Hira", "Kana"), "Kore": ("Hang", "Hani"), "Hans": (
 """Scripts that ISO 15924 names together, by the names that Unicode gives to characters."""
 
 
-def trim_vocabulary(encoder: Encoder, texts: Iterable[str] = (), langs: Iterable[str] = ()) -> int:
-    """Change `encoder` to the subwords that occur in `texts`, and to all those in the scripts of `langs`; how many.
+def trim_vocabulary(encoder: Encoder, texts: Iterable[str] = (), langs: Iterable[str] = ()) -> tuple[int, int]:
+    """Change `encoder` to the subwords that occur in `texts`, and to all those in the scripts of `langs`; how
+    many are kept, of how many.
 
     Special tokens, prompts and all subwords of one character stay, so that no character becomes unknown that was known.
     Raises BadInput for a static model, for a tokenizer that is not a Unigram one, and where texts and languages give
@@ -51,7 +52,7 @@ def trim_vocabulary(encoder: Encoder, texts: Iterable[str] = (), langs: Iterable
     wanted |= _in_texts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values())
     kept = sorted(wanted | _always(description, backbone.pad_id))
     _rebuild(backbone, description, kept)
-    return len(kept)
+    return len(kept), len(pieces)
 
 
 def _in_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> set[int]:
