@@ -50,11 +50,11 @@ def one(encoder: Any, texts: list[str], vectors: Any, queries: Any) -> dict[str,
     from interlingua.index.local.rows import to_rows
     from interlingua.index.local.search import approximately, exactly
     from interlingua.index.local.snapshot import Snapshot, write_cache
-    from interlingua.index.local.table import PassageStore
+    from interlingua.index.local.table import PassageTable
 
     with TemporaryDirectory() as name:
         folder = Path(name)
-        store = PassageStore.create(folder, vectors.shape[1])
+        store = PassageTable.create(folder, vectors.shape[1])
         for start in range(0, len(texts), 50_000):
             rows = to_rows([Passage(str(number), "x") for number in range(start, min(start + 50_000, len(texts)))])
             store.add(store.batch(store.next_number(), rows, vectors[start : start + 50_000]))

@@ -12,7 +12,7 @@ import interlingua
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, NotFound, Stale
 from interlingua.index.local.rows import to_rows
-from interlingua.index.local.table import PassageStore
+from interlingua.index.local.table import PassageTable
 
 SOURCE = Path(interlingua.__file__).parent
 DOORS = {"cli/__init__.py"}
@@ -50,16 +50,16 @@ def test_the_root_is_raised_nowhere_and_caught_at_the_doors_only(trees: dict[str
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> PassageStore:
-    table = PassageStore.create(tmp_path, dim=4)
+def table(tmp_path: Path) -> PassageTable:
+    table = PassageTable.create(tmp_path, dim=4)
     vectors = np.eye(3, 4, dtype=np.float32)
     rows = to_rows([Passage(f"p{number}", "a", lang="en") for number in range(3)])
     table.add(table.batch(table.next_number(), rows, vectors))
     return table
 
 
-def test_a_version_that_a_writer_has_removed_is_stale(table: PassageStore) -> None:
-    reader = PassageStore.open(table.folder)
+def test_a_version_that_a_writer_has_removed_is_stale(table: PassageTable) -> None:
+    reader = PassageTable.open(table.folder)
     table.delete(table.numbers()[:1])
     table.compact()
     with pytest.raises(Stale, match=r"a writer has removed version 2 .* version [3-9] is newest"):
@@ -68,8 +68,8 @@ def test_a_version_that_a_writer_has_removed_is_stale(table: PassageStore) -> No
     assert len(reader.numbers()) == 2
 
 
-def test_a_file_that_is_missing_is_damage_and_no_race(table: PassageStore) -> None:
+def test_a_file_that_is_missing_is_damage_and_no_race(table: PassageTable) -> None:
     for file in table.folder.glob("passages.lance/data/*"):
         file.unlink()
     with pytest.raises(Damaged, match="cannot be read"):
-        list(PassageStore.open(table.folder).batches(("number", "text"), 10))
+        list(PassageTable.open(table.folder).batches(("number", "text"), 10))

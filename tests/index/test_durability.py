@@ -23,7 +23,7 @@ from interlingua.index.local import build as index_build
 from interlingua.index.local import store as local_store
 from interlingua.index.local import table as passage_store
 from interlingua.index.local.snapshot import cache_versions
-from interlingua.index.local.table import SYNCED, PassageStore, synced_version
+from interlingua.index.local.table import SYNCED, PassageTable, synced_version
 
 PROGRAM = """
 import sys
@@ -143,7 +143,7 @@ def test_writes_together_are_synced_once_when_the_block_ends(place, synced):
         assert synced_version(place) == before
         assert len(index) == 104  # they are seen at once
     assert [number for number, _, _ in synced].count(folder) == 1
-    assert synced_version(place) == PassageStore.open(place).version == before + 6
+    assert synced_version(place) == PassageTable.open(place).version == before + 6
     assert content(Index.open(place, Lengths())) == texts(passages(1, 105))
 
 
@@ -189,7 +189,7 @@ def test_after_a_power_cut_all_that_was_acknowledged_is_there(place, capsys, los
     index = Index.open(place, Lengths())
     index.add(passages(100, 110))
     index.delete(["p000"])
-    whole, version = content(index), PassageStore.open(place).version
+    whole, version = content(index), PassageTable.open(place).version
     hit = [
         path
         for path in unsynced(place, lambda index: index.replace(passages(90, 120, "other")))
@@ -205,7 +205,7 @@ def test_after_a_power_cut_all_that_was_acknowledged_is_there(place, capsys, los
     if not (lost in ("_versions", "") and kept is None):  # no trace of the version is left then
         assert said.count("as a power cut leaves them") == 1
         assert f"from version {version}," in said
-        assert PassageStore.open(place).version > version  # no number of the version that was lost is given again
+        assert PassageTable.open(place).version > version  # no number of the version that was lost is given again
     assert Index.open(place, Lengths()).add(passages(300, 301)) == 1
     again.compact()
     assert content(Index.open(place, Lengths())) == whole | texts(passages(300, 301))
@@ -216,21 +216,21 @@ def test_versions_that_are_whole_are_kept_back_to_the_one_that_was_synced(place)
     quick = Index.open(place, Lengths(), durability="process")
     quick.add(passages(100, 110))
     lost = unsynced(place, lambda index: [index.add([one]) for one in passages(110, 113)])
-    newest = PassageStore.open(place).version
+    newest = PassageTable.open(place).version
     for path in lost:
         if path.suffix in (".manifest", ".lance"):
             cut(path, 0)
     assert content(Index.open(place, Lengths())) == texts(passages(0, 110))
-    assert PassageStore.open(place).version >= newest  # the numbers of those that were lost are not given again
+    assert PassageTable.open(place).version >= newest  # the numbers of those that were lost are not given again
 
 
 @pytest.mark.parametrize("lost", ["auxiliary.idx", "index.idx"])
 def test_an_index_of_vectors_that_was_lost_is_done_without(place, lost):
-    PassageStore.open(place).index_vectors(True)
+    PassageTable.open(place).index_vectors(True)
     for path in place.rglob(lost):
         cut(path, 0)
     index = Index.open(place, Lengths())
-    assert not PassageStore.open(place).approximate
+    assert not PassageTable.open(place).approximate
     assert content(index) == texts(passages(0, 100))
 
 
@@ -293,7 +293,7 @@ def test_a_build_that_a_power_cut_stopped_goes_on_with_what_is_whole(tmp_path, m
 def test_a_cache_is_of_a_version_that_the_disk_holds(place):
     """Else a power cut could leave the cache and take its version, and another version would get its number."""
     Index.open(place, Lengths(), durability="process").add(passages(100, 160))
-    assert cache_versions(place)[-1] == synced_version(place) == PassageStore.open(place).version
+    assert cache_versions(place)[-1] == synced_version(place) == PassageTable.open(place).version
 
 
 def test_durability_is_full_or_process(place):

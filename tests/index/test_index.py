@@ -14,7 +14,7 @@ from interlingua.index import metadata as index_encoder
 from interlingua.index import metadata as index_questions
 from interlingua.index import store as index_store
 from interlingua.index.local import search as local_search
-from interlingua.index.local.table import PassageStore, newest_version
+from interlingua.index.local.table import PassageTable, newest_version
 
 
 class LetterEncoder:
@@ -205,12 +205,12 @@ def test_the_names_of_manifests_tell_the_newest_version(index, tmp_path):
         lambda: index.replace([Passage("5", "other", lang="en")]),
     ):
         change()
-        assert newest_version(index.path) == PassageStore.open(index.path).version
+        assert newest_version(index.path) == PassageTable.open(index.path).version
     versions = index.path / "passages.lance/_versions"
-    last = PassageStore.open(index.path).version
+    last = PassageTable.open(index.path).version
     for manifest in versions.glob("*.manifest"):  # as older tables name them
         manifest.rename(versions / f"{(1 << 64) - 1 - int(manifest.stem)}.manifest")
-    assert newest_version(index.path) == PassageStore.open(index.path).version == last
+    assert newest_version(index.path) == PassageTable.open(index.path).version == last
     (versions / f"{last + 1}.manifest").write_bytes((versions / f"{last}.manifest").read_bytes()[:-9])
     assert newest_version(index.path) is None  # cut: what can be read is for LanceDB to say
     (versions / f"{last + 1}.manifest").rename(versions / f"{(1 << 64) - 1 - last - 1}.manifest")
@@ -310,8 +310,8 @@ def many(request, tmp_path):
 @pytest.fixture
 def asked(monkeypatch):
     """How often Lance's index is asked."""
-    calls, real = [], PassageStore.near
-    monkeypatch.setattr(PassageStore, "near", lambda self, *args: calls.append(args) or real(self, *args))
+    calls, real = [], PassageTable.near
+    monkeypatch.setattr(PassageTable, "near", lambda self, *args: calls.append(args) or real(self, *args))
     return calls
 
 
@@ -402,9 +402,9 @@ def test_a_writer_during_an_approximate_search_takes_nothing_away(many, mode, mo
 def test_many_passages_get_an_approximate_index_by_themselves(tmp_path, monkeypatch):
     monkeypatch.setattr(local_search, "APPROXIMATE_FROM", 3)
     index = Index.build(LetterEncoder(), PASSAGES[:2], tmp_path / "idx")
-    assert not PassageStore.open(index.path).approximate
+    assert not PassageTable.open(index.path).approximate
     index.add(PASSAGES[2:])
     index.compact()
-    assert PassageStore.open(index.path).approximate
-    assert PassageStore.open(Index.build(LetterEncoder(), PASSAGES, tmp_path / "other").path).approximate
+    assert PassageTable.open(index.path).approximate
+    assert PassageTable.open(Index.build(LetterEncoder(), PASSAGES, tmp_path / "other").path).approximate
     assert [hit.passage.id for hit in index.search("die katze saß", 1, mode="dense", lang="de")] == ["2"]

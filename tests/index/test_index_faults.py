@@ -144,9 +144,9 @@ def built(tmp_path):
 
 BUILDS = [
     "at(index_build, 'encoded', times=3)",  # between two chunks
-    "at(passage_store.PassageStore, 'create')",  # before there is a table
-    "at(passage_store.PassageStore, 'add', times=2, after=True)",
-    "at(passage_store.PassageStore, 'compact', after=True)",
+    "at(passage_store.PassageTable, 'create')",  # before there is a table
+    "at(passage_store.PassageTable, 'add', times=2, after=True)",
+    "at(passage_store.PassageTable, 'compact', after=True)",
     "at(index_cache.ArrayFolder, 'write')",  # in front of the cache
     "at(index_cache.Int8Matrix, 'build')",  # within the cache
     "at(index_build, 'move_into_place')",
@@ -206,8 +206,8 @@ WRITES = {
 }
 POINTS = [
     ("at(local_store, 'encoded', times=1)", False),
-    ("at(passage_store.PassageStore, VERB)", False),
-    ("at(passage_store.PassageStore, VERB, after=True)", True),
+    ("at(passage_store.PassageTable, VERB)", False),
+    ("at(passage_store.PassageTable, VERB, after=True)", True),
     ("at(local_store, 'write_cache')", True),
     ("at(index_cache.Int8Matrix, 'build')", True),
     ("at(local_store, 'remove_other_caches')", True),
@@ -244,8 +244,8 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
 @pytest.mark.parametrize(
     "kill",
     [
-        "at(passage_store.PassageStore, 'compact')",
-        "at(passage_store.PassageStore, 'compact', after=True)",
+        "at(passage_store.PassageTable, 'compact')",
+        "at(passage_store.PassageTable, 'compact', after=True)",
         "at(index_cache.Int8Matrix, 'build')",
         "at(local_store, 'remove_other_caches')",
         "at(index_cache.shutil, 'rmtree', after=True)",

@@ -15,7 +15,7 @@ from interlingua.index.local import build as index_build
 from interlingua.index.local import store as local_store
 from interlingua.index.local.build import encoded
 from interlingua.index.local.rows import SubwordRows, subwords_of, to_rows
-from interlingua.index.local.table import PassageStore
+from interlingua.index.local.table import PassageTable
 from interlingua.index.search import Search
 from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMaps
@@ -151,7 +151,7 @@ def test_a_build_that_another_version_left_is_begun_anew(tmp_path, tiny_static, 
     def full(self):
         raise OSError("full")
 
-    monkeypatch.setattr(PassageStore, "compact", full)
+    monkeypatch.setattr(PassageTable, "compact", full)
     with pytest.raises(OSError, match="full"):
         Index.build(tiny_static(), passages, tmp_path / "idx")
     [left] = tmp_path.glob(".idx.*/building.json")
@@ -167,7 +167,7 @@ def test_a_build_that_another_version_left_is_begun_anew(tmp_path, tiny_static, 
 
 @pytest.mark.parametrize(("vocabulary", "bits"), [(65_536, 16), (65_537, 32)])
 def test_the_store_keeps_subwords_of_any_vocabulary(tmp_path, vocabulary, bits):
-    store = PassageStore.create(tmp_path, 2, vocabulary)
+    store = PassageTable.create(tmp_path, 2, vocabulary)
     assert store.schema.field("subwords").type.value_type.bit_width == bits
     given = [np.array([0, vocabulary - 1]), np.array([], dtype=np.int64), np.array([7])]
     rows = to_rows([Passage(str(n), "x") for n in range(3)])

@@ -22,7 +22,7 @@ from interlingua.files import check_replaceable, make_folder, move_into_place
 from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_rows
 from interlingua.index.local.search import index_vectors
 from interlingua.index.local.snapshot import write_cache
-from interlingua.index.local.table import PassageStore, go_back, lock
+from interlingua.index.local.table import PassageTable, go_back, lock
 from interlingua.index.metadata import FORMAT, MARKER, SOURCES, IndexMetadata, write_sources
 from interlingua.index.ranking import distinct
 from interlingua.index.store import BuildSettings, chunks, encode_passages
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 def encoded(
     encoder: TextEncoder, passages: Sequence[Passage], **options: Any
 ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
-    """What `PassageStore.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
+    """What `PassageTable.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
     return to_rows(passages), *encode_passages(encoder, passages, **options)
 
 
@@ -94,7 +94,7 @@ def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, 
             raise
 
 
-def _left(partial: Path, made_with: dict[str, Any]) -> PassageStore | None:
+def _left(partial: Path, made_with: dict[str, Any]) -> PassageTable | None:
     """What a build with the same model left, None where there is nothing to go on with; `partial` is then empty."""
     try:
         same = json.loads((partial / STARTED).read_text(encoding="utf-8")) == made_with
@@ -116,9 +116,9 @@ def _write(
     encoder: TextEncoder,
     passages: Iterable[Passage],
     partial: Path,
-    store: PassageStore | None,
+    store: PassageTable | None,
     options: Mapping[str, Any],
-) -> PassageStore:
+) -> PassageTable:
     """Make the store in `partial` hold exactly `passages`."""
     written = {} if store is None else dict(_digests(store))
     given: set[tuple[str, str]] = set()
@@ -134,7 +134,7 @@ def _write(
         rows, vectors, subwords = encoded(encoder, chunk, **options)
         if store is None:
             words = StaticMaxSim.of(encoder)
-            store = PassageStore.create(partial, vectors.shape[1], words.vocabulary if words else 0)
+            store = PassageTable.create(partial, vectors.shape[1], words.vocabulary if words else 0)
         batch = store.batch(store.next_number(), rows, vectors, subwords)
         (store.replace if any(passage.key in written for passage in chunk) else store.add)(batch)
         store.sync()
@@ -151,7 +151,7 @@ def _write(
     return store
 
 
-def _digests(store: PassageStore) -> Iterator[tuple[tuple[str, str], tuple[bytes, int]]]:
+def _digests(store: PassageTable) -> Iterator[tuple[tuple[str, str], tuple[bytes, int]]]:
     """The digest and the number of each passage that was written, by its source and id."""
     for batch in store.batches(("number", *PASSAGE), BATCH):
         for row in batch.to_pylist():
@@ -167,7 +167,7 @@ def _digest(passage: Passage) -> bytes:
 def _leave(partial: Path, path: Path) -> None:
     """Keep what was written for the next try, and say so; remove a folder without passages."""
     try:
-        kept = len(PassageStore.open(partial).numbers())
+        kept = len(PassageTable.open(partial).numbers())
     except Damaged:
         kept = 0
     if kept:

@@ -15,7 +15,7 @@ from interlingua.errors import BadInput, Stale
 from interlingua.index.local.rows import Rows
 from interlingua.index.local.segment import Mask, Segment
 from interlingua.index.local.snapshot import Place, Snapshot
-from interlingua.index.local.table import PassageStore
+from interlingua.index.local.table import PassageTable
 from interlingua.retrieval.bm25.bm25 import best_rows
 from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, max_score, term_weights
 
@@ -121,7 +121,7 @@ SPARE_NEAR, LEAST = 4, 400  # times as many candidates as are wanted, and the le
 PROBES = 20  # parts of the index that are looked into at least; else an eighth of √n
 
 
-def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
+def index_vectors(store: PassageTable, wanted: bool | None = None) -> None:
     """Give the vectors of `store` an approximate index, or take it away. None gives one to `APPROXIMATE_FROM` passages
     and leaves fewer as they are."""
     if wanted is None and len(store) >= APPROXIMATE_FROM:
@@ -133,14 +133,14 @@ def index_vectors(store: PassageStore, wanted: bool | None = None) -> None:
     store.index_vectors(wanted)
 
 
-def dense_search_of(store: PassageStore, snapshot: Snapshot) -> DenseSearch:
+def dense_search_of(store: PassageTable, snapshot: Snapshot) -> DenseSearch:
     """How to find vectors in `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
     noted = snapshot.base.approximate if snapshot.version == snapshot.base.version else None
     indexed = store.approximate if noted is None else noted
-    return approximately(PassageStore.open(store.folder, snapshot.version)) if indexed else exactly
+    return approximately(PassageTable.open(store.folder, snapshot.version)) if indexed else exactly
 
 
-def approximately(store: PassageStore) -> DenseSearch:
+def approximately(store: PassageTable) -> DenseSearch:
     """A search by the index in `store`, which is at the version of the snapshots that are searched. What it finds is
     scored again. It is for all rows: `chosen` is what is left of the deleted ones, which Lance leaves out too. Where a
     writer has removed the version meanwhile, and where too little is found, search is exact."""

@@ -31,7 +31,7 @@ from interlingua.index.local.rows import (
 )
 from interlingua.index.local.rows import COLUMN as SUBWORDS
 from interlingua.index.local.segment import Mask, Segment, longest
-from interlingua.index.local.table import PassageStore, go_back, lock, synced_version, vectors_of
+from interlingua.index.local.table import PassageTable, go_back, lock, synced_version, vectors_of
 from interlingua.index.metadata import analyzers_of, damaged, terms_of
 from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import Postings, write_postings
@@ -43,7 +43,7 @@ FOLDER = "caches"
 CACHE = Layout("cache", 5, "cache of an index")
 
 
-def write_cache(store: PassageStore, index: Path) -> Path:
+def write_cache(store: PassageTable, index: Path) -> Path:
     """Write the cache of the version that `store` reads, whole or not at all; where it is.
 
     It holds the rows in batches (`passages.arrow`, `subwords.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`),
@@ -96,7 +96,7 @@ def cache_versions(index: Path) -> list[int]:
     )
 
 
-def _write_rows(store: PassageStore, folder: ArrayWriter) -> list[str]:
+def _write_rows(store: PassageTable, folder: ArrayWriter) -> list[str]:
     """All files but the int8 vectors; the languages."""
     pa = arrow()
     numbers: list[NDArray[np.int64]] = []
@@ -135,7 +135,7 @@ def _write_rows(store: PassageStore, folder: ArrayWriter) -> list[str]:
     return languages
 
 
-def _whole_batches(store: PassageStore) -> Iterator[Any]:
+def _whole_batches(store: PassageTable) -> Iterator[Any]:
     """The rows of the store in batches of exactly `BATCH`, the last one shorter."""
     pa = arrow()
     held: list[Any] = []
@@ -218,7 +218,7 @@ class UnindexedRows:
             )
         )
 
-    def with_new(self, store: PassageStore, after: int) -> UnindexedRows:
+    def with_new(self, store: PassageTable, after: int) -> UnindexedRows:
         """These and the rows of the store with numbers above `after`."""
         columns = ("number", *PASSAGE, "vector", SUBWORDS)
         batches = list(store.batches(columns, BATCH, after))
@@ -246,7 +246,7 @@ class Snapshot:
         self.deleted = int(len(base) - there.sum())
 
     @classmethod
-    def take(cls, store: PassageStore, index: Path, before: Snapshot | None = None) -> Snapshot:
+    def take(cls, store: PassageTable, index: Path, before: Snapshot | None = None) -> Snapshot:
         """The newest version. `before` spares reading what it has read. A cache that is missing is written, which is
         said."""
         version = store.refresh()
@@ -320,7 +320,7 @@ class Snapshot:
         return masks
 
 
-def whole_store(index: Path) -> PassageStore:
+def whole_table(index: Path) -> PassageTable:
     """The store of an index at its newest version. Where a power cut took files of versions that were not synced, that
     is the newest one that is whole (`go_back`). Raises Damaged where there is none."""
     seen = -1
@@ -328,7 +328,7 @@ def whole_store(index: Path) -> PassageStore:
     while True:
         synced = synced_version(index)
         try:
-            store = PassageStore(index)
+            store = PassageTable(index)
             if store.version == synced:
                 return store
             if store.version > synced:
@@ -350,7 +350,7 @@ def whole_store(index: Path) -> PassageStore:
         raise reason from None
 
 
-def _cache(store: PassageStore, index: Path) -> Segment:
+def _cache(store: PassageTable, index: Path) -> Segment:
     """The newest cache that fits the version of the store, or an even newer one. Written where there is none."""
     for said in (False, True):
         while (found := newest_cache(index, version := store.version)) is None and store.refresh() != version:

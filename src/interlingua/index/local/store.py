@@ -20,8 +20,8 @@ from interlingua.index.local.build import build_folder, encoded, spooled
 from interlingua.index.local.rows import PASSAGE, passage_of
 from interlingua.index.local.search import DenseSearch, Lexical, dense_search_of, exactly, index_vectors, scored
 from interlingua.index.local.segment import Mask
-from interlingua.index.local.snapshot import Place, Snapshot, remove_other_caches, whole_store, write_cache
-from interlingua.index.local.table import PassageStore, lock, vectors_of
+from interlingua.index.local.snapshot import Place, Snapshot, remove_other_caches, whole_table, write_cache
+from interlingua.index.local.table import PassageTable, lock, vectors_of
 from interlingua.index.local.tokens import IndexTokens, keep_tokens
 from interlingua.index.metadata import MARKER, IndexMetadata, read_metadata, read_sources, signature, write_sources
 from interlingua.index.store import CHUNK, AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View
@@ -143,7 +143,7 @@ class LocalStore(AddressedStore[Place]):
     def __init__(self, path: Path, durability: Durability = "full") -> None:
         self.path, self.address, self.durability = path, path, durability
         self._reader = RLock()
-        self._written: PassageStore | None = None  # within `writing`
+        self._written: PassageTable | None = None  # within `writing`
         self._tokens = IndexTokens(())
         self._load()
 
@@ -186,7 +186,7 @@ class LocalStore(AddressedStore[Place]):
 
     def _load(self) -> None:
         made, metadata = signature(self.path), read_metadata(self.path)
-        self._metadata, self._table = metadata, whole_store(self.path)
+        self._metadata, self._table = metadata, whole_table(self.path)
         self._take(None, made)
         self._signature = made  # last, so that the next call finds what is wrong here again
 
@@ -199,7 +199,7 @@ class LocalStore(AddressedStore[Place]):
                 search = dense_search_of(self._table, snapshot)
                 break
             except Stale:
-                self._table = PassageStore.open(self.path)
+                self._table = PassageTable.open(self.path)
         self._view = LocalView(self, self._metadata, made, snapshot, search)
 
     @contextmanager
@@ -210,7 +210,7 @@ class LocalStore(AddressedStore[Place]):
             return
         with lock(self.path):
             self.refresh()
-            self._written = table = PassageStore.open(self.path)
+            self._written = table = PassageTable.open(self.path)
             try:
                 yield
                 if self.durability == "full":
@@ -218,7 +218,7 @@ class LocalStore(AddressedStore[Place]):
             finally:
                 self._written = None
 
-    def _writable(self) -> PassageStore:
+    def _writable(self) -> PassageTable:
         if self._written is None:
             raise RuntimeError("a store in a folder is written within `writing`")
         return self._written
@@ -272,7 +272,7 @@ class LocalStore(AddressedStore[Place]):
 
     def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
         """All passages with the vectors that the table holds, in the order of their numbers."""
-        table = whole_store(self.path)
+        table = whole_table(self.path)
         for batch in table.batches((*PASSAGE, "vector"), CHUNK):
             yield [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()], vectors_of(batch, table.dim)
 
@@ -289,7 +289,7 @@ class LocalStore(AddressedStore[Place]):
         self._tokens = tokens
         return tokens
 
-    def _renew_cache(self, table: PassageStore) -> None:
+    def _renew_cache(self, table: PassageTable) -> None:
         """After a write, which is there for good: make the cache again where much has changed."""
         view = self.refresh()
         if view.newer + view.deleted > max(FEW, STALE * len(view.snapshot.base)):
@@ -300,7 +300,7 @@ class LocalStore(AddressedStore[Place]):
                     f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without."
                 )
 
-    def _write_cache(self, table: PassageStore) -> None:
+    def _write_cache(self, table: PassageTable) -> None:
         table.refresh()
         write_cache(table, self.path)
         remove_other_caches(self.path, table.version)

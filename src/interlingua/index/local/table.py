@@ -34,7 +34,7 @@ LAST = (1 << 64) - 1
 MAGIC = b"LANC"  # the end of each file of Lance
 
 
-class PassageStore:
+class PassageTable:
     """A table `number, id, source, lang, title, text, metadata, vector, subwords`. Numbers are never given twice: those
     written in version v begin at v · 2³², and a replaced passage gets a new one.
 
@@ -52,7 +52,7 @@ class PassageStore:
             self.refresh()
 
     @classmethod
-    def create(cls, folder: Path, dim: int, vocabulary: int = 0) -> PassageStore:
+    def create(cls, folder: Path, dim: int, vocabulary: int = 0) -> PassageTable:
         """A new table without rows in `folder`, for vectors of size `dim` and subwords of a `vocabulary`."""
         pa = arrow()
         columns = [
@@ -65,7 +65,7 @@ class PassageStore:
             return cls(folder, _connect(folder).create_table(TABLE, schema=pa.schema(columns)))
 
     @classmethod
-    def open(cls, folder: Path, version: int | None = None) -> PassageStore:
+    def open(cls, folder: Path, version: int | None = None) -> PassageTable:
         """The table in `folder`, held at `version` if given. Raises Damaged where there is none, or none that
         can be read."""
         with _plain_errors(folder):
@@ -109,7 +109,7 @@ class PassageStore:
             if (newest := newest_version(self.folder)) is not None:
                 self._seen = newest
                 return newest
-            self._opened = PassageStore.open(self.folder)._opened
+            self._opened = PassageTable.open(self.folder)._opened
         with self._reading():
             self._table.checkout_latest()
             return self.version
@@ -286,7 +286,7 @@ def synced_version(folder: Path) -> int:
         return 0
 
 
-def go_back(folder: Path) -> PassageStore:
+def go_back(folder: Path) -> PassageTable:
     """The table in `folder` at its newest version of which all can be read. Hold `lock`.
 
     A power cut may take files of versions that were not synced. Where such are the newest, the one before them is made
@@ -304,7 +304,7 @@ def go_back(folder: Path) -> PassageStore:
         if version < synced:
             break
         try:
-            store = PassageStore.open(folder, version)
+            store = PassageTable.open(folder, version)
             store.check(store.schema.names)
         except (Damaged, Stale) as error:
             reason = error
@@ -319,7 +319,7 @@ def go_back(folder: Path) -> PassageStore:
                 f"them. It goes on from version {version}, the last one that is whole."
             )
             store.sync()
-        return PassageStore.open(folder)
+        return PassageTable.open(folder)
     raise reason or Damaged(
         f"{folder}: the table of passages cannot be read (version {synced or 1} is not "
         f"there). In a copy that was made during a write, delete {SYNCED}; else build the "

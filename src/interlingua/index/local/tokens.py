@@ -18,7 +18,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, NotFound, Stale
 from interlingua.files import make_folder
 from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of
-from interlingua.index.local.table import PassageStore, lock
+from interlingua.index.local.table import PassageTable, lock
 from interlingua.index.metadata import signature
 from interlingua.models.folder import fingerprint
 from interlingua.models.protocols import AnyEncoder, MultiVectorEncoder, has_token_vectors
@@ -107,10 +107,10 @@ def keep_tokens(index: Path, encoder: AnyEncoder) -> int:
     folder, made = folder_of(index, encoder), signature(index)
     make_folder(folder)
     with lock(folder):
-        _tidy(folder, PassageStore.open(index).numbers())
+        _tidy(folder, PassageTable.open(index).numbers())
         count = 0
         while True:
-            store = PassageStore.open(index)
+            store = PassageTable.open(index)
             store.sync()  # the numbers of a version that a power cut takes would be given again
             try:
                 for passages in _missing(store, IndexTokens(complete(folder))):
@@ -190,7 +190,7 @@ def complete(folder: Path) -> tuple[Part, ...]:
     return tuple(found)
 
 
-def _missing(store: PassageStore, kept: IndexTokens) -> Iterator[list[Passage]]:
+def _missing(store: PassageTable, kept: IndexTokens) -> Iterator[list[Passage]]:
     """The passages that are not in `kept`, a part at a time, with their numbers as ids."""
     held: list[Passage] = []
     live = store.numbers()
