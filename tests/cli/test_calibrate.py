@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 
 from interlingua.alignment import Calibration
 from interlingua.cli import main
@@ -151,6 +150,8 @@ def test_pairs_rotate(made, capsys):
 
 
 def test_fold_writes_a_plain_model(made, sentences, capsys):
+    from sentence_transformers import SentenceTransformer
+
     on = [made / "en.txt", made / "fi.txt"]
     ok("calibrate", made / "model", "--on", *on, "--out", made / "out", "--scale", "std")
     ok("calibrate", made / "model", "--on", *on, "--out", made / "fi", "--fold", "fi")

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
@@ -24,6 +23,8 @@ def changed(dual):
 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_untied_loads_in_sentence_transformers_with_the_same_vectors(tiny_encoder, sentences, tmp_path, normalize):
+    from sentence_transformers import SentenceTransformer
+
     dual = changed(DualEncoder.untied(tiny_encoder(normalize=normalize, **OPTIONS), similarity="dot"))
     dual.save(tmp_path / "dual")
     queries, passages = dual.encode_query(sentences), dual.encode_document(sentences)
@@ -41,6 +42,8 @@ def test_untied_loads_in_sentence_transformers_with_the_same_vectors(tiny_encode
 
 
 def test_untied_static_and_lengths_by_role(tiny_static, tiny_hf_folder, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
     for name, encoder in {
         "static": tiny_static(),
         "lengths": Encoder.load(tiny_hf_folder, max_length={"query": 6, "passage": 12}, device="cpu"),

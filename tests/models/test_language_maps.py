@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformer
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
@@ -126,6 +125,8 @@ def labse_like(tiny_encoder):
 
 @pytest.mark.parametrize("kind", ["plain", "normalised", "LaBSE", "static"])
 def test_a_folded_model_is_the_same_in_sentence_transformers(kind, tiny_encoder, tiny_static, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
     encoder = calibrated(
         {
             "plain": lambda: tiny_encoder(prompts={"query": "ask "}),
@@ -154,6 +155,8 @@ def test_a_folded_model_is_the_same_in_sentence_transformers(kind, tiny_encoder,
 
 
 def test_saving_keeps_the_calibration_and_the_plain_model(tiny_encoder, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
     plain = tiny_encoder(normalize=True)
     vectors = plain.encode(sentences)
     encoder = calibrated(plain)

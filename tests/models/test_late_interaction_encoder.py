@@ -7,11 +7,6 @@ import string
 
 import pytest
 import torch
-from sentence_transformers import MultiVectorEncoder
-from sentence_transformers.base.modules import Dense as TheirDense
-from sentence_transformers.base.modules import Normalize as TheirNormalize
-from sentence_transformers.base.modules import Transformer as TheirTransformer
-from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
@@ -51,6 +46,8 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_folder_gives_the_same_vectors_in_both_libraries(kind, late, sentences, tmp_path):
+    from sentence_transformers import MultiVectorEncoder
+
     encoder = late(**KINDS[kind])
     texts = [*sentences, "", "a longer text " * 20, "<mask>", "a [Q] b [D]", "<pad> x <mask>", "a , b. 。 c"]
     encoder.save(tmp_path / "model")
@@ -77,6 +74,12 @@ def test_saved_folder_holds_built_in_types_and_no_pickle(late, tmp_path):
 
 
 def test_what_sentence_transformers_saves_loads_here(tiny_hf_folder, sentences, tmp_path):
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense as TheirDense
+    from sentence_transformers.base.modules import Normalize as TheirNormalize
+    from sentence_transformers.base.modules import Transformer as TheirTransformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
     transformer = TheirTransformer(
         str(tiny_hf_folder), query_length=20, document_length=30, query_expansion={"strategy": "fixed", "length": 20}
     )
@@ -270,6 +273,7 @@ def test_options_that_would_be_lost_are_refused(what, late, tmp_path):
 
 
 def test_a_folder_of_another_shape_is_refused(late, tmp_path):
+
     late().save(tmp_path / "model")
     path = tmp_path / "model/modules.json"
     path.write_text(json.dumps(json.loads(path.read_text())[:3]))

@@ -7,8 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer import modules
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.encoder import Encoder
@@ -47,6 +45,8 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_folder_gives_the_same_vectors_in_both_libraries(kind, tiny_encoder, tiny_static, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
     encoder = KINDS[kind](tiny_encoder, tiny_static)
     texts = [*sentences, "", "a longer text " * 20]
     encoder.save(tmp_path / "model")
@@ -61,6 +61,7 @@ def test_saved_folder_gives_the_same_vectors_in_both_libraries(kind, tiny_encode
 
 
 def test_saved_folder_holds_built_in_types_and_no_pickle(tiny_encoder, tmp_path):
+
     labse_like(tiny_encoder).save(tmp_path / "model")
     types = [entry["type"] for entry in json.loads((tmp_path / "model/modules.json").read_text())]
     assert types == [
@@ -97,6 +98,9 @@ def test_a_failed_save_leaves_the_old_model(tiny_encoder, tmp_path, monkeypatch)
 
 
 def test_loads_what_sentence_transformers_saves(tiny_hf_folder, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
     theirs = SentenceTransformer(
         modules=[
             modules.Transformer(str(tiny_hf_folder)),
@@ -120,6 +124,8 @@ def test_loads_what_sentence_transformers_saves(tiny_hf_folder, sentences, tmp_p
 
 
 def test_loads_the_older_layout(tiny_encoder, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
     encoder = tiny_encoder(pooling="mean")
     encoder.save(tmp_path / "model")
     root = tmp_path / "model"
