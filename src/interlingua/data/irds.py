@@ -12,7 +12,7 @@ from typing import Any
 
 from interlingua.data.layouts import StoredPassages, parsed, provided, split_contents
 from interlingua.data.readers.questions import json_array
-from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput, NotFound, suggestion
@@ -166,16 +166,16 @@ def read_predictions(path: str | Path) -> dict[str, tuple[str, ...]]:
     Raises BadInput naming file and line for a bad row or an id that occurs twice.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for line, row in json_array(Path(path)):
-        try:
-            name = string(row, "id")
-            if name in found:
-                raise BadRow(f"the question id '{name}' occurs twice")
-            found[name] = texts_in(row, "ctxs", blank=True)
-        except BadRow as bad:
-            raise BadInput(
-                f'{path}, line {line}: {bad}. Needed is a list of objects {{"id": …, "lang": …, "ctxs": [text, …]}}.'
-            ) from bad
+
+    def parse(row: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+        name = string(row, "id")
+        if name in found:
+            raise BadRow(f"the question id '{name}' occurs twice")
+        return name, texts_in(row, "ctxs", blank=True)
+
+    advice = 'Needed is a list of objects {"id": …, "lang": …, "ctxs": [text, …]}.'
+    for name, texts in BadRows(advice=advice).parsed(Path(path), json_array(Path(path)), parse):
+        found[name] = texts
     return found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlingua.data.irds import PREFIX, queries
-from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import BadInput, NotFound, suggestion
@@ -54,16 +54,15 @@ def read_translations(path: str | Path) -> dict[str, Query]:
     path = Path(path)
     jsonl = head(path).lstrip().startswith("{")
     found: dict[str, Query] = {}
-    for number, line in filled_lines(path):
-        try:
-            query = _parse(line, jsonl)
-            if query.id in found:
-                raise BadRow(f"the query id '{query.id}' occurs twice")
-        except BadRow as bad:
-            raise BadInput(
-                f"{path}, line {number}: {bad}. Needed are the columns id, text (and language), or "
-                'an object {"id": …, "text": …}.'
-            ) from bad
+
+    def parse(line: str) -> Query:
+        query = _parse(line, jsonl)
+        if query.id in found:
+            raise BadRow(f"the query id '{query.id}' occurs twice")
+        return query
+
+    advice = 'Needed are the columns id, text (and language), or an object {"id": …, "text": …}.'
+    for query in BadRows(advice=advice).parsed(path, filled_lines(path), parse):
         found[query.id] = query
     return found
 
