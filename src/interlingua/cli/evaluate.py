@@ -94,6 +94,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate every model on every collection, Tatoeba file, BUCC pair and XOR question."""
     from interlingua.data.collections import cross, load_collection
+    from interlingua.models.protocols import has_token_vectors
 
     check_options(arguments)
     pipelines = parse_pipelines(arguments)
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> None:
     models = load_models(arguments)
     if arguments.matrix:
         print_matrices(arguments, models, collections)
-    elif pipelines or any(model.similarity == "maxsim" for model in models.values()):
+    elif pipelines or any(has_token_vectors(model) for model in models.values()):
         print_pipelines(arguments, models, pipelines, collections, translated)
     elif collections:
         print_tables(arguments, models, collections)
@@ -149,11 +150,12 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     from interlingua.models.dual import DualEncoder
     from interlingua.models.encoder import Encoder
     from interlingua.models.late_interaction import load_any
+    from interlingua.models.protocols import has_token_vectors
 
     models: dict[str, Any] = {name: load_any(name) for name in arguments.models}
     for name, model in models.items():
         for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling"):
-            if model.similarity == "maxsim" and getattr(arguments, option) not in (None, []):
+            if has_token_vectors(model) and getattr(arguments, option) not in (None, []):
                 raise BadInput(
                     f"{name}: is a late-interaction model, which gives a vector for each token; "
                     f"--{option} takes models of one vector a text. Measure it with --on."

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import restore
 from interlingua.models import e5
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
 
 DEFAULT = "default"
@@ -342,7 +342,7 @@ def model_info(model: Any, folder: Path) -> ModelInfo:
     maps = [side.language_maps for side in sides if getattr(side, "language_maps", None) is not None]
     return ModelInfo(
         folder=str(folder),
-        kind=f"late interaction, {backbone}" if model.similarity == "maxsim" else backbone,
+        kind=f"late interaction, {backbone}" if has_token_vectors(model) else backbone,
         encoders=len(sides),
         dim=model.dim,
         layers=0 if config is None else config.num_hidden_layers,
