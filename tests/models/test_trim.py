@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from interlingua import Encoder
 from interlingua.errors import BadInput
@@ -45,6 +48,24 @@ def test_no_character_becomes_unknown(encoder, sentences):
     tokenizer = encoder.backbone.tokenizer
     assert [tokenizer(text)["input_ids"].count(tokenizer.unk_token_id) for text in sentences] == unknown
     assert tokenizer.mask_token_id == encoder.backbone.input_embeddings.num_embeddings - 1
+
+
+def test_what_segmentation_and_positions_count_from_stays(encoder, sentences):
+    """Unigram weighs an unknown character by its least likely subword; XLM-R counts positions from the padding's id."""
+    tokenizer = encoder.backbone.tokenizer
+    description = json.loads(tokenizer.backend_tokenizer.to_str())
+    rarest = next(
+        entry for entry in description["model"]["vocab"] if len(entry[0]) > 3 and entry[0][1:] in sentences[8]
+    )
+    rarest[1] = -99.0
+    encoder.backbone.tokenizer = type(tokenizer)(
+        tokenizer_object=Tokenizer.from_str(json.dumps(description)), **tokenizer.special_tokens_map
+    )
+    pad = encoder.backbone.pad_id
+    trim_vocabulary(encoder, sentences[:1])
+    after = dict(json.loads(encoder.backbone.tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
+    assert min(after.values()) == -99
+    assert encoder.backbone.pad_id == encoder.backbone.tokenizer.pad_token_id == pad == 1
 
 
 def test_what_cannot_be_trimmed_is_told(encoder, tiny_static):
