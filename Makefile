@@ -12,6 +12,9 @@ TORCH ?= pinned
 
 CORES ?= --numprocesses auto --dist worksteal
 
+# Tests start hundreds of processes. Without compiled files on the disk each of them compiles every module again.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test fast check format docs default-model clean
 
 demo: $(READY)

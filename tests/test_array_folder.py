@@ -209,6 +209,7 @@ tests.KINDS[sys.argv[1]](scratch).build(scratch / "folder")
 """
 
 
+@pytest.mark.slow
 def test_a_writer_that_was_killed_leaves_nothing_half(built: tuple[Kind, Path], tmp_path: Path, request: Any) -> None:
     kind, _ = built
     name = next(name for name in KINDS if name in request.node.callspec.id.split("-"))

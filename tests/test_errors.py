@@ -37,6 +37,7 @@ def test_every_class_is_an_error_of_ours() -> None:
         assert kind.__bases__ == (InterlinguaError,)
 
 
+@pytest.mark.slow
 def test_the_root_is_raised_nowhere_and_caught_at_the_doors_only(trees: dict[str, ast.Module]) -> None:
     raised, caught = set(), set()
     for path, tree in trees.items():

@@ -48,6 +48,7 @@ def test_a_library_user_sees_warnings_alone(table, python):
     assert "1 bad row" in python("-c", code, str(table)).communicate()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "shows", "hides"),
     [

@@ -284,6 +284,7 @@ def test_one_line_names_the_mistake(place, monkeypatch, capsys, command, says):
     shutil.rmtree(place / "new", ignore_errors=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -56,6 +56,7 @@ def test_an_index_gives_the_vectors_it_holds_and_needs_no_model(model, rows, tmp
         assert np.allclose(by_id[one.id], vector, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_encoder_goes_to_onnx(model, tmp_path):
     pytest.importorskip("onnxscript")
     assert main(["encode", str(model), "--onnx", f"{tmp_path}/onnx", "--role", "query"]) == 0

@@ -127,6 +127,7 @@ def test_a_layer_is_pooled_in_both_encoders_of_a_model(place, tmp_path, capsys, 
     assert expected != tatoeba_file(DualEncoder.load(place / "two"), file)
 
 
+@pytest.mark.slow
 def test_a_picture_and_the_numbers_beside_it(place, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     models = [str(place / name) for name in ("static", "two")]

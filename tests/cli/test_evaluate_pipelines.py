@@ -55,6 +55,7 @@ def tables(capsys, *argv):
     return found
 
 
+@pytest.mark.slow
 def test_pipelines_are_rows_beside_models(there, capsys):
     texts = ["bm25", "bm25 % 20 >> static", "bm25 + 0.5 * static", "rrf(bm25 % 50, static % 50)", "static % 10 >> late"]
     found = tables(

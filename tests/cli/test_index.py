@@ -150,6 +150,7 @@ def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
     assert index.passage("handbook/guide.txt#1").text == "A storm."
 
 
+@pytest.mark.slow
 def test_a_beir_folder_is_indexed_and_measured_as_it_comes(place, capsys):
     (place / "scifact/qrels").mkdir(parents=True)
     texts = ["The lighthouse keeper wrote every storm into a small blue book.", "Two rivers meet below the old town."]

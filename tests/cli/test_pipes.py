@@ -52,6 +52,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, subp
     }
 
 
+@pytest.mark.slow
 def test_no_line_of_a_pipe_is_lost(done):
     place, said = done
     assert said["encode"].returncode == 0, said["encode"].stderr

@@ -75,6 +75,7 @@ def test_marked_words_need_no_torch_either(folder):
     assert loaded == set()
 
 
+@pytest.mark.slow
 def test_info_reads_no_table_while_the_cache_is_current(folder, tmp_path):
     said, loaded = run(VERB, "info", folder / "idx")
     assert said.startswith("passages  3\n")

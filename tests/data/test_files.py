@@ -297,6 +297,7 @@ def test_passages_share_whole_sentences_and_the_ids_are_stable(tmp_path: Path) -
     assert list(read_files(tmp_path / "f", report=Report())) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "after"), [("line.txt", ""), ("paragraphs.txt", "\n\n"), ("lines.md", "\n"), ("page.html", "<br>")]
 )

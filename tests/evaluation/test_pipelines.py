@@ -43,6 +43,7 @@ def pipelines(*texts):
     return {text: parse_pipeline(text) for text in texts}
 
 
+@pytest.mark.slow
 def test_rows_are_pipelines_and_a_model_alone_is_what_evaluate_on_measures(model, other):
     english = load_collection("encyclopedia:en")
     collections = [english, load_collection("encyclopedia:fi"), cross(load_collection("encyclopedia:sw"), english)]

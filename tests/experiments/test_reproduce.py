@@ -69,6 +69,7 @@ def made(tmp_path_factory):
     return root, table, Reproduction(table, "small", "tiny", None, root / "out", seeds=2, device="cpu").run()
 
 
+@pytest.mark.slow
 def test_every_row_is_trained_with_every_seed_from_one_start(made):
     root, _, results = made
     folders = {str(path.parent.relative_to(root / "out")) for path in (root / "out").rglob("values.json")}
@@ -186,6 +187,7 @@ def test_one_seed_has_the_interval_of_its_queries(made):
     assert len(re.findall(r"^- .*: [\d.]+ \[[\d.]+, [\d.]+\]", text, flags=re.MULTILINE)) == 2 * 4
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_table_beside_the_runs(made, monkeypatch, capsys):
     root, _, results = made
     out = root / "cli"

@@ -143,6 +143,7 @@ def test_the_vector_is_that_of_the_layer_and_the_calibration_changes_it(made, mo
     assert not (plain.encode_document(["koira"], lang="fi") == shifted.encode_document(["koira"], lang="fi")).all()
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_panel_for_each_row(made):
     pytest.importorskip("matplotlib")
     work, _ = made

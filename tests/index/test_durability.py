@@ -183,6 +183,7 @@ def cut(path: Path, kept: float | None) -> None:
         path.write_bytes(whole[: int(len(whole) * kept)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [None, 0, 0.5], ids=["missing", "empty", "half"])
 @pytest.mark.parametrize("lost", ["data", "_deletions", "_versions", ""], ids=lambda lost: lost or "all")
 def test_after_a_power_cut_all_that_was_acknowledged_is_there(place, capsys, lost, kept):

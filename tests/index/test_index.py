@@ -151,6 +151,7 @@ def every_file(folder):
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
+@pytest.mark.slow
 def test_a_cache_that_was_cut_or_changed_is_made_again(index, tmp_path, capsys):
     expected = index.search("cat sat", lang="en")
     [cache] = (tmp_path / "idx/caches").iterdir()
@@ -358,6 +359,7 @@ def test_a_cache_that_does_not_say_so_may_have_an_approximate_index(many, asked)
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"langs": ["de"]}, {"where": {"end": "c"}}], ids=str)
 def test_few_and_many_passages_are_searched_alike(many, monkeypatch, options):
     texts = ["abc", "ddddddde", "ffffffggggghab", "h"]
@@ -375,6 +377,7 @@ def test_approximate_search_for_more_than_it_looks_into(many):
     assert len(many.search("abcabc", len(many), mode="dense", lang="en")) == len(many)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["dense", "hybrid"])
 def test_a_writer_during_an_approximate_search_takes_nothing_away(many, mode, monkeypatch):
     many.compact(approximate=True)

@@ -95,6 +95,7 @@ def assert_same_to_within_ties(found, expected):
             assert hit.parts == pytest.approx(wanted[hit.passage.id].parts, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
 @pytest.mark.parametrize(
     "narrowed",
@@ -142,6 +143,7 @@ def test_the_server_fuses_by_reciprocal_rank(tmp_path):
     stored.close()
 
 
+@pytest.mark.slow
 def test_nothing_in_a_question_or_filter_becomes_a_condition(both):
     _, stored = both
     for text in HOSTILE:

@@ -113,6 +113,7 @@ def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monke
     assert theirs.read_bytes() == b"of Spark"
 
 
+@pytest.mark.slow
 def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentences, tmp_path, monkeypatch, no_ray):
     monkeypatch.setattr(ray_encoding, "_encode", here)
     assert len(build_index_on_ray(str(model), passages(sentences, 3), f"{tmp_path}/idx/")) == 3

@@ -51,6 +51,7 @@ def test_translations_are_near(encoder):
     assert min(river @ fluss, river @ rio) > max(river @ stocks, fluss @ stocks, rio @ stocks) + 0.1
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_an_error(tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(BOX, folder)

@@ -94,6 +94,7 @@ def test_cls_pooling_and_dense_layers(tiny_encoder, tmp_path, sentences):
     assert_same(tmp_path / "onnx", encoder, sentences)
 
 
+@pytest.mark.slow
 def test_a_static_encoder_with_learned_weights(tiny_static, tmp_path, sentences):
     encoder = tiny_static(token_weights=True)
     with torch.no_grad():

@@ -78,6 +78,7 @@ def count_left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return left
 
 
+@pytest.mark.slow
 def test_every_text_has_the_ids_of_the_tokenizer(tokenizer: Tokenizer, sentences: list[str]) -> None:
     draw = random.Random(1)
     parts = [

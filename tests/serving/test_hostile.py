@@ -269,6 +269,7 @@ def test_hostile_requests(served: TestClient, place: Path) -> None:
     assert served.post("/search", json=BODIES["/search"]).status_code == 200
 
 
+@pytest.mark.slow
 def test_hostile_passages_are_refused_or_kept_as_they_are(served: TestClient, real: Index) -> None:
     may = {"Authorization": f"Bearer {TOKEN}"}
     kept = []
@@ -342,17 +343,17 @@ def conform(client: TestClient, path: str, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_hostile_requests_leave_no_trace(
+def test_four_thousand_hostile_requests_leave_no_trace(
     served: TestClient, place: Path, client: TestClient, index: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    attack(served, 2_000, seed=2)
-    attack(client, 1_000, seed=3, token=True)
+    attack(served, 1_000, seed=2)
+    attack(client, 500, seed=3, token=True)
     capfd.readouterr()
     before, held = files(place), memory()
-    attack(served, 6_000, seed=4)
-    seen = attack(client, 1_000, seed=5, token=True)
+    attack(served, 2_000, seed=4)
+    seen = attack(client, 500, seed=5, token=True)
     assert files(place) == before
-    assert seen[200] > 100
+    assert seen[200] > 30
     # other libraries may say something of their own
-    assert sum(line.startswith('{"time"') for line in capfd.readouterr().err.splitlines()) == 7_000
-    assert memory() - held < 64 << 20
+    assert sum(line.startswith('{"time"') for line in capfd.readouterr().err.splitlines()) == 2_500
+    assert memory() - held < 32 << 20

@@ -66,6 +66,7 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 TEXTS = ["où est né Alan Turing ?", "Missä Alan Turing syntyi?", "アラン・チューリング", "12", "the"]
 
 
+@pytest.mark.slow
 def test_the_model_is_unpacked_once(tmp_path, monkeypatch, request):
     """And where what was kept is damaged, or cannot be kept, the answers are the same."""
     request.addfinalizer(detect._identifier.cache_clear)  # its files are not kept

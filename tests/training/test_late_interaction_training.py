@@ -144,6 +144,7 @@ def test_masked_language_modelling_beside_it(late):
     assert reports["mlm"].details["predictions"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", terms(), ids=lambda term: term.name)
 def test_it_learns(late, term):
     optimizer = torch.optim.Adam(late.parameters(), lr=0.003)

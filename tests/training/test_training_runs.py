@@ -90,11 +90,8 @@ def test_the_disk_holds_the_log_of_a_run_before_the_checkpoint_that_goes_on_from
     assert {tmp_path / "run", tmp_path / "run/checkpoints"} <= set(synced)
 
 
-@pytest.mark.parametrize(
-    "tree",
-    [STATIC, pytest.param(SCRATCH, marks=pytest.mark.slow), pytest.param(CONTEXT, marks=pytest.mark.slow)],
-    ids=["static", "scratch", "context"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("tree", [STATIC, SCRATCH, CONTEXT], ids=["static", "scratch", "context"])
 def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree):
     train(resolve(tree), tmp_path / "a")
     train(resolve(tree), tmp_path / "b")
@@ -108,6 +105,7 @@ def test_same_seed_same_weights_and_a_finished_run_is_left_alone(tmp_path, tree)
     assert not equal(weights(tmp_path / "a/model"), weights(tmp_path / "c/model"))
 
 
+@pytest.mark.slow
 def test_balanced_gradients_train_another_model(tmp_path):
     for value in ("false", "true"):
         train(resolve(STATIC, ["training.steps=1", f"training.balance_gradients={value}"]), tmp_path / value)
@@ -268,6 +266,7 @@ def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
         torch.testing.assert_close(m, (a + b) / 2, atol=1e-6, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_warm_up_runs_first_and_its_model_is_the_start(tmp_path):
     warm = {
         "data": {"questions": {"kind": "cloze", "path": "encyclopedia", "batch": 8}},
@@ -291,6 +290,7 @@ def test_validation_keeps_the_best(tmp_path):
     assert equal(weights(tmp_path / "best"), weights(tmp_path / "model"))
 
 
+@pytest.mark.slow
 def test_alternate_steps_differ_from_accumulated_ones(tmp_path):
     train(resolve(STATIC), tmp_path / "accumulate")
     train(resolve(STATIC, ["training.step_mode=alternate"]), tmp_path / "alternate")
