@@ -1,4 +1,8 @@
-"""Load on first use: the public names of a package, and kernels that numba compiles."""
+"""Make on first use: the public names of a package, kernels that numba compiles, and what threads share.
+
+Elsewhere `functools` is enough: `cached_property` for an attribute, `cache` for the value of each argument. Two threads
+may then make a value twice. `Once` is for what must not be made twice at a time: an open table, a loaded model.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,28 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+
+class Once(Generic[Value]):
+    """A value that `make` makes at the first call, in one thread while others wait. `value` is None until then. What
+    `make` raises is raised by the call, and the next call tries again."""
+
+    def __init__(self, make: Callable[[], Value], value: Value | None = None) -> None:
+        self.value, self._make, self._making = value, make, Lock()
+
+    def __call__(self) -> Value:
+        if self.value is None:
+            with self._making:
+                if self.value is None:
+                    self.value = self._make()
+        return self.value
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock, RLock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage
@@ -24,6 +24,7 @@ from interlingua.index.metadata import (
 from interlingua.index.ranking import Arriving, named, only
 from interlingua.index.search import Hit, Search
 from interlingua.index.store import BuildSettings, Store, View, chunks, store_class
+from interlingua.lazy import Once
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.bm25.bm25 import K1, B, check_parameters
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
@@ -51,8 +52,8 @@ class Index:
 
     def __init__(self, store: Store[Any], encoder: TextEncoder | None = None) -> None:
         """An index over an open store. Raises BadInput for an encoder that gives other vectors than those there."""
-        self.store, self._encoder, self._words = store, encoder, StaticMaxSim.of(encoder)
-        self._writer, self._loading = RLock(), Lock()
+        self.store, self._words, self._writer = store, StaticMaxSim.of(encoder), RLock()
+        self._encoder = Once(lambda: load_encoder(self.metadata, self.path), encoder)
         self._checked: IndexMetadata | None = None
         self._check(store.view)
 
@@ -87,7 +88,7 @@ class Index:
         model = canonical_model_name(model_path)
         settings = BuildSettings(model, float(k1), float(b), names, overwrite, durability, encode_options)
         index = cls(store_class(path).build(str(path), encoder, passages, settings))
-        index._encoder = encoder  # which has just made the vectors: there is nothing to check
+        index._encoder.value = encoder  # which has just made the vectors: there is nothing to check
         return index
 
     @classmethod
@@ -176,7 +177,7 @@ class Index:
             encoder = self.encoder  # loaded before anything is measured
             with budget.stage("encoding", *asked.asked):
                 vectors = embed_queries(encoder, asked.queries)
-        words = self._words = StaticMaxSim.of(self._encoder, self._words)  # another thread may write the latter
+        words = self._words = StaticMaxSim.of(self._encoder.value, self._words)  # another thread may write the latter
         for left in reversed(range(TRIES)):
             search = Search(view.narrowed(langs, where or {}, mode), mode, k, asked.searched, words, budget)
             try:
@@ -270,10 +271,7 @@ class Index:
     @property
     def encoder(self) -> TextEncoder:
         """The encoder of the questions, loaded by the name that the index remembers when none was given."""
-        with self._loading:
-            if self._encoder is None:
-                self._encoder = load_encoder(self.metadata, self.path)
-            return self._encoder
+        return self._encoder()
 
     def refresh(self) -> View[Any]:
         """Go to the newest version, whoever wrote it; searches do it by themselves. Raises BadInput where somebody
@@ -290,8 +288,8 @@ class Index:
     def _check(self, view: View[Any]) -> None:
         made = view.metadata
         if made is not self._checked and made != self._checked:
-            if self._encoder is not None:
-                check_encoder(self._encoder, made, self.path)
+            if self._encoder.value is not None:
+                check_encoder(self._encoder.value, made, self.path)
             self._checked = made
 
     def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:

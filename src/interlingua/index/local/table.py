@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
 from interlingua.files import atomic_write, sync
 from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, arrow, subword_column, subword_type, text_schema
+from interlingua.lazy import Once
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,8 @@ class PassageTable:
     def __init__(self, folder: Path, table: Any = None) -> None:
         """`table` is LanceDB's. Without one it is opened, which takes seconds in a new process, when it is first
         needed; the files of versions say until then which is the newest."""
-        self.folder, self._opened, self._seen = folder, table, 0
+        self.folder, self._seen = folder, 0
+        self._opened = Once(self._open_seen, table)
         self._on_disk: set[_File] = set()
         if table is None:
             self.refresh()
@@ -76,13 +78,15 @@ class PassageTable:
 
     @property
     def _table(self) -> Any:
-        if self._opened is None:
-            with self._reading():
-                table = _connect(self.folder).open_table(TABLE)
-                if table.version != self._seen:
-                    table.checkout(self._seen)
-                self._opened = table
-        return self._opened
+        return self._opened()
+
+    def _open_seen(self) -> Any:
+        """LanceDB's table at the version that was seen."""
+        with self._reading():
+            table = _connect(self.folder).open_table(TABLE)
+            if table.version != self._seen:
+                table.checkout(self._seen)
+            return table
 
     @property
     def schema(self) -> Any:
@@ -97,7 +101,7 @@ class PassageTable:
     @property
     def version(self) -> int:
         """The version that is read."""
-        return self._seen if self._opened is None else int(self._opened.version)
+        return self._seen if self._opened.value is None else int(self._opened.value.version)
 
     def __len__(self) -> int:
         with self._reading():
@@ -105,11 +109,11 @@ class PassageTable:
 
     def refresh(self) -> int:
         """Go to the newest version; its number. Raises Damaged where there is no table that can be read."""
-        if self._opened is None:
+        if self._opened.value is None:
             if (newest := newest_version(self.folder)) is not None:
                 self._seen = newest
                 return newest
-            self._opened = PassageTable.open(self.folder)._opened
+            self._opened.value = PassageTable.open(self.folder)._table
         with self._reading():
             self._table.checkout_latest()
             return self.version

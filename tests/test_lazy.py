@@ -1,0 +1,47 @@
+"""Values that are made on first use."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from interlingua.lazy import Once
+
+
+def test_a_value_is_made_once_while_other_threads_wait():
+    begun, go_on, made = Event(), Event(), []
+
+    def make():
+        begun.set()
+        assert go_on.wait(timeout=30)
+        made.append(object())
+        return made[-1]
+
+    value = Once(make)
+    assert value.value is None
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(value)
+        assert begun.wait(timeout=30)
+        second = pool.submit(value)
+        go_on.set()
+        assert first.result(timeout=30) is second.result(timeout=30) is made[0] is value.value
+    assert len(made) == 1
+
+
+def test_after_an_error_the_next_call_tries_again():
+    answers = iter([OSError("not there yet"), "there"])
+
+    def make():
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    value = Once(make)
+    with pytest.raises(OSError, match="not there yet"):
+        value()
+    assert value() == value() == "there"
+
+
+def test_a_value_that_is_given_is_not_made():
+    assert Once(lambda: pytest.fail("made"), "given")() == "given"
