@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from interlingua.models.protocols import Encoder
 from interlingua.models.protocols import Vectors as Vectors
 from interlingua.retrieval.run import Run
 
+Place = TypeVar("Place")
 TextEncoder = Encoder
 """The same seam under another name."""
 
@@ -134,33 +136,57 @@ def chosen_queries(queries: Sequence[Query], candidates: Candidates) -> list[Que
     return [known[name] for name in candidates]
 
 
-class OnDemand:
+class LazyPassages(ABC, Generic[Place]):
+    """`passages`, each of which is encoded when it is first needed, and once: a search needs all of them, scores only
+    the candidates. So a reranker encodes (and holds) what some first stage found, whatever the size of the collection.
+
+    `places` says of each passage that was encoded where its vectors are.
+    """
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = passages
+        self.places: dict[str, Place] = {}
+
+    @abstractmethod
+    def encode(self, passages: list[Passage]) -> Mapping[str, Place]:
+        """Encode some passages together, since batches of near-equal lengths make that fast; the place of each."""
+
+    def need_all(self) -> None:
+        """Encode the passages that were not."""
+        if new := [passage for passage in self.passages if passage.id not in self.places]:
+            self.places |= self.encode(new)
+
+    def need(self, candidates: Candidates) -> None:
+        """Encode the candidates that were not. Raises BadInput for one that is no passage here."""
+        if new := dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self.places):
+            self.places |= self.encode(passages_by_id(self.passages, new))
+
+
+class OnDemand(LazyPassages[int]):
     """Retrievers made by `build` for parts of `passages`, together one retriever over all of them.
 
-    `score` builds one for the candidates that no part holds yet, `search` one for all passages that are left: each
-    passage is given to `build` once. For retrievers whose scores do not depend on the other passages.
+    `score` builds one for the candidates that no part holds yet, `search` one for all passages that are left. For
+    retrievers whose scores do not depend on the other passages.
     """
 
     def __init__(self, build: Callable[[list[Passage]], Retriever], passages: Sequence[Passage]) -> None:
-        self.build, self.passages = build, passages
+        super().__init__(passages)
+        self.build = build
         self._parts: list[Retriever] = []
-        self._part_of: dict[str, int] = {}
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` best passages of all parts for each query."""
-        self._take([passage for passage in self.passages if passage.id not in self._part_of])
+        self.need_all()
         return _joined([part.search(queries, depth) for part in self._parts], queries).truncate(depth)
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """Each query's candidates, each scored by the part that holds it."""
-        needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._part_of)
-        if needed:
-            self._take(passages_by_id(self.passages, needed))
+        self.need(candidates)
         asked = chosen_queries(queries, candidates)
         shares: list[dict[str, list[str]]] = [{} for _ in self._parts]
         for query_id, ids in candidates.items():
             for name in ids:
-                shares[self._part_of[name]].setdefault(query_id, []).append(name)
+                shares[self.places[name]].setdefault(query_id, []).append(name)
         scored = [
             part.score([query for query in asked if query.id in share], share)
             for part, share in zip(self._parts, shares, strict=True)
@@ -168,10 +194,10 @@ class OnDemand:
         ]
         return _joined(scored, asked)
 
-    def _take(self, passages: list[Passage]) -> None:
-        if passages:
-            self._parts.append(self.build(passages))
-            self._part_of |= {passage.id: len(self._parts) - 1 for passage in passages}
+    def encode(self, passages: list[Passage]) -> dict[str, int]:
+        """One more part; its number for each of the passages."""
+        self._parts.append(self.build(passages))
+        return {passage.id: len(self._parts) - 1 for passage in passages}
 
 
 def _joined(runs: Sequence[Run], queries: Sequence[Query]) -> Run:

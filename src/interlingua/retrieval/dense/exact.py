@@ -8,7 +8,7 @@ to memory, and has them ranked here. And an index multiplies a few rows with Num
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from interlingua.errors import BadInput
 from interlingua.models.encode import full_float32
 from interlingua.models.protocols import Encoder
 from interlingua.retrieval.retriever import Candidates as Chosen
-from interlingua.retrieval.retriever import Vectors, chosen_queries, embed_passages, embed_queries, passages_by_id
+from interlingua.retrieval.retriever import LazyPassages, Vectors, chosen_queries, embed_passages, embed_queries
 from interlingua.retrieval.run import Run, docid_order
 
 Matrix = NDArray[Any] | Tensor
@@ -158,23 +158,20 @@ def _on(matrix: Matrix, place: torch.device, dtype: torch.dtype = torch.float32)
     return matrix.to(device=place, dtype=dtype)
 
 
-class DenseRetriever:
-    """`passages` compared with queries by the vectors of `encoder`, which must give one vector a text.
-
-    A passage is encoded when it is first needed, and once: `search` needs all of them, `score` only the candidates, so
-    that as a reranker this encodes (and holds) what some first stage found, whatever the size of the collection.
-    """
+class DenseRetriever(LazyPassages[int]):
+    """`passages` compared with queries by the vectors of `encoder`, which must give one vector a text. Passages are
+    encoded when they are needed (`LazyPassages`)."""
 
     def __init__(self, encoder: Encoder, passages: Sequence[Passage]) -> None:
-        self.encoder, self.passages = encoder, passages
-        self._rows: dict[str, int] = {}
+        super().__init__(passages)
+        self.encoder = encoder
         self._vectors: Vectors = np.zeros((0, 0), dtype=np.float32)
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` passages most similar to each query, exactly."""
-        self._encode(passage for passage in self.passages if passage.id not in self._rows)
+        self.need_all()
         vectors = embed_queries(self.encoder, queries)
-        return search(vectors, [query.id for query in queries], self._vectors, list(self._rows), depth)
+        return search(vectors, [query.id for query in queries], self._vectors, list(self.places), depth)
 
     def score(self, queries: Sequence[Query], candidates: Chosen) -> Run:
         """The similarity of each query of `candidates` to exactly its candidates.
@@ -182,13 +179,11 @@ class DenseRetriever:
         Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
         asked = chosen_queries(queries, candidates)
-        needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._rows)
-        if needed:
-            self._encode(passages_by_id(self.passages, needed))
+        self.need(candidates)
         vectors = embed_queries(self.encoder, asked)
         run = Run()
         for query, vector in zip(asked, vectors, strict=True):
-            named = {self._rows[name]: name for name in candidates[query.id]}
+            named = {self.places[name]: name for name in candidates[query.id]}
             if named:
                 rows = np.fromiter(named, dtype=np.int64)
                 found, scores = search_exact(vector[None], self._vectors, len(rows), rows=rows)
@@ -197,10 +192,8 @@ class DenseRetriever:
                 run.add(query.id, [], [])
         return run
 
-    def _encode(self, passages: Iterable[Passage]) -> None:
-        """Encode passages that were not, all at once: batches of near-equal lengths are what makes encoding fast."""
-        new = list(passages)
-        if new:
-            vectors = embed_passages(self.encoder, new)
-            self._vectors = np.concatenate([self._vectors, vectors]) if self._rows else vectors
-            self._rows |= {passage.id: row for row, passage in enumerate(new, len(self._rows))}
+    def encode(self, passages: list[Passage]) -> dict[str, int]:
+        """The row of each passage among the vectors."""
+        vectors = embed_passages(self.encoder, passages)
+        self._vectors = np.concatenate([self._vectors, vectors]) if self.places else vectors
+        return {passage.id: row for row, passage in enumerate(passages, len(self.places))}

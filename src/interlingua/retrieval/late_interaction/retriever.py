@@ -16,7 +16,7 @@ from interlingua.progress import track
 from interlingua.retrieval.dense.exact import tie_ranks
 from interlingua.retrieval.late_interaction.maxsim import maxsim_matrix, maxsim_scores
 from interlingua.retrieval.late_interaction.token_store import Chunk, Floats, TokenStore
-from interlingua.retrieval.retriever import Candidates, chosen_queries, passage_texts, passages_by_id
+from interlingua.retrieval.retriever import Candidates, LazyPassages, chosen_queries, passage_texts
 from interlingua.retrieval.run import Run
 
 CHUNK = 1024  # passages encoded at a time: 90 MiB of float32 at 180 tokens of 128
@@ -35,11 +35,10 @@ def passage_tokens(encoder: MultiVectorEncoder, passages: Iterable[Passage], **e
         yield _encoded(encoder, held, encode_options)
 
 
-class LateInteractionRetriever:
-    """`passages` compared with queries by the token vectors of `encoder`.
+class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
+    """`passages` compared with queries by the token vectors of `encoder`. Passages are encoded when they are needed
+    (`LazyPassages`).
 
-    A passage is encoded when it is first needed, and once: `search` needs all of them, `score` only the candidates, so
-    that as a reranker this encodes (and holds) what some first stage found, whatever the size of the collection.
     `store`, built from `passage_tokens` of the same encoder, holds passages that need no encoding any more: with a
     folder of all of them nothing but queries is encoded, and vectors stay on disk. `kept` is the same for `score`, of
     passages whose vectors are in other stores under other ids: store and row by passage id. `dtype` is how those
@@ -58,10 +57,10 @@ class LateInteractionRetriever:
         device: str | torch.device | None = None,
         **encode_options: Any,
     ) -> None:
-        self.encoder, self.passages, self.dtype = encoder, passages, dtype
+        super().__init__(passages)
+        self.encoder, self.dtype = encoder, dtype
         self.device, self.encode_options = device, encode_options
         self._stores: list[TokenStore] = []
-        self._places: dict[str, tuple[int, int]] = {}
         if store is not None:
             unknown = set(store.ids) - {passage.id for passage in passages}
             if unknown:
@@ -69,13 +68,13 @@ class LateInteractionRetriever:
                     f"{len(unknown):,} of {len(store):,} passages with token vectors are not among "
                     f"the passages, '{min(unknown)}' for one. Both must be of one collection."
                 )
-            self._hold(store)
+            self.places |= self._hold(store)
         self._kept, numbers = bool(kept), dict[int, int]()
         for name, (held, row) in (kept or {}).items():
             if id(held) not in numbers:
                 numbers[id(held)] = len(self._stores)
                 self._stores.append(held)
-            self._places[name] = numbers[id(held)], row
+            self.places[name] = numbers[id(held)], row
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` passages with the highest scores for each query, exactly: what sorting all scores gives. Fewer
@@ -84,9 +83,9 @@ class LateInteractionRetriever:
             raise BadInput(f"depth {depth}: must be at least 1.")
         if self._kept:
             raise BadInput("`kept` token vectors are for `score` alone. To search, give a `store`.")
-        self._encode(passage for passage in self.passages if passage.id not in self._places)
+        self.need_all()
         asked = self._queries(queries)
-        names = list(self._places)
+        names = list(self.places)
         ranks = tie_ranks(names)
         best = np.zeros((len(queries), 0), dtype=np.int64)
         scores: Floats = np.zeros((len(queries), 0), dtype=np.float32)
@@ -111,13 +110,11 @@ class LateInteractionRetriever:
         Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
         chosen = chosen_queries(queries, candidates)
-        needed = dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self._places)
-        if needed:
-            self._encode(passages_by_id(self.passages, needed))
+        self.need(candidates)
         run = Run()
         for query, vectors in zip(chosen, self._queries(chosen), strict=True):
             ids = candidates[query.id]
-            places = np.array([self._places[name] for name in ids], dtype=np.int64).reshape(-1, 2)
+            places = np.array([self.places[name] for name in ids], dtype=np.int64).reshape(-1, 2)
             scores: Floats = np.empty(len(ids), dtype=np.float32)
             for number in np.unique(places[:, 0]).tolist():
                 here = places[:, 0] == number
@@ -130,14 +127,14 @@ class LateInteractionRetriever:
         options = {"lang": langs, **self.encode_options}
         return _checked(self.encoder.encode_query([query.text for query in queries], **options), len(queries))
 
-    def _encode(self, passages: Iterable[Passage]) -> None:
-        new = list(passages)
-        if new:
-            self._hold(TokenStore.build(passage_tokens(self.encoder, new, **self.encode_options), dtype=self.dtype))
+    def encode(self, passages: list[Passage]) -> dict[str, tuple[int, int]]:
+        """The store and the row of each passage."""
+        chunks = passage_tokens(self.encoder, passages, **self.encode_options)
+        return self._hold(TokenStore.build(chunks, dtype=self.dtype))
 
-    def _hold(self, store: TokenStore) -> None:
-        self._places |= {name: (len(self._stores), row) for row, name in enumerate(store.ids)}
+    def _hold(self, store: TokenStore) -> dict[str, tuple[int, int]]:
         self._stores.append(store if self.device is None else store.to(self.device))
+        return {name: (len(self._stores) - 1, row) for row, name in enumerate(store.ids)}
 
 
 def _encoded(encoder: MultiVectorEncoder, passages: Sequence[Passage], options: dict[str, Any]) -> Chunk:

@@ -6,7 +6,7 @@ import logging
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,23 +180,17 @@ def run_pipeline(
 
 def encoder_loader(load: Load | None = None) -> Load:
     """`load`, or that of every kind of model folder, which loads each name once."""
-    loaded: dict[str, AnyEncoder] = {}
 
-    def once(name: str) -> AnyEncoder:
-        if name not in loaded:
-            if load is None:
-                from interlingua.models.late_interaction import load_any
+    def any_kind(name: str) -> AnyEncoder:
+        from interlingua.models.late_interaction import load_any
 
-                try:
-                    loaded[name] = load_any(name)
-                except NotFound as error:
-                    meant = suggestion(name, NAMED)
-                    raise NotFound(f"{error}{meant if '?' in meant else ''}") from error
-            else:
-                loaded[name] = load(name)
-        return loaded[name]
+        try:
+            return load_any(name)
+        except NotFound as error:
+            meant = suggestion(name, NAMED)
+            raise NotFound(f"{error}{meant if '?' in meant else ''}") from error
 
-    return once
+    return cache(any_kind if load is None else load)
 
 
 class Stages:
@@ -205,7 +199,7 @@ class Stages:
 
     def __init__(self, passages: Sequence[Passage], load: Load | None = None) -> None:
         self.passages, self.load = passages, encoder_loader(load)
-        self._models: dict[Model, Retriever] = {}
+        self._of_model = cache(self._model)
         self._indexed: dict[str | None, BM25] = {}
 
     @cached_property
@@ -228,10 +222,7 @@ class Stages:
         """What searches for a stage, whatever queries it is asked."""
         if isinstance(stage, Lexical):
             return self._lexical(stage)
-        key = replace(stage, queries=None)
-        if key not in self._models:
-            self._models[key] = self._model(key)
-        return self._models[key]
+        return self._of_model(replace(stage, queries=None))
 
     def _lexical(self, stage: Lexical) -> Retriever:
         from interlingua.retrieval.bm25.bm25 import BM25
