@@ -6,8 +6,8 @@ Indexes each collection for itself and asks its questions: of XQuAD in the passa
 English; of the other collections as people asked them. Prints the mean reciprocal rank (RR@100) of each group, and of
 each native collection. Then the bundled encyclopedia, eleven languages in one index: average precision, where a passage
 that answers is relevant in every language, and the reciprocal rank of that in the question's own. "without subwords"
-leaves out what is matched subword by subword (retrieval/static_maxsim.py); "weight" is one of meaning beside words, for
-all languages (retrieval/hybrid.py).
+leaves out what is matched subword by subword (retrieval/late_interaction/static.py); "weight" is one of dense scores
+beside BM25 scores, for all languages (index/ranking.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from tabulate import tabulate
 
 from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection, Passage
+from interlingua.evaluation import evaluate
 from interlingua.index import ranking as hybrid
 from interlingua.index.index import Index
 from interlingua.models.late_interaction import load_any
+from interlingua.retrieval.run import Run
 
 LANGS = "ar de el en es hi ro ru th tr vi zh".split()
 BUNDLED = "ar bn en fi id ja ko ru sw te th".split()
@@ -54,45 +56,39 @@ def tests(data: Path) -> dict[str, list[Collection]]:
     }
 
 
-def reciprocal(ids: list[str], relevant: dict[str, int]) -> float:
-    """1 / the rank of the first relevant passage, 0 where none is among the first 100."""
-    return next((1 / rank for rank, name in enumerate(ids[:100], 1) if relevant.get(name, 0) > 0), 0.0)
+def found(index: Index, asked: dict[str, str], mode: str) -> Run:
+    """The first 100 passages for each question, given as its id and text."""
+    run = Run()
+    for name, hits in zip(asked, index.search_many(list(asked.values()), 100, mode=mode), strict=True):
+        run.add(name, [hit.passage.id for hit in hits], [hit.score for hit in hits])
+    return run
 
 
 def ask(index: Index, collection: Collection, count: int) -> dict[str, float]:
     """System → mean reciprocal rank over a seeded sample of the questions."""
     asked = [query for query in collection.queries if any(collection.qrels[query.id].values())]
-    asked = random.Random(0).sample(asked, min(count, len(asked)))
-    texts, found = [query.text for query in asked], defaultdict(list)
-    for system, mode in systems():
-        for query, hits in zip(asked, index.search_many(texts, 100, mode=mode), strict=True):
-            found[system].append(reciprocal([hit.passage.id for hit in hits], collection.qrels[query.id]))
-    return {system: fmean(values) for system, values in found.items()}
+    asked = {query.id: query.text for query in random.Random(0).sample(asked, min(count, len(asked)))}
+    qrels = {name: collection.qrels[name] for name in asked}
+    return {system: evaluate(found(index, asked, mode), qrels, ["RR@100"])["RR@100"] for system, mode in systems()}
 
 
 def pool(model: Any) -> list[dict[str, Any]]:
     """A row for each system on the encyclopedia in one index."""
     held = {lang: load_collection(f"encyclopedia:{lang}") for lang in BUNDLED}
     passages = [Passage(f"{lang}:{p.id}", p.text, p.title, lang) for lang, one in held.items() for p in one.passages]
-    asked = [
-        (lang, query, {name for name, grade in one.qrels[query.id].items() if grade > 0})
-        for lang, one in held.items()
-        for query in one.queries
-        if any(one.qrels[query.id].values())
-    ]
+    asked, whole, own = {}, {}, {}
+    for lang, one in held.items():
+        for query in one.queries:
+            if golds := [name for name, grade in one.qrels[query.id].items() if grade > 0]:
+                name = f"{lang}:{query.id}"
+                asked[name], own[name] = query.text, {f"{lang}:{gold}": 1 for gold in golds}
+                whole[name] = {f"{other}:{gold}": 1 for other in BUNDLED for gold in golds}
     with TemporaryDirectory() as folder:
-        index = Index.build(model, passages, Path(folder) / "index")
-        rows = []
+        index, rows = Index.build(model, passages, Path(folder) / "index"), []
         for system, mode in systems():
-            precision, first = [], []
-            for (lang, _, golds), hits in zip(
-                asked, index.search_many([q.text for _, q, _ in asked], 100, mode=mode), strict=True
-            ):
-                ids = [hit.passage.id for hit in hits]
-                ranks = [rank for rank, name in enumerate(ids, 1) if name.partition(":")[2] in golds]
-                precision.append(sum(n / rank for n, rank in enumerate(ranks, 1)) / (len(golds) * len(BUNDLED)))
-                first.append(reciprocal(ids, {f"{lang}:{name}": 1 for name in golds}))
-            rows.append({"encyclopedia, one pool": system, "AP": fmean(precision), "own language, RR": fmean(first)})
+            run = found(index, asked, mode)
+            precision, first = evaluate(run, whole, ["AP"])["AP"], evaluate(run, own, ["RR@100"])["RR@100"]
+            rows.append({"encyclopedia, one pool": system, "AP": precision, "own language, RR": first})
     return rows
 
 

@@ -167,8 +167,51 @@ def _projection(langs: tuple[str, str], x: Plane, y: Plane, accuracy: TatoebaRes
 
 
 TOP = 10
-Relevant = dict[str, dict[str, list[str]]]
-"""question language → query id → `language:passage` of every language's version of what is relevant"""
+"""Results in which languages are counted."""
+
+
+class MergedPool:
+    """The passages of several languages, encoded, in one pool: what of its measures all reports share.
+
+    `collections`: language → collection; `vectors`: language → its passages [passages, dim]. A passage is called
+    `language:id`; `spoken` [passages] is the place of its language in `langs`.
+    """
+
+    def __init__(self, collections: Mapping[str, Collection], vectors: Mapping[str, Vectors]) -> None:
+        self.langs = list(collections)
+        self.ids = [f"{lang}:{passage.id}" for lang, one in collections.items() for passage in one.passages]
+        self.spoken = np.repeat(np.arange(len(self.langs)), [len(vectors[lang]) for lang in self.langs])
+        self.vectors = np.concatenate([vectors[lang] for lang in self.langs])
+        self._ties, self._places = tie_ranks(self.ids), {name: place for place, name in enumerate(self.ids)}
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """[languages]: the share of each in the pool."""
+        shares: NDArray[np.float64] = np.bincount(self.spoken, minlength=len(self.langs)) / len(self.spoken)
+        return shares
+
+    def ranks(self, queries: Vectors, golds: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
+        """For each of `queries` [queries, dim] the ranks of its `golds` (from 1, ascending) in the whole pool."""
+        places = [np.array([self._places[name] for name in names], dtype=np.int64) for names in golds]
+        return gold_ranks(queries, self.vectors, places, self._ties)
+
+    def first(self, queries: Vectors, depth: int) -> NDArray[np.int64]:
+        """[queries, depth]: the passages found, best first; all of a smaller pool."""
+        return search_exact(queries, self.vectors, min(depth, len(self.ids)), tie_order=self._ties)[0]
+
+    def preference(self, first: NDArray[np.int64]) -> NDArray[np.float64]:
+        """[languages]: the share of each among the first `TOP` results that `first` gave."""
+        counted = np.bincount(self.spoken[first[:, :TOP]].ravel(), minlength=len(self.langs))
+        shares: NDArray[np.float64] = counted / counted.sum()
+        return shares
+
+
+def _relevant(collection: Collection, lang: str) -> dict[str, list[str]]:
+    """Query id → its relevant passages as `lang:id`."""
+    return {
+        query: [f"{lang}:{name}" for name, grade in grades.items() if grade > 0]
+        for query, grades in collection.qrels.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -258,7 +301,7 @@ def language_matrix(
     queries = {lang: embed_queries(encoder, c.queries, **encode_options) for lang, c in collections.items()}
     passages = {lang: embed_passages(encoder, c.passages, **encode_options) for lang, c in collections.items()}
     scores: dict[tuple[str, str], Scores] = {}
-    relevant: Relevant = {lang: {} for lang in langs}
+    relevant: dict[str, dict[str, list[str]]] = {lang: {} for lang in langs}
     for asked in langs:
         row_of = {query.id: row for row, query in enumerate(collections[asked].queries)}
         for held in langs:
@@ -273,41 +316,21 @@ def language_matrix(
                 depth,
             )
             scores[asked, held] = evaluate(run, pair.qrels, [measure])
-            for query_id, grades in pair.qrels.items():
-                golds = [f"{held}:{name}" for name, grade in grades.items() if grade > 0]
+            for query_id, golds in _relevant(pair, held).items():
                 relevant[asked].setdefault(query_id, []).extend(golds)
-    return LanguageMatrix(canonical(measure), langs, scores, *_pool(collections, queries, passages, relevant))
-
-
-def _pool(
-    collections: Mapping[str, Collection],
-    queries: Mapping[str, Vectors],
-    passages: Mapping[str, Vectors],
-    relevant: Relevant,
-) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """mAP, same-language rate in the top, and share of the pool, for each question language."""
-    ids = [f"{lang}:{passage.id}" for lang, collection in collections.items() for passage in collection.passages]
-    place_of = {name: place for place, name in enumerate(ids)}
-    spoken = np.repeat(list(collections), [len(collection.passages) for collection in collections.values()])
-    pool = np.concatenate([passages[lang] for lang in collections])
-    ties = tie_ranks(ids)
-    mean_ap, rate, share = {}, {}, {}
-    for lang, collection in collections.items():
+    pool = MergedPool(collections, passages)
+    pool_map, rate = {}, {}
+    for place, (lang, collection) in enumerate(collections.items()):
         kept = [row for row, query in enumerate(collection.queries) if query.id in relevant[lang]]
-        asked = queries[lang][kept]
-        golds = [
-            np.array([place_of[name] for name in relevant[lang][collection.queries[row].id]], dtype=np.int64)
-            for row in kept
-        ]
-        ranks = gold_ranks(asked, pool, golds, ties)
-        mean_ap[lang] = sum(map(average_precision, ranks)) / len(relevant[lang])
-        rate[lang] = float((spoken[search_exact(asked, pool, TOP, tie_order=ties)[0]] == lang).mean())
-        share[lang] = float((spoken == lang).mean())
-    return mean_ap, rate, share
+        ranks = pool.ranks(queries[lang][kept], [relevant[lang][collection.queries[row].id] for row in kept])
+        pool_map[lang] = sum(map(average_precision, ranks)) / len(relevant[lang])
+        rate[lang] = float(pool.preference(pool.first(queries[lang][kept], TOP))[place])
+    share = dict(zip(langs, pool.share.tolist(), strict=True))
+    return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share)
 
 
 Matrix = NDArray[np.float64]
-SHARE_DEPTH, DEEP = 10, 20  # results in which languages are counted; results that PEER looks at
+DEEP = 20  # results that PEER looks at
 
 
 @dataclass(frozen=True)
@@ -360,10 +383,7 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
         if not one.passages:
             raise BadInput(f"{one.name}: has no passage in '{lang}'.")
     held = {lang: embed_passages(encoder, one.passages, **encode_options) for lang, one in collections.items()}
-    ids = [f"{lang}:{passage.id}" for lang, one in collections.items() for passage in one.passages]
-    spoken = np.repeat(np.arange(len(langs)), [len(held[lang]) for lang in langs])
-    pool, ties = np.concatenate([held[lang] for lang in langs]), tie_ranks(ids)
-    lang_of = dict(zip(ids, (langs[place] for place in spoken), strict=True))
+    pool = MergedPool(collections, held)
     rows = []
     for asked in langs:
         queries, golds = _golds(collections, asked)
@@ -371,25 +391,24 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
         vectors = embed_queries(encoder, collections[asked].queries, **encode_options)[
             [row for row, query in enumerate(collections[asked].queries) if query.id in wanted]
         ]
-        rows.append(_row(langs, asked, vectors, golds, ids, lang_of, spoken, pool, ties))
+        rows.append(_row(pool, asked, vectors, golds))
     preference, target, displacement, pool_map, fair = (np.array(column) for column in zip(*rows, strict=True))
-    plane, explained = principal_plane(pool)
+    plane, explained = principal_plane(pool.vectors)
     means = np.stack([held[lang].astype(np.float64).mean(axis=0) for lang in langs])
     unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
-    share = np.bincount(spoken) / len(spoken)
     return LanguageBias(
         langs,
-        share,
+        pool.share,
         preference,
         fair,
         target,
         pool_map,
         displacement,
-        probe(pool, spoken, [passage.id for one in collections.values() for passage in one.passages]),
-        float(share.max()),
-        between(pool, spoken),
+        probe(pool.vectors, pool.spoken, [passage.id for one in collections.values() for passage in one.passages]),
+        float(pool.share.max()),
+        between(pool.vectors, pool.spoken),
         np.maximum(0, 1 - unit @ unit.T),
-        {lang: plane[spoken == place] for place, lang in enumerate(langs)},
+        {lang: plane[pool.spoken == place] for place, lang in enumerate(langs)},
         explained,
     )
 
@@ -428,10 +447,7 @@ def _golds(collections: Mapping[str, Collection], asked: str) -> tuple[list[Any]
     golds: dict[str, dict[str, list[str]]] = {}
     for lang, one in collections.items():
         pair = collections[asked] if lang == asked else cross(collections[asked], one)
-        golds[lang] = {
-            query: [f"{lang}:{name}" for name, grade in grades.items() if grade > 0]
-            for query, grades in pair.qrels.items()
-        }
+        golds[lang] = _relevant(pair, lang)
     kept = [query for query in collections[asked].queries if all(found.get(query.id) for found in golds.values())]
     if not kept:
         raise BadInput(f"no question in '{asked}' has a relevant passage in every language.")
@@ -439,43 +455,27 @@ def _golds(collections: Mapping[str, Collection], asked: str) -> tuple[list[Any]
 
 
 def _row(
-    langs: list[str],
-    asked: str,
-    vectors: Vectors,
-    golds: dict[str, dict[str, list[str]]],
-    ids: list[str],
-    lang_of: dict[str, str],
-    spoken: NDArray[np.int64],
-    pool: Vectors,
-    ties: NDArray[np.int64],
+    pool: MergedPool, asked: str, vectors: Vectors, golds: Mapping[str, Mapping[str, list[str]]]
 ) -> tuple[Any, ...]:
     """The numbers of one question language: preference, target and displacement by language, pool mAP, PEER."""
-    place_of = {name: place for place, name in enumerate(ids)}
-    asked_ids = list(golds[asked])
-    ranks = {
-        lang: gold_ranks(
-            vectors, pool, [np.array([place_of[name] for name in golds[lang][query]]) for query in asked_ids], ties
-        )
-        for lang in langs
-    }
-    every = [np.sort(np.concatenate([ranks[lang][i] for lang in langs])) for i in range(len(asked_ids))]
+    queries = list(golds[asked])
+    ranks = {lang: pool.ranks(vectors, [golds[lang][query] for query in queries]) for lang in pool.langs}
+    every = [np.sort(np.concatenate([ranks[lang][i] for lang in pool.langs])) for i in range(len(queries))]
     target, behind = [], []
-    for lang in langs:
+    for lang in pool.langs:
         alone = [own - np.searchsorted(every[i], own) + np.arange(len(own)) for i, own in enumerate(ranks[lang])]
         target.append(float(np.mean([average_precision(found) for found in alone])))
         behind.append(float(np.median([own[0] - ranks[asked][i][0] for i, own in enumerate(ranks[lang])])))
-    found, _ = search_exact(vectors, pool, min(DEEP, len(pool)), tie_order=ties)
-    counted = np.bincount(spoken[found[:, :SHARE_DEPTH]].ravel(), minlength=len(langs))
+    first = pool.first(vectors, DEEP)
+    lang_of = {name: pool.langs[place] for name, place in zip(pool.ids, pool.spoken.tolist(), strict=True)}
     fair = [
         peer(
-            [ids[place] for place in row], lang_of, {name: 1 for lang in langs for name in golds[lang][query]}, top=DEEP
+            [pool.ids[place] for place in row],
+            lang_of,
+            {name: 1 for lang in pool.langs for name in golds[lang][query]},
+            top=DEEP,
         )
-        for query, row in zip(asked_ids, found.tolist(), strict=True)
+        for query, row in zip(queries, first.tolist(), strict=True)
     ]
-    return (
-        counted / counted.sum(),
-        target,
-        behind,
-        float(np.mean(list(map(average_precision, every)))),
-        float(np.mean(fair)),
-    )
+    precision = float(np.mean(list(map(average_precision, every))))
+    return pool.preference(first), target, behind, precision, float(np.mean(fair))

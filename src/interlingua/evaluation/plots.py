@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interlingua.errors import BadInput, NotFound
-from interlingua.evaluation.languages import DEEP, SHARE_DEPTH, LanguageBias, Matrix
+from interlingua.evaluation.languages import DEEP, TOP, LanguageBias, Matrix
 from interlingua.evaluation.significance import Interval
 from interlingua.text.languages import find_code, languages
 
@@ -164,7 +164,7 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
         "only counts as fair (1), so read it after the row above it.</p>",
         *_matrices(
             models,
-            f"Preference: languages of the first {SHARE_DEPTH} results",
+            f"Preference: languages of the first {TOP} results",
             f"Rows are the language of the question. Fair is each language's share of the pool ({fair}).",
             "preference",
             "{:.0%}",
@@ -214,7 +214,7 @@ def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[f
     return [
         ("mean average precision, one pool", "1", [float(each.pool_map.mean()) for each in found]),
         (
-            f"question's own language among the first {SHARE_DEPTH}",
+            f"question's own language among the first {TOP}",
             f"{one.share.mean():.3f}",
             [each.same_language_rate for each in found],
         ),
