@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from interlingua.data.collections import load_collection
 from interlingua.data.readers import questions as json_array
 from interlingua.data.readers import read_questions
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 
 FIXTURES = Path(__file__).parent / "fixtures"
 QUESTIONS = FIXTURES / "questions"
@@ -73,6 +74,17 @@ def test_squad_makes_every_paragraph_a_passage(capsys: pytest.CaptureFixture[str
     assert records[0].positives == records[1].positives != records[2].positives
     assert records[2].positives[0].text == "Fish live in it."
     assert "1 questions without an answer" in capsys.readouterr().err
+
+
+def test_a_bad_question_of_squad_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
+    skipped, bad = {"id": "1", "question": "why", "is_impossible": True}, {"id": "2", "question": " "}
+    paragraph = {"context": "It is deep.", "qas": [skipped, bad]}
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps({"data": [{"title": "Lake", "paragraphs": [paragraph]}]}))
+    with pytest.raises(BadInput, match=r"squad.json, data\[0\].paragraphs\[0\].qas\[1\]: 'question' is empty"):
+        list(read_questions(path))
+    with pytest.raises(BadInput, match=r"squad.json, data\[0\].paragraphs\[0\]: 'question' is empty. Mend the coll"):
+        load_collection(path, lang="en")
 
 
 def test_plain_rows_name_their_language_and_equal_passages_share_an_id() -> None:

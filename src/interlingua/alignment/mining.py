@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from interlingua.alignment.neighbours import UnitVectors, check_pair, nearest_both
 from interlingua.data.readers.bitext import read_sentences
-from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import columns, head
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import read_lines
@@ -170,36 +170,38 @@ def read_rows(path: Path, lang: str | None = None) -> Iterator[tuple[str, str]]:
     """`(id, sentence)` of each line, also of a blank one; the format is recognised by the beginning of the file."""
     start = head(path)
     if start.lstrip().startswith("{"):
-        for number, line in read_lines(path):
-            yield from _parsed(path, number, line, lang)
+        rows = ((number, (number, line)) for number, line in read_lines(path))
+        for found in BadRows(advice="Mend the line or take it out.").parsed(
+            path, rows, lambda row: _parsed(*row, lang)
+        ):
+            yield from found
     elif columns(start) == {2}:
         yield from read_sentences(path)
     else:
-        for number, line in read_lines(path):
-            if "\t" in line:
-                raise BadInput(
-                    f"{path}, line {number}: a tab. Give a file of one sentence a line, of id <tab> "
-                    "sentence, or of jsonl with text."
-                )
+        advice = "Give a file of one sentence a line, of id <tab> sentence, or of jsonl with text."
+        for number, line in BadRows(advice=advice).placed(path, read_lines(path), _without_tab):
             yield str(number), line
 
 
-def _parsed(path: Path, number: int, line: str, lang: str | None) -> list[tuple[str, str]]:
+def _parsed(number: int, line: str, lang: str | None) -> list[tuple[str, str]]:
     if not line.strip():
         return [(str(number), "")]
-    try:
-        row = json_object(line)
-        if lang is not None and row.get("lang") and lang_of(row, None) != normalise_code(lang):
-            return []
-        name = string(row, "id", str(number))
-        sentences = row.get("sentences")
-        if sentences is None:
-            return [(name, string(row, "text") if row.get("text") != "" else "")]
-        if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
-            raise BadRow("'sentences' must be a list of texts")
-        return [(f"{name}.{place}", sentence) for place, sentence in enumerate(sentences, 1)]
-    except BadRow as bad:
-        raise BadInput(f"{path}, line {number}: {bad}. Mend the line or take it out.") from bad
+    row = json_object(line)
+    if lang is not None and row.get("lang") and lang_of(row, None) != normalise_code(lang):
+        return []
+    name = string(row, "id", str(number))
+    sentences = row.get("sentences")
+    if sentences is None:
+        return [(name, string(row, "text") if row.get("text") != "" else "")]
+    if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+        raise BadRow("'sentences' must be a list of texts")
+    return [(f"{name}.{place}", sentence) for place, sentence in enumerate(sentences, 1)]
+
+
+def _without_tab(line: str) -> str:
+    if "\t" in line:
+        raise BadRow("a tab")
+    return line
 
 
 RETRIEVALS = ("max", "intersection", "forward")

@@ -18,7 +18,7 @@ from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of,
 from interlingua.data.readers.source import filled_lines, head, plain_name
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput
-from interlingua.files import is_input, read_lines
+from interlingua.files import is_input
 
 
 class StoredPassages(Sequence[Passage]):
@@ -83,6 +83,7 @@ def provided(name: str) -> Iterator[None]:
 
 
 Item = TypeVar("Item", bound=Passage | Query)
+WHOLE = "Mend the collection: a test collection is read whole or not at all."
 
 
 def find(folder: Path, *names: str) -> Path | None:
@@ -119,9 +120,7 @@ def parsed(
         seen.add(item.id)
         return item
 
-    yield from BadRows(advice="Mend the collection: a test collection is read whole or not at all.").parsed(
-        path, rows, unique
-    )
+    yield from BadRows(advice=WHOLE).parsed(path, rows, unique)
 
 
 def language_in(row: dict[str, Any], default: str) -> str:
@@ -174,18 +173,22 @@ def read_qrels(path: Path) -> Qrels:
     """
     head(path)
     qrels: Qrels = {}
-    for number, line in read_lines(path):
+
+    def parse(row: tuple[int, str]) -> None:
+        number, line = row
         cells = line.split("\t") if "\t" in line else line.split()
-        if not line.strip() or (number == 1 and len(cells) == 3 and not _integer(cells[2])):
-            continue
+        if number == 1 and len(cells) == 3 and not _integer(cells[2]):
+            return
         if len(cells) not in (3, 4) or not _integer(cells[-1]):
-            raise BadInput(
-                f"{path}, line {number}: '{line[:80]}' is no judgement. Needed are the columns "
-                "query, 0, passage, grade (TREC), or query, passage, grade (BEIR)."
-            )
+            raise BadRow(f"'{line[:80]}' is no judgement")
         query, passage, grade = cells[0].strip(), cells[-2].strip(), int(cells[-1])
         if qrels.setdefault(query, {}).setdefault(passage, grade) != grade:
-            raise BadInput(f"{path}, line {number}: passage '{passage}' has two grades for query '{query}'. Keep one.")
+            raise BadRow(f"passage '{passage}' has two grades for query '{query}'")
+
+    advice = "Needed are the columns query, 0, passage, grade (TREC), or query, passage, grade (BEIR), each pair once."
+    rows = ((number, (number, line)) for number, line in filled_lines(path))
+    for _ in BadRows(advice=advice).parsed(path, rows, parse):
+        pass
     return qrels
 
 
@@ -281,19 +284,21 @@ def load_squad(path: Path, split: str, lang: str) -> Collection:
     passages: list[Passage] = []
     queries: dict[str, Query] = {}
     qrels: Qrels = {}
-    for paragraph in paragraphs(path):
-        try:
-            found = _squad_passages(paragraph, lang)
-            for number, row in enumerate(objects(paragraph.row, "qas")):
-                if row.get("is_impossible"):
-                    continue
-                query = Query(string(row, "id"), string(row, "question"), lang)
-                if query.id in queries:
-                    raise BadRow(f"qas[{number}]: the query id '{query.id}' occurs twice")
-                queries[query.id] = query
-                qrels[query.id] = {found[_answering(paragraph.row, row)].id: 1}
-        except BadRow as bad:
-            raise BadInput(f"{path}, {paragraph.place}: {bad}. Mend the file.") from bad
+
+    def parse(paragraph: Paragraph) -> list[Passage]:
+        found = _squad_passages(paragraph, lang)
+        for number, row in enumerate(objects(paragraph.row, "qas")):
+            if row.get("is_impossible"):
+                continue
+            query = Query(string(row, "id"), string(row, "question"), lang)
+            if query.id in queries:
+                raise BadRow(f"qas[{number}]: the query id '{query.id}' occurs twice")
+            queries[query.id] = query
+            qrels[query.id] = {found[_answering(paragraph.row, row)].id: 1}
+        return found
+
+    rows = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
+    for found in BadRows(advice=WHOLE).parsed(path, rows, parse):
         passages += found
     return Collection(path.name.removesuffix(".gz").removesuffix(".json"), passages, list(queries.values()), qrels)
 

@@ -153,30 +153,30 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         The rank column is ignored, as trec_eval ignores it. Blank lines are allowed.
         Raises BadInput naming file, line and reason.
         """
+        from interlingua.data.readers.rows import BadRow, BadRows
+
         found: dict[str, dict[str, float]] = {}
-        for number, line in read_lines(path):
+
+        def parse(line: str) -> None:
             fields = line.split()
-            if not fields:
-                continue
-            where = f"{path}, line {number}"
             if len(fields) != 6:
-                raise BadInput(
-                    f"{where}: {len(fields)} fields where a TREC run has 6 (query Q0 document rank score tag)."
-                )
+                raise BadRow(f"{len(fields)} fields")
             query_id, _, passage_id, _, text, _ = fields
             try:
                 score = float(text)
             except ValueError:
-                raise BadInput(f"{where}: the score '{text}' is not a number.") from None
+                raise BadRow(f"the score '{text}' is not a number") from None
             if score != score:
-                raise BadInput(f"{where}: the score is NaN. Look for NaN in what made the run.")
+                raise BadRow("the score is NaN")
             documents = found.setdefault(query_id, {})
             if passage_id in documents:
-                raise BadInput(
-                    f"{where}: document '{passage_id}' occurs twice for query '{query_id}'. "
-                    "Keep one line for each document."
-                )
+                raise BadRow(f"document '{passage_id}' occurs twice for query '{query_id}'")
             documents[passage_id] = score
+
+        filled = ((number, line) for number, line in read_lines(path) if line.strip())
+        advice = "A TREC run has 6 fields (query Q0 document rank score tag), and each document of a query once."
+        for _ in BadRows(advice=advice).parsed(Path(path), filled, parse):
+            pass
         return cls.from_scores(found)
 
     def write_trec(self, path: str | Path, tag: str = "interlingua") -> None:

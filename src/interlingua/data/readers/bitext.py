@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from interlingua.data.readers.rows import BadRow, BadRows
 from interlingua.data.readers.source import PathLike, plain_name
 from interlingua.errors import BadInput
 from interlingua.files import existing, read_lines
@@ -66,32 +67,34 @@ def read_bucc(folder: PathLike, pair: str, split: str = "training") -> Comparabl
 def read_sentences(path: PathLike) -> Iterator[tuple[str, str]]:
     """`(id, sentence)` of each line `id <tab> sentence`."""
     seen: set[str] = set()
-    for number, line in read_lines(path):
+
+    def parse(line: str) -> tuple[str, str]:
         identifier, tab, sentence = line.partition("\t")
-        if not tab or not identifier or " " in identifier:
-            what = (
-                "the id holds a space: this looks like a table of translations"
-                if tab and identifier
-                else "id <tab> sentence is needed"
-            )
-            raise BadInput(f"{path}, line {number}: {what}. {WHOLE}")
+        if not tab or not identifier:
+            raise BadRow("id <tab> sentence is needed")
+        if " " in identifier:
+            raise BadRow("the id holds a space: this looks like a table of translations")
         if identifier in seen:
-            raise BadInput(f"{path}, line {number}: the id '{identifier}' comes twice. {WHOLE}")
+            raise BadRow(f"the id '{identifier}' comes twice")
         seen.add(identifier)
-        yield identifier, sentence
+        return identifier, sentence
+
+    return BadRows(advice=WHOLE).parsed(Path(path), read_lines(path), parse)
 
 
 def read_gold(path: PathLike) -> Gold:
     """The pairs of ids on the lines `id <tab> id`."""
-    pairs = set()
-    for number, line in read_lines(path):
-        ids = tuple(line.split("\t"))
-        if len(ids) != 2 or not all(ids):
-            raise BadInput(f"{path}, line {number}: id <tab> id is needed. {WHOLE}")
-        pairs.add((ids[0], ids[1]))
+    pairs = set(BadRows(advice=WHOLE).parsed(Path(path), read_lines(path), _two_ids))
     if not pairs:
         raise BadInput(f"{path}: holds no pair. {WHOLE}")
     return frozenset(pairs)
+
+
+def _two_ids(line: str) -> tuple[str, str]:
+    ids = line.split("\t")
+    if len(ids) != 2 or not all(ids):
+        raise BadRow("id <tab> id is needed")
+    return ids[0], ids[1]
 
 
 def _file(folder: Path, name: str) -> Path:

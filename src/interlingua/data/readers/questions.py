@@ -158,25 +158,24 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
     head(path)
     rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), delimiter="\t", strict=True)
     seen: set[str] = set()
+
+    def parse(row: list[str]) -> Passage | None:
+        if rows.line_num == 1 and row[:1] == ["id"]:
+            if row != COLUMNS:
+                raise BadRow(f"the columns are {', '.join(row)}; they must be id, text, title (DPR's)")
+            return None
+        if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
+            raise BadRow(f"{len(row)} column(s); three are needed, id, text, title, and only the title may be empty")
+        if row[0] in seen:
+            raise BadRow(f"the passage id '{row[0]}' occurs twice")
+        seen.add(row[0])
+        return Passage(row[0], row[1], row[2], lang)
+
     try:
-        for row in rows:
-            where = f"{path}, line {rows.line_num}"
-            if rows.line_num == 1 and row[:1] == ["id"]:
-                if row != COLUMNS:
-                    raise BadInput(
-                        f"{where}: the columns are {', '.join(row)}; they must be id, text, title "
-                        "(DPR's). Write the file so, or as jsonl."
-                    )
-                continue
-            if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
-                raise BadInput(
-                    f"{where}: {len(row)} column(s); three are needed, id, text, title, and only "
-                    "the title may be empty. Mend the row."
-                )
-            if row[0] in seen:
-                raise BadInput(f"{where}: the passage id '{row[0]}' occurs twice. Ids must be unique.")
-            seen.add(row[0])
-            yield Passage(row[0], row[1], row[2], lang)
+        placed = ((rows.line_num, row) for row in rows)
+        for found in BadRows(advice="Mend the row, or write the passages as jsonl.").parsed(path, placed, parse):
+            if found is not None:
+                yield found
     except csv.Error as error:
         raise BadInput(
             f"{path}, line {rows.line_num}: {error}. A field that begins with a double quote must "
@@ -213,27 +212,20 @@ def paragraphs(path: Path) -> Iterator[Paragraph]:
 
 def read_squad(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
     """One record a question. Questions marked `is_impossible` (SQuAD 2.0) have no positive: counted, not read."""
-    for paragraph in paragraphs(path):
-        rows = ((f"{paragraph.place}.qas[{q}]", row) for q, row in enumerate(_questions(paragraph, path, bad)))
-        yield from bad.parsed(path, rows, lambda row, paragraph=paragraph: _squad_record(row, paragraph, lang))  # type: ignore[misc]
+
+    def parse(paragraph: Paragraph) -> tuple[Passage, list[dict[str, Any]]]:
+        text, title = string(paragraph.row, "context"), paragraph.title
+        return Passage(content_id(title, text), text, title, lang), objects(paragraph.row, "qas")
+
+    placed = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
+    for place, (found, rows) in bad.placed(path, placed, parse):
+        questions = [(f"{place}.qas[{q}]", row) for q, row in enumerate(rows) if not row.get("is_impossible")]
+        if len(questions) < len(rows):
+            bad.passed_over(path, "questions without an answer (is_impossible) not read", len(rows) - len(questions))
+        yield from bad.parsed(path, questions, lambda row, found=found: _squad_record(row, found, lang))  # type: ignore[misc]
 
 
-def _questions(paragraph: Paragraph, path: Path, bad: BadRows) -> list[dict[str, Any]]:
-    try:
-        string(paragraph.row, "context")
-        rows = objects(paragraph.row, "qas")
-    except BadRow as reason:
-        bad.reject(path, paragraph.place, str(reason))
-        return []
-    answerable = [row for row in rows if not row.get("is_impossible")]
-    if len(answerable) < len(rows):
-        bad.passed_over(path, "questions without an answer (is_impossible) not read", len(rows) - len(answerable))
-    return answerable
-
-
-def _squad_record(row: dict[str, Any], paragraph: Paragraph, lang: str) -> QuestionPassage:
-    text = paragraph.row["context"]
-    found = Passage(content_id(paragraph.title, text), text, paragraph.title, lang)
+def _squad_record(row: dict[str, Any], found: Passage, lang: str) -> QuestionPassage:
     return QuestionPassage(string(row, "question"), (found,), (), lang, string(row, "id", ""))
 
 

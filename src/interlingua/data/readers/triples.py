@@ -133,19 +133,17 @@ def _matches_qrels(path: Path, start: str) -> bool:
 
 def _read_qrels(path: Path, bad: BadRows) -> Iterator[IdTriple]:
     """Judgements, TREC's or BEIR's: each passage of grade 1 or above is a positive, and no negative beside it."""
-    for number, line in filled_lines(path):
+
+    def parse(line: str) -> tuple[str, str, float]:
         cells = line.split()
-        if number == 1 and cells[-1] == "score":
-            continue
-        try:
-            if len(cells) not in (3, 4):
-                raise BadRow(f"{len(cells)} columns, needed are query, 0, passage, grade, or query, passage, grade")
-            relevant = _number(cells[-1]) >= 1
-        except BadRow as reason:
-            bad.reject(path, number, str(reason))
-            continue
-        if relevant:
-            yield IdTriple(cells[0], (cells[-2],), (), path, number)
+        if len(cells) not in (3, 4):
+            raise BadRow(f"{len(cells)} columns, needed are query, 0, passage, grade, or query, passage, grade")
+        return cells[0], cells[-2], _number(cells[-1])
+
+    lines = (row for row in filled_lines(path) if row[0] > 1 or row[1].split()[-1] != "score")
+    for number, (query, passage, grade) in bad.placed(path, lines, parse):
+        if grade >= 1:
+            yield IdTriple(query, (passage,), (), path, number)
         else:
             bad.passed_over(path, "judgements of grade 0 are no positives")
 

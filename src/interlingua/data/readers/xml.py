@@ -114,12 +114,8 @@ def read_tmx(
     without both, every other language is paired with English (with the unit's first language where there is no
     English), source first. Pairs of one unit with several languages share a `group`. Units without the language
     asked for are counted."""
-    for unit in _tmx_units(path):
-        try:
-            texts = _tmx_texts(unit)
-        except BadRow as reason:
-            bad.reject(path, unit.line, str(reason))
-            continue
+    units = ((unit.line, unit) for unit in _tmx_units(path))
+    for unit, texts in bad.parsed(path, units, lambda unit: (unit, _tmx_texts(unit))):
         pairs = _pairs(texts, source_lang, target_lang)
         if not pairs:
             bad.passed_over(path, "units without a translation in the languages asked for")
@@ -184,22 +180,22 @@ def read_xliff(
 ) -> Iterator[ParallelPair]:
     """One record a trans-unit (1.2) or segment (2.0), streamed; languages from the file unless given. Units without
     a translation are counted, suggestions (alt-trans) are not read."""
-    langs = {"source": source_lang, "target": target_lang}
-    for line, texts, named in _xliff_units(path):
-        try:
-            codes = {
-                side: lang_of({"language": named.get(side)}, langs[side], "language")
-                if not langs[side]
-                else lang_of({}, langs[side])
-                for side in langs
-            }
-            if not texts.get("source"):
-                raise BadRow("a unit without a source text")
-        except BadRow as reason:
-            bad.reject(path, line, str(reason))
-            continue
-        if texts.get("target"):
-            yield ParallelPair(texts["source"], texts["target"], codes["source"], codes["target"])
+    given = {"source": source_lang, "target": target_lang}
+
+    def parse(unit: tuple[dict[str, str], dict[str, str]]) -> ParallelPair:
+        texts, named = unit
+        source, target = (
+            lang_of({}, lang) if lang else lang_of({"language": named.get(side)}, None, "language")
+            for side, lang in given.items()
+        )
+        if not texts.get("source"):
+            raise BadRow("a unit without a source text")
+        return ParallelPair(texts["source"], texts.get("target", ""), source, target)
+
+    units = ((line, (texts, named)) for line, texts, named in _xliff_units(path))
+    for pair in bad.parsed(path, units, parse):
+        if pair.target:
+            yield pair
         else:
             bad.passed_over(path, "untranslated units not read")
 
