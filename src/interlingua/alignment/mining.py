@@ -22,6 +22,7 @@ from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of,
 from interlingua.data.readers.source import columns, head
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import read_lines
+from interlingua.models.protocols import Vectors
 from interlingua.progress import track
 from interlingua.text.languages import normalise_code
 
@@ -129,7 +130,7 @@ class CorpusSide:
         return side
 
     def encode(
-        self, encode: Callable[..., Any], path: Path, *, lang: str | None = None, half: bool = False
+        self, encode: Callable[..., Vectors], path: Path, *, lang: str | None = None, half: bool = False
     ) -> NDArray[Any]:
         """Encode all sentences, a window at a time, into the .npy file at `path`: [sentences, dim] float32, or float16
         with `half`; returns it memory-mapped. `encode(texts)` gives vectors; it is told `lang` where that is given.
@@ -287,7 +288,7 @@ def mine_bitext(
 def mine_sentences(
     x: CorpusSide,
     y: CorpusSide,
-    encode: Callable[..., Any],
+    encode: Callable[..., Vectors],
     *,
     half: bool = False,
     langs: tuple[str | None, str | None] = (None, None),

@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import bad_rows_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlingua.alignment.calibration import Calibration
+    from interlingua.models.encoder import Encoder
+    from interlingua.models.protocols import Vectors
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +130,7 @@ def check_options(arguments: argparse.Namespace) -> None:
     check_replaceable(Path(arguments.out), "modules.json")
 
 
-def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
+def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
     """The calibration of the encoder on the files of --on."""
     from interlingua.alignment.calibration import Calibration
     from interlingua.alignment.rotation import Adversarial
@@ -142,8 +147,9 @@ def fit(arguments: argparse.Namespace, encoder: Any) -> Any:
         logger.warning(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")
     encoder.language_maps = None  # an earlier calibration is replaced, not built upon
 
-    def encode(sentences: list[str]) -> Any:
-        return encoder.encode(sentences, role=arguments.role, show_progress_bar=not arguments.quiet)
+    def encode(sentences: list[str]) -> Vectors:
+        vectors: Vectors = encoder.encode(sentences, role=arguments.role, show_progress_bar=not arguments.quiet)
+        return vectors
 
     return Calibration.fit(
         {lang: encode(those) for lang, those in texts.items()},

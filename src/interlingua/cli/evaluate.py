@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.evaluate_retrieval import (
     collection_options,
@@ -29,6 +29,10 @@ Measure models, a row each, on test collections, a column per language; or on tr
   interlingua evaluate runs/a/model --pipeline "bm25 % 100 >> runs/a/model" --on COLLECTION
   interlingua evaluate runs/a/model --tatoeba ara-eng.tsv.gz
 """
+if TYPE_CHECKING:
+    from interlingua.models.late_interaction import Model
+    from interlingua.models.protocols import AnyEncoder
+
 SUBJECTS = {
     "on": "collections. Say which with --on COLLECTION …",
     "tatoeba": "translations. Say which with --tatoeba FILE …",
@@ -106,19 +110,20 @@ def run(arguments: argparse.Namespace) -> None:
         pool = load_collection(arguments.passages)
         collections = [cross(collection, pool) for collection in collections]
     translated = translations(arguments, collections)
-    models = load_models(arguments)
+    models: dict[str, AnyEncoder] = dict(load_models(arguments))
+    single = {name: model for name, model in models.items() if not has_token_vectors(model)}
     if arguments.matrix:
-        print_matrices(arguments, models, collections)
-    elif pipelines or any(has_token_vectors(model) for model in models.values()):
+        print_matrices(arguments, single, collections)
+    elif pipelines or len(single) < len(models):
         print_pipelines(arguments, models, pipelines, collections, translated)
     elif collections:
-        print_tables(arguments, models, collections)
+        print_tables(arguments, single, collections)
     if sentences:
-        print_translations(arguments, models, sentences)
+        print_translations(arguments, single, sentences)
     if arguments.bucc:
-        print_bucc(arguments, models)
+        print_bucc(arguments, single)
     if scored:
-        print_xor(arguments, models, *scored)
+        print_xor(arguments, single, *scored)
 
 
 def check_options(arguments: argparse.Namespace) -> None:
@@ -142,7 +147,7 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise BadInput("--xor needs the English passages to search. Give them with --passages.")
 
 
-def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
+def load_models(arguments: argparse.Namespace) -> dict[str, Model]:
     """Name → model. With --layer or --pooling the name says so, and both encoders of the model are read that way.
 
     Raises BadInput where a late-interaction model is asked for what takes one vector a text.
@@ -152,7 +157,7 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     from interlingua.models.late_interaction import load_any
     from interlingua.models.protocols import has_token_vectors
 
-    models: dict[str, Any] = {name: load_any(name) for name in arguments.models}
+    models = {name: load_any(name) for name in arguments.models}
     for name, model in models.items():
         for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling"):
             if has_token_vectors(model) and getattr(arguments, option) not in (None, []):
@@ -171,4 +176,5 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         f"{name} ({what})": DualEncoder(changed(model.query), None if model.tied else changed(model.passage))
         for name, model in models.items()
+        if isinstance(model, DualEncoder)
     }

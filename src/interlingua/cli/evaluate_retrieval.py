@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlingua.data.irds import AnsweredQuery
+    from interlingua.data.records import Collection, Passage, Query
+    from interlingua.evaluation.protocol import Result
+    from interlingua.evaluation.xor import Texts
+    from interlingua.models.protocols import AnyEncoder, Encoder
+    from interlingua.retrieval.pipeline.grammar import Pipeline
 
 
 def collection_options(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +92,9 @@ def xor_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def print_tables(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
+def print_tables(
+    arguments: argparse.Namespace, models: Mapping[str, Encoder], collections: Sequence[Collection]
+) -> None:
     """Models × collections, a table for each measure; run files where asked for."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import evaluate_on
@@ -93,7 +104,9 @@ def print_tables(arguments: argparse.Namespace, models: dict[str, Any], collecti
     print_systems(arguments, systems, collections)
 
 
-def print_matrices(arguments: argparse.Namespace, models: dict[str, Any], collections: list[Any]) -> None:
+def print_matrices(
+    arguments: argparse.Namespace, models: Mapping[str, Encoder], collections: Sequence[Collection]
+) -> None:
     """Question language × passage language, a matrix for each model."""
     from interlingua.evaluation.languages import language_matrix
 
@@ -103,10 +116,9 @@ def print_matrices(arguments: argparse.Namespace, models: dict[str, Any], collec
         print(f"{name}\n{matrix.render(arguments.format)}\n")
 
 
-def one_a_language(collections: list[Any], what: str = "--matrix") -> dict[str, Any]:
+def one_a_language(collections: Sequence[Collection], what: str = "--matrix") -> dict[str, Collection]:
     """Language → collection. Raises BadInput where two have one language: `what` has one row for each."""
-
-    found: dict[str, Any] = {}
+    found: dict[str, Collection] = {}
     for collection in collections:
         lang = ",".join(collection.query_langs)
         if lang in found:
@@ -118,12 +130,12 @@ def one_a_language(collections: list[Any], what: str = "--matrix") -> dict[str, 
     return found
 
 
-def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
+def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Pipeline]:
     """The pipelines of --pipeline by what was written. Raises BadInput for one given twice, for rows that
     --runs would write to one file, and for translations that no stage reads."""
     from interlingua.retrieval.pipeline.grammar import Lexical, leaves, parse_pipeline
 
-    pipelines: dict[str, Any] = {}
+    pipelines: dict[str, Pipeline] = {}
     for text in arguments.pipeline:
         name = " ".join(text.split())
         pipelines[name] = parse_pipeline(name)
@@ -148,7 +160,7 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Any]:
     return pipelines
 
 
-def translations(arguments: argparse.Namespace, collections: list[Any]) -> dict[str, Any]:
+def translations(arguments: argparse.Namespace, collections: Sequence[Collection]) -> dict[str, list[Query]]:
     """Name of a collection → its questions as --translated or --translate has them."""
     import shlex
 
@@ -183,10 +195,10 @@ def translations(arguments: argparse.Namespace, collections: list[Any]) -> dict[
 
 def print_pipelines(
     arguments: argparse.Namespace,
-    models: dict[str, Any],
-    pipelines: dict[str, Any],
-    collections: list[Any],
-    translated: dict[str, Any],
+    models: Mapping[str, AnyEncoder],
+    pipelines: Mapping[str, Pipeline],
+    collections: Sequence[Collection],
+    translated: Mapping[str, Sequence[Query]],
 ) -> None:
     """A row for each model and each pipeline, the models read in pipelines among them loaded once."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
@@ -194,7 +206,7 @@ def print_pipelines(
     from interlingua.models.late_interaction import load_any
     from interlingua.retrieval.pipeline.grammar import Model
 
-    rows = {name: Model(name) for name in models} | pipelines
+    rows: dict[str, Pipeline] = {name: Model(name) for name in models} | dict(pipelines)
     systems = evaluate_pipelines(
         rows,
         collections,
@@ -206,7 +218,7 @@ def print_pipelines(
     print_systems(arguments, systems, collections)
 
 
-def read_xor(arguments: argparse.Namespace) -> tuple[Any, ...]:
+def read_xor(arguments: argparse.Namespace) -> tuple[list[AnsweredQuery], list[Passage], dict[str, Texts]]:
     """Questions, the English passages if any, and file of --predictions → question → texts retrieved."""
     from dataclasses import replace
 
@@ -225,11 +237,15 @@ def read_xor(arguments: argparse.Namespace) -> tuple[Any, ...]:
         passage if passage.lang else replace(passage, lang="en")
         for passage in (read_passages(arguments.passages) if arguments.passages else ())
     ]
-    return questions, passages, texts | {file: run_texts(run, passages) for file, run in runs.items()}
+    return questions, passages, {**texts, **{file: run_texts(run, passages) for file, run in runs.items()}}
 
 
 def print_xor(
-    arguments: argparse.Namespace, models: dict[str, Any], questions: Any, passages: Any, predicted: dict[str, Any]
+    arguments: argparse.Namespace,
+    models: Mapping[str, Encoder],
+    questions: list[AnsweredQuery],
+    passages: list[Passage],
+    predicted: Mapping[str, Texts],
 ) -> None:
     """XOR-Retrieve, a table for each number of tokens and each way to read the answers; run files where asked for."""
     from interlingua.data.records import Collection
@@ -238,7 +254,7 @@ def print_xor(
     from interlingua.retrieval.dense.exact import retrieve
 
     for name, model in models.items():
-        run = retrieve(model, Collection("xor-retrieve", passages, questions), depth=arguments.depth)
+        run = retrieve(model, Collection("xor-retrieve", passages, list(questions)), depth=arguments.depth)
         if arguments.runs:
             run.write_trec(Path(arguments.runs) / f"{slug(name)}.xor-retrieve.run", tag=slug(name))
         predicted = {**predicted, name: run_texts(run, passages)}
@@ -248,7 +264,9 @@ def print_xor(
         print(table.render(arguments.format, digits=1, intervals=not arguments.no_intervals) + "\n")
 
 
-def print_systems(arguments: argparse.Namespace, systems: dict[str, Any], collections: list[Any]) -> None:
+def print_systems(
+    arguments: argparse.Namespace, systems: Mapping[str, Sequence[Result]], collections: Sequence[Collection]
+) -> None:
     """Systems × collections, a table for each measure; run files where asked for."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import results_table
@@ -260,7 +278,7 @@ def print_systems(arguments: argparse.Namespace, systems: dict[str, Any], collec
         print(table.render(arguments.format, intervals=not arguments.no_intervals) + "\n")
 
 
-def write_runs(folder: Path, systems: dict[str, Any], collections: list[Any]) -> None:
+def write_runs(folder: Path, systems: Mapping[str, Sequence[Result]], collections: Sequence[Collection]) -> None:
     """`<collection>.qrels` and `<system>.<collection>.run`, as trec_eval reads them."""
     from interlingua.files import atomic_write
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from interlingua.data.records import ParallelPair
+    from interlingua.models.protocols import Encoder
 
 
 def sentence_options(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +56,7 @@ def sentence_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_translations(arguments: argparse.Namespace) -> dict[str, Any]:
+def read_translations(arguments: argparse.Namespace) -> dict[str, list[ParallelPair]]:
     """Name → pairs: the files of --tatoeba as they are, or what they give for --pairs."""
     from interlingua.evaluation.tatoeba import check_languages, pairs_between, read_sets
 
@@ -73,7 +78,9 @@ def read_translations(arguments: argparse.Namespace) -> dict[str, Any]:
     return sets
 
 
-def print_translations(arguments: argparse.Namespace, models: dict[str, Any], sets: dict[str, Any]) -> None:
+def print_translations(
+    arguments: argparse.Namespace, models: Mapping[str, Encoder], sets: Mapping[str, list[ParallelPair]]
+) -> None:
     """Tatoeba accuracies; with --picture also the figure and its numbers."""
     from interlingua.evaluation.tatoeba import tatoeba_pairs, tatoeba_table
 
@@ -94,7 +101,7 @@ def print_translations(arguments: argparse.Namespace, models: dict[str, Any], se
     print(tatoeba_table(results, arguments.format, arguments.tatoeba_protocol or "both"))
 
 
-def print_bucc(arguments: argparse.Namespace, models: dict[str, Any]) -> None:
+def print_bucc(arguments: argparse.Namespace, models: Mapping[str, Encoder]) -> None:
     """F1 on every language pair that the folder has, by the protocols that its files allow."""
     from interlingua.data.readers.bitext import bucc_pairs
     from interlingua.evaluation.bitext import bucc, bucc_table

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import bad_rows_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlingua.data.records import Passage
+    from interlingua.retrieval.hard_negatives import Choice
+    from interlingua.retrieval.pipeline.grammar import Lexical, Model
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +34,7 @@ ONLY = (
 )
 
 
-def add_options(parser: Any) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that go with --negatives."""
     group = parser.add_argument_group("with --negatives (A is then a file of questions)")
     group.add_argument("--negatives", action="store_true", help="find passages that look like answers and are none")
@@ -111,7 +117,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
         logger.warning(f"{lost:,} questions had a teacher's scores, which do not fit other negatives and are left out")
 
 
-def stage_of(text: str) -> Any:
+def stage_of(text: str) -> Lexical | Model:
     """The one retriever that --retriever names. Raises BadInput for a pipeline of several."""
     from interlingua.retrieval.pipeline.grammar import Lexical, Model, parse_pipeline
 
@@ -121,7 +127,7 @@ def stage_of(text: str) -> Any:
     return stage
 
 
-def choice_of(arguments: argparse.Namespace) -> Any:
+def choice_of(arguments: argparse.Namespace) -> Choice:
     """Which of what is found become negatives. A score of BM25 says little about whether a passage answers, so its
     default has no limit."""
     from interlingua.retrieval.hard_negatives import Choice
@@ -145,7 +151,7 @@ def choice_of(arguments: argparse.Namespace) -> Any:
     return Choice(**{key: value for key, value in given.items() if value is not None}, margin=margin)
 
 
-def passages_of(arguments: argparse.Namespace) -> Any:
+def passages_of(arguments: argparse.Namespace) -> Iterator[Passage]:
     """The passages of every source given, one after the other."""
     from interlingua.data.passages import read_passages
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
+    from interlingua.data.files.walk import SourceNames
+    from interlingua.data.records import Passage
     from interlingua.index import Index
 
 INDEX = "an index: its folder, milvus://host:port/name, or milvus:file.db/name for Milvus Lite"
@@ -19,7 +22,7 @@ def index_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="IDX", help=INDEX)
 
 
-def model_option(parser: Any) -> None:
+def model_option(parser: argparse.ArgumentParser) -> None:
     """--model, of verbs that encode with the model of an index."""
     parser.add_argument(
         "--model",
@@ -28,7 +31,7 @@ def model_option(parser: Any) -> None:
     )
 
 
-def durability_option(parser: Any) -> None:
+def durability_option(parser: argparse.ArgumentParser) -> None:
     """--durability, of verbs that write to an index."""
     parser.add_argument(
         "--durability",
@@ -38,7 +41,7 @@ def durability_option(parser: Any) -> None:
     )
 
 
-def bad_rows_option(parser: Any) -> None:
+def bad_rows_option(parser: argparse._ActionsContainer) -> None:
     """--on-bad-row, of verbs that read files; None where it is not given."""
     parser.add_argument(
         "--on-bad-row",
@@ -47,7 +50,7 @@ def bad_rows_option(parser: Any) -> None:
     )
 
 
-def ray_option(parser: Any) -> None:
+def ray_option(parser: argparse.ArgumentParser) -> None:
     """--ray, of verbs that encode many passages."""
     parser.add_argument(
         "--ray",
@@ -75,7 +78,7 @@ def passage_options(parser: argparse.ArgumentParser) -> None:
     bad_rows_option(group)
 
 
-def read_passages(arguments: argparse.Namespace, sources: list[str], names: Any) -> Any:
+def read_passages(arguments: argparse.Namespace, sources: list[str], names: SourceNames | None) -> Iterator[Passage]:
     """The passages of files, folders and collections, as `passage_options` say. `names` are those of their sources,
     which an index knows or will keep."""
     from interlingua.data.passages import read_sources

@@ -19,6 +19,7 @@ from interlingua.data.records import Collection, Query
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.measures import evaluate
 from interlingua.files import existing
+from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.pipeline.run import Asked, Stages
 from interlingua.settings import Settings, explain
 from interlingua.training.recipe import Recipe, find_recipe, merge, raw_recipe, read_yaml, resolve
@@ -56,19 +57,20 @@ class Ranking:
 
     def scores(
         self,
-        model: Any,
+        model: AnyEncoder | None,
         collection: Collection,
         measures: Sequence[str],
         translated: Mapping[str, Query] | None = None,
         dev: Collection | None = None,
     ) -> Scored:
-        """Measure → query id → value. `translated`: the questions as BM25 reads them.
+        """Measure → query id → value. `model` is None for a pipeline without one; `translated` are the questions as
+        BM25 reads them.
 
         The numbers of a grid are those that are best in the first measure for the questions of `dev`, which are asked
         of the same passages. Without `dev` every question is ranked by the numbers that are best for the half of the
         questions that it is not in (every other question, as they come): none is tuned on what it is measured on.
         """
-        stages = Stages(collection.passages, lambda name: model)
+        stages = Stages(collection.passages, None if model is None else lambda name: model)
         read = (
             None
             if translated is None

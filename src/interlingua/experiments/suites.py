@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
 
 from interlingua.data.collections import cross, load_collection, question_translations
 from interlingua.data.irds import read_answered
@@ -19,7 +18,7 @@ from interlingua.evaluation.protocol import evaluate_on
 from interlingua.evaluation.tatoeba import pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
 from interlingua.experiments.spec import Ranking, Scored, Suite, fill
-from interlingua.models.dual import DualEncoder
+from interlingua.models.protocols import AnyEncoder, Encoder, has_token_vectors
 from interlingua.retrieval.dense.exact import retrieve
 from interlingua.retrieval.pipeline.run import language_of, read_translations, translated_queries
 
@@ -31,7 +30,7 @@ Fill = Callable[[str], str]
 """Puts the data folder into a path."""
 
 
-def tatoeba_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+def tatoeba_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The mean accuracy of the two directions; of two files, on the pairs that they share English with."""
     found: Columns = {}
     for column in columns:
@@ -50,7 +49,7 @@ def tatoeba_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill
     return {"accuracy": found}
 
 
-def planted_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+def planted_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """F1 with the threshold tuned on the task itself."""
     found: Columns = {}
     for column in columns:
@@ -59,7 +58,7 @@ def planted_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill
     return {"F1": found}
 
 
-def bucc_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+def bucc_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """F1 by both protocols; `{"de": ".../de-en"}` names the folder of each language pair."""
     results = {column: bucc(model, fill(suite.bucc[column]), f"{column}-en", "xtreme") for column in columns}
     return {
@@ -68,7 +67,7 @@ def bucc_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: F
     }
 
 
-def projection_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+def projection_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The numbers beside CCP's figure 1 (the picture itself is drawn of all rows together)."""
     found = {column: language_projection({"": model}, drawn_pairs(suite, column, fill))[""] for column in columns}
     return {
@@ -82,7 +81,7 @@ def drawn_pairs(suite: Suite, column: str, fill: Fill) -> list[ParallelPair]:
     return _of_origins(fill(suite.projection[column]), suite)[:1000]
 
 
-def pool_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+def pool_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """Average precision over the pool of all languages, where every translation of the passage is right, and how much
     of the top is in the question's own language (LAReQA, Roy et al. 2020)."""
     matrix = language_matrix(model, {column: load_collection(fill(suite.pool[column])) for column in columns})
@@ -92,7 +91,7 @@ def pool_suite(model: DualEncoder, suite: Suite, columns: Iterable[str], fill: F
     }
 
 
-def xor_suite(model: DualEncoder, suite: Suite, fill: Fill) -> dict[str, Columns]:
+def xor_suite(model: Encoder, suite: Suite, fill: Fill) -> dict[str, Columns]:
     """R@2kt and R@5kt: each question 1 or 0."""
     if suite.xor is None:
         raise BadInput("the suite has no XOR-Retrieve questions.")
@@ -110,7 +109,7 @@ def _of_origins(path: str, suite: Suite) -> list[ParallelPair]:
     return [pair for pair in read_parallel(path) if suite.origins is None or pair.origin in suite.origins]
 
 
-SUITES: Mapping[str, Callable[[DualEncoder, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
+SUITES: Mapping[str, Callable[[Encoder, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
     "tatoeba": tatoeba_suite,
     "planted": planted_suite,
     "bucc": bucc_suite,
@@ -124,22 +123,23 @@ Values = dict[str, dict[str, dict[str, dict[str, float]]]]
 
 
 def measure(
-    model: Any,
+    model: AnyEncoder | None,
     suites: Mapping[str, Suite],
     measures: Sequence[str],
     data: str | None,
     columns: Sequence[str] | None = None,
     ranking: Ranking | None = None,
 ) -> Values:
-    """Every suite's values; `measures` are those of collections, the other kinds have their own. With `ranking` the
-    collections are ranked by its pipeline, and the kinds that are not searched are left out."""
+    """Every suite's values; `measures` are those of collections, the other kinds have their own. `model` may be None
+    where the pipeline of `ranking` has none. With `ranking`, and with a model of late interaction, the collections
+    are ranked by a pipeline, and the kinds that are not searched are left out."""
     found: Values = {}
-    if ranking is None and not isinstance(model, DualEncoder):
-        ranking = Ranking()  # several vectors a text: searched by MaxSim
     for name, suite in suites.items():
         chosen = [column for column in suite.collections if columns is None or column in columns]
-        if ranking is not None:
-            by_column = {column: _ranked(ranking, model, suite, column, measures, data) for column in chosen}
+        if ranking is not None or model is None or has_token_vectors(model):
+            by_column = {
+                column: _ranked(ranking or Ranking(), model, suite, column, measures, data) for column in chosen
+            }
             if by_column:
                 found[name] = {m: {column: dict(values[m]) for column, values in by_column.items()} for m in measures}
             continue
@@ -160,7 +160,7 @@ def measure(
 
 
 def _ranked(
-    ranking: Ranking, model: Any, suite: Suite, column: str, measures: Sequence[str], data: str | None
+    ranking: Ranking, model: AnyEncoder | None, suite: Suite, column: str, measures: Sequence[str], data: str | None
 ) -> Scored:
     collection, theirs = held(suite, column, data)
     translated: Mapping[str, Query] | None = theirs if suite.translations == "columns" else None

@@ -29,7 +29,7 @@ class Call(Hashable, Protocol[Item, Result]):
 
 @dataclass(eq=False)
 class _Job:
-    call: Any
+    call: Call[Any, Any]
     item: Any
     size: int
     answer: asyncio.Future[Any]
