@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple
 
+import numpy as np
+
 from interlingua.data.records import Passage, Query
 from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, ranking_names, share_of_own
@@ -139,6 +141,12 @@ class Search(Generic[Row]):
 
     def _first(self, scores: Scores[Row], depth: int) -> list[tuple[Row, float]]:
         """The `depth` best of some scores, ordered as all rankings are."""
+        if len(scores) > depth:  # names of those alone that may be among them are read
+            values = np.fromiter(scores.values(), np.float32, len(scores))
+            least = np.partition(values, -depth)[-depth]
+            scores = {
+                row: score for row, score, low in zip(scores, scores.values(), values < least, strict=True) if not low
+            }
         names = self._names(list(scores))
         rows = {name: row for row, name in names.items()}
         ranked = Run.from_scores({"q": {names[row]: score for row, score in scores.items()}}).truncate(depth)

@@ -77,7 +77,7 @@ class PassageRows:
 
     def __init__(self, batches: Sequence[Any]) -> None:
         self.batches = list(batches)
-        self._passages = [batch.select(PASSAGE) for batch in self.batches]
+        self._columns = [[batch.column(name) for name in PASSAGE] for batch in self.batches]
 
     @classmethod
     def of(cls, passages: Sequence[Passage]) -> PassageRows:
@@ -100,12 +100,12 @@ class PassageRows:
         return BATCH * (len(self.batches) - 1) + int(self.batches[-1].num_rows) if self.batches else 0
 
     def __getitem__(self, row: int) -> Passage:
-        return passage_of(self._passages[row // BATCH].slice(row % BATCH, 1).to_pylist()[0])
+        cells = (column[row % BATCH].as_py() for column in self._columns[row // BATCH])
+        return passage_of(dict(zip(PASSAGE, cells, strict=True)))
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """The ids of some rows."""
-        columns = {number: self.batches[number].column("id") for number in {row // BATCH for row in rows}}
-        return [columns[row // BATCH][row % BATCH].as_py() for row in rows]
+        return [self._columns[row // BATCH][0][row % BATCH].as_py() for row in rows]
 
     def source(self, row: int) -> str:
         """The source of a row."""

@@ -250,6 +250,8 @@ class Snapshot:
         """The newest version. `before` spares reading what it has read. A cache that is missing is written, which is
         said."""
         version = store.refresh()
+        if before is not None and before.version == version == before.base.version:
+            return before
         newer = before is None or any(before.base.version < cache <= version for cache in cache_versions(index))
         if before is not None and not newer:
             if before.version == version:

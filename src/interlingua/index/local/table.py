@@ -110,7 +110,7 @@ class PassageTable:
     def refresh(self) -> int:
         """Go to the newest version; its number. Raises Damaged where there is no table that can be read."""
         if self._opened.value is None:
-            if (newest := newest_version(self.folder)) is not None:
+            if (newest := newest_version(self.folder, self._seen)) is not None:
                 self._seen = newest
                 return newest
             self._opened.value = PassageTable.open(self.folder)._table
@@ -298,11 +298,12 @@ def go_back(folder: Path) -> PassageTable:
     neither the version that was synced last nor a newer one can be read.
     """
     synced = synced_version(folder)
-    manifests = _manifests(folder)
+    versions = folder / f"{TABLE}.lance" / VERSIONS
+    manifests = _manifests(versions)
     newest = max(manifests, default=0)
-    for version, file in list(manifests.items()):
-        if version > synced and not file.read_bytes().endswith(MAGIC):  # cut short: nothing can be opened beside it
-            manifests.pop(version).unlink()
+    for version, name in list(manifests.items()):
+        if version > synced and not (versions / name).read_bytes().endswith(MAGIC):  # cut short: it hides all others
+            (versions / manifests.pop(version)).unlink()
     reason: Damaged | Stale | None = None
     for version in sorted(manifests, reverse=True):
         if version < synced:
@@ -331,23 +332,30 @@ def go_back(folder: Path) -> PassageTable:
     )
 
 
-def _manifests(folder: Path) -> dict[int, Path]:
-    """The manifests of the table in `folder` by version, of which Lance writes one for each
+def _manifests(versions: Path) -> dict[int, str]:
+    """The names of the manifests in the folder of a table's `versions`, by version, of which Lance writes one for each
     (https://lance.org/format/table/transaction/): `v.manifest`, or 2⁶⁴ − 1 − v in 20 digits, so that the newest is
     listed first."""
-    paths = [path for path in (folder / f"{TABLE}.lance" / VERSIONS).glob("*.manifest") if path.stem.isdecimal()]
-    return {LAST - int(path.stem) if len(path.stem) == 20 else int(path.stem): path for path in paths}
+    try:
+        names = os.listdir(versions)
+    except OSError:
+        return {}
+    stems = {name: stem for name in names if (stem := name.removesuffix(".manifest")) != name and stem.isdecimal()}
+    return {LAST - int(stem) if len(stem) == 20 else int(stem): name for name, stem in stems.items()}
 
 
-def newest_version(folder: Path) -> int | None:
+def newest_version(folder: Path, seen: int = 0) -> int | None:
     """The newest version of the table in `folder` by the names of its manifests. None where that is not clear: names of
-    both kinds, and a newest manifest that is cut."""
-    found = _manifests(folder)
-    if not found or len({len(path.stem) == 20 for path in found.values()}) > 1:
+    both kinds, and a newest manifest that is cut. That of the version `seen` is known to be whole."""
+    versions = folder / f"{TABLE}.lance" / VERSIONS
+    found = _manifests(versions)
+    if not found or len({len(name) == len("12345678901234567890.manifest") for name in found.values()}) > 1:
         return None
     newest = max(found)
+    if newest == seen:
+        return newest
     try:
-        with open(found[newest], "rb") as file:
+        with open(versions / found[newest], "rb") as file:
             file.seek(-len(MAGIC), SEEK_END)
             return newest if file.read() == MAGIC else None
     except OSError:  # a writer has just removed it
