@@ -261,7 +261,7 @@ def _static(
 
     from interlingua.models.encoder import Encoder
     from interlingua.models.layout import Parts
-    from interlingua.models.static import StaticEmbedding
+    from interlingua.models.static.embedding import StaticEmbedding
 
     tokenizer = _tokenizer()
     rows = torch.randn(len(tokenizer), dim, generator=torch.Generator().manual_seed(seed))

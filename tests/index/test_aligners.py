@@ -15,7 +15,7 @@ from interlingua.index.highlights import Highlights, highlight_encoder, highligh
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.layout import Parts
-from interlingua.models.static import StaticEmbedding
+from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.training.backbones import unigram_tokenizer
 
 MEANINGS = [

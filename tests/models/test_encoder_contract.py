@@ -17,7 +17,7 @@ from interlingua.models.encode import TokenVectors
 from interlingua.models.folder import check, fingerprint
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.models.protocols import has_token_vectors
-from interlingua.models.static_encoder import StaticEncoder
+from interlingua.models.static.encoder import StaticEncoder
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_encoder.py"
 PROMPTS = {"query": "question: ", "document": "text: "}

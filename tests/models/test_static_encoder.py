@@ -17,7 +17,7 @@ from interlingua.index.metadata import load_to_encode
 from interlingua.models.folder import fingerprint, model_folder
 from interlingua.models.language_maps import ANY, LanguageMap, LanguageMaps
 from interlingua.models.layout import Dense
-from interlingua.models.static_encoder import StaticEncoder
+from interlingua.models.static.encoder import StaticEncoder
 
 
 def same(folder, texts, **options):

@@ -20,7 +20,7 @@ from interlingua.index.search import Search
 from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.layout import Dense
-from interlingua.models.static import quantised
+from interlingua.models.static.embedding import quantised
 from interlingua.retrieval.late_interaction import static as static_maxsim
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.retriever import embed_passages

@@ -173,7 +173,7 @@ def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
 def load_to_encode(name_or_path: str | Path) -> AnyEncoder:
     """What `interlingua.models.late_interaction.load_any` loads, but a `StaticEncoder` where the model is one:
     that takes a tenth of the time."""
-    from interlingua.models.static_encoder import StaticEncoder
+    from interlingua.models.static.encoder import StaticEncoder
 
     found = StaticEncoder.load(name_or_path)
     if found is not None:

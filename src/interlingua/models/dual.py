@@ -31,7 +31,7 @@ from interlingua.models.folder import (
 )
 from interlingua.models.language_maps import LanguageMaps, file_name
 from interlingua.models.layout import Parts, read_parts, write_parts, write_root
-from interlingua.models.static_encoder import StaticSide
+from interlingua.models.static.encoder import StaticSide
 from interlingua.models.subwords import Text
 
 logger = logging.getLogger(__name__)

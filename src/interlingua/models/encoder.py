@@ -36,8 +36,8 @@ from interlingua.models.folder import (
 )
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write_parts, write_root
-from interlingua.models.static import StaticEmbedding
-from interlingua.models.static_encoder import StaticSide
+from interlingua.models.static.embedding import StaticEmbedding
+from interlingua.models.static.encoder import StaticSide
 from interlingua.models.subwords import Text
 
 logger = logging.getLogger(__name__)

@@ -52,7 +52,7 @@ from interlingua.models.layout import (
     write_root,
     write_transformer,
 )
-from interlingua.models.static import StaticEmbedding
+from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import Text
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from interlingua.models.folder import (
     subfolder,
 )
 from interlingua.models.language_maps import LanguageMaps
-from interlingua.models.static import StaticEmbedding
+from interlingua.models.static.embedding import StaticEmbedding
 
 if TYPE_CHECKING:
     from interlingua.models.transformer import Transformer

@@ -21,7 +21,7 @@ from interlingua.models.encoder import Encoder
 from interlingua.models.folder import check_pooling
 from interlingua.models.language_maps import ANY
 from interlingua.models.layout import write_json
-from interlingua.models.static import StaticEmbedding
+from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.transformer import pool_padded
 
 INPUTS = ("input_ids", "attention_mask")

@@ -26,7 +26,7 @@ from interlingua.errors import BadInput, NotFound
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import Settings as EncoderSettings
 from interlingua.models.layout import Parts
-from interlingua.models.static import StaticEmbedding
+from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import BYTES, normalizer
 from interlingua.models.transformer import Transformer
 from interlingua.settings import Settings

@@ -20,7 +20,7 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
 from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
-from interlingua.models.static import StaticEmbedding
+from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.objectives import Distillation, LateInteraction, Retrieval
 from interlingua.training.backbones import build_encoder
 from interlingua.training.checkpoint import newest

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.models.protocols import AnyEncoder
-from interlingua.models.static_encoder import StaticSide, StaticTable, int8_rows
+from interlingua.models.static.encoder import StaticSide, StaticTable, int8_rows
 from interlingua.retrieval.retriever import Vectors, passage_texts, searchable
 
 Ids = NDArray[np.int64]

@@ -15,7 +15,7 @@ from torch.nn.functional import embedding, embedding_bag
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interlingua.errors import BadInput, Damaged
-from interlingua.models.static_encoder import StaticTable, check_vocabulary, int8_rows
+from interlingua.models.static.encoder import StaticTable, check_vocabulary, int8_rows
 from interlingua.models.subwords import Subwords
 
 

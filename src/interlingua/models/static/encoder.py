@@ -1,7 +1,7 @@
 """Static encoding without torch: a text is the mean of its subword vectors, which a file holds and memory maps.
 
-`interlingua.models.static` trains such vectors, and makes those of many texts at once in half the time. What is here is
-ready when torch would still be loading: for a question, and for the few passages that are added to an index.
+`interlingua.models.static.embedding` trains such vectors, and makes those of many texts at once in half the time. This
+module is ready when torch would still be loading: for a question, and for the few passages that are added to an index.
 """
 
 from __future__ import annotations

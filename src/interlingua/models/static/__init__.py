@@ -1,0 +1,1 @@
+"""Static models: subword vectors, of which a text's vector is the mean."""
