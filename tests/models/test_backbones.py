@@ -25,6 +25,40 @@ def test_a_name_or_path_is_loaded(tiny_hf_folder, sentences):
         np.testing.assert_array_equal(encoder.encode(sentences), expected)
 
 
+@pytest.mark.parametrize(("layers", "kept"), [(2, [0, 1]), ([0, 2], [0, 2]), ([0, 1, 2], [0, 1, 2])])
+def test_a_named_backbone_keeps_the_layers_that_are_chosen(tiny_encoder, sentences, tmp_path, layers, kept):
+    whole = tiny_encoder(layers=3)
+    whole.save(tmp_path / "whole")
+    cut = build_encoder({"name": str(tmp_path / "whole"), "layers": layers}, device="cpu")
+    assert cut.backbone.layers == len(kept)
+    for new, old in enumerate(kept):
+        pairs = zip(cut.backbone.stack()[new].parameters(), whole.backbone.stack()[old].parameters(), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+    cut.save(tmp_path / "cut")
+    again = Encoder.load(tmp_path / "cut", device="cpu")
+    assert again.backbone.layers == len(kept)
+    np.testing.assert_array_equal(again.encode(sentences), cut.encode(sentences))
+    same = np.allclose(cut.encode(sentences), whole.encode(sentences), atol=1e-3)
+    assert same == (len(kept) == 3)
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (4, "layer 4: this model has hidden states 0 to 3"),
+        ([0, 3], "layers 0, 3: this model has the layers 0 to 2"),
+        ([1, 0], r"layers 1, 0: .*each once, in rising order"),
+        ([1, 1], "each once"),
+        ([-1], "layers -1: this model has the layers 0 to 2"),
+        ([], r"layers \(none\): .*Name some"),
+    ],
+)
+def test_layers_that_a_model_does_not_have_are_named(tiny_encoder, tmp_path, layers, message):
+    tiny_encoder(layers=3).save(tmp_path)
+    with pytest.raises(InterlinguaError, match=message):
+        build_encoder({"name": str(tmp_path), "layers": layers}, device="cpu")
+
+
 @pytest.mark.parametrize("spec", [SCRATCH, STATIC])
 def test_a_new_backbone_follows_from_texts_and_seed(spec, corpus, sentences, tmp_path):
     torch.manual_seed(7)
@@ -69,8 +103,12 @@ def test_static_starts_with_frequent_subwords_weighing_little(corpus):
     ("spec", "message"),
     [
         ({"scratch": {"layer": 3}}, r"unknown key 'scratch\.layer'\. Did you mean 'layers'"),
-        ({"scratch": {}, "static": {}}, "exactly one of scratch and static"),
-        ({}, "exactly one of scratch and static"),
+        ({"scratch": {}, "static": {}}, "exactly one of name, scratch and static"),
+        ({}, "exactly one of name, scratch and static"),
+        ({"name": "default", "scratch": {}}, "exactly one of name, scratch and static"),
+        ({"scratch": {}, "layers": 2}, "layers are chosen from a named model"),
+        ({"name": "default", "layers": 0}, "layers: 0 leaves no layer; give at least 1"),
+        ({"name": "default", "layers": 1}, "a static backbone has mean pooling, no layers"),
         ({"scratch": {"hidden": 10, "heads": 4}}, "not a multiple of heads"),
         ({"static": {"token_dropout": 1.5}}, "static.token_dropout"),
         ({"static": {}}, "give `texts`"),

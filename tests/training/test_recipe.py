@@ -51,6 +51,8 @@ def test_overrides_and_data_folder(recipe):
         ("training.steps=none", "'training.steps'"),
         ("training.steps", "not an override"),
         ("model.pooling=max", "'model.pooling'"),
+        ("model.freeze=[embedings]", r"'model\.freeze': 'embedings' is no part of a model; write embeddings"),
+        ("model.freeze=[layers.3-1]", "ends before it begins"),
         ("training.mix={retrieval: 1}", r"training\.mix is called training\.objective_sampling\.$"),
         ("model.length_power=0.5", r"model\.length_power is called model\.norm_power\.$"),
     ],

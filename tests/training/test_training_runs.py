@@ -112,6 +112,33 @@ def test_balanced_gradients_train_another_model(tmp_path):
     assert not equal(weights(tmp_path / "false/model"), weights(tmp_path / "true/model"))
 
 
+def test_frozen_parts_stay_as_they_are_and_the_rest_learns(tmp_path, tiny_encoder):
+    tiny_encoder(layers=3).save(tmp_path / "given")
+    backbone = {"name": str(tmp_path / "given"), "layers": [0, 2]}
+    tree = {**STATIC, "model": {"backbone": backbone, "encoders": "tied", "freeze": ["embeddings", "layers.0-0"]}}
+    model = train(resolve(tree, ["training.steps=3", "training.gradient_cache=4"]), tmp_path / "run")
+    assert model.query.backbone.layers == 2
+    before, after = (weights(tmp_path / "run" / part)["model.safetensors"] for part in ("start", "model"))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {name.split(".")[2] for name in moved if name.startswith("encoder.layer.")} == {"1"}
+    assert not any(name.startswith("embeddings.") for name in moved)
+    assert DualEncoder.load(tmp_path / "run/model", for_training=True).query.input_embeddings.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (["layers.1-3"], r"model\.freeze: layers\.1-3 is not in this model, which has the layers 0 to 2"),
+        (["embeddings", "layers.0-1", "layers.2"], "is all of the model; nothing is left to train"),
+    ],
+)
+def test_parts_that_cannot_be_frozen_are_named(tmp_path, tiny_encoder, parts, message):
+    tiny_encoder(layers=3).save(tmp_path / "given")
+    tree = {**STATIC, "model": {"backbone": str(tmp_path / "given"), "freeze": parts}}
+    with pytest.raises(InterlinguaError, match=message):
+        train(resolve(tree), tmp_path / "run")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tree", "number"),

@@ -25,6 +25,7 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
 from interlingua.models.encoder import Encoder
 from interlingua.models.late_interaction import Model, load_any
+from interlingua.training.backbones import Backbone
 from interlingua.training.build import dual_of, train
 from interlingua.training.recipe import Recipe, read_recipe, recipe_folder, recipe_text, same_recipe
 from interlingua.training.weighted import check
@@ -115,7 +116,7 @@ class Reproduction:
                 if options is not None
             )
             batches = ", ".join(f"{name} {entry.batch}" for name, entry in recipe.data.items())
-            backbone = recipe.model.backbone if isinstance(recipe.model.backbone, str) else "new"
+            backbone = Backbone.of(recipe.model.backbone).name or "new"
             lines.append(
                 f"{row}: {backbone}, {objectives}, {recipe.training.steps:,} steps, batch {batches}, "
                 f"{self.seeds} seed(s){ranked}"
@@ -210,7 +211,7 @@ class Reproduction:
         """The untrained model of a recipe where the scale has no start: its backbone, pooled as it says."""
         how = self.table.scale(self.scale).read.model_dump(exclude_none=True)
         spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=how)
-        if not isinstance(spec.backbone, str):
+        if Backbone.of(spec.backbone).name is None:
             raise BadInput(
                 f"row '{row}' measures what training starts from, but the recipe of this scale "
                 "starts from nothing. Give the scale a start."

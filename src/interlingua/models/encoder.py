@@ -72,7 +72,7 @@ class Encoder(nn.Module):
         name_or_path: str | Path,
         *,
         pooling: str | None = None,
-        layer: int | None = None,
+        layer: int | Sequence[int] | None = None,
         normalize: bool | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
@@ -83,9 +83,10 @@ class Encoder(nn.Module):
         """Load a Hugging Face id, a Hugging Face folder or a sentence-transformers folder.
 
         What is not given stays as the folder says; a bare Hugging Face model gets mean pooling. `layer=k` cuts the
-        model to its first k layers and pools hidden state k (0 = embeddings). `max_length` is a number of tokens or
-        one per role. `template` joins title and text: a format string, or "pair" (`<s> title </s></s> text </s>`).
-        `dtype` is what `encode` computes in (weights stay float32): by default float32 on a CPU, float16 on CUDA.
+        model to its first k layers and pools hidden state k (0 = embeddings); a list keeps these layers, from 0.
+        `max_length` is a number of tokens or one per role. `template` joins title and text: a format string, or "pair"
+        (`<s> title </s></s> text </s>`). `dtype` is what `encode` computes in (weights stay float32): by default
+        float32 on a CPU, float16 on CUDA.
         Raises BadInput for pickled weights, custom code, unknown modules or a folder that holds no model.
         """
         folder = model_folder(name_or_path)
@@ -123,7 +124,7 @@ class Encoder(nn.Module):
         parts: Parts,
         *,
         pooling: str | None = None,
-        layer: int | None = None,
+        layer: int | Sequence[int] | None = None,
         normalize: bool | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
@@ -148,8 +149,10 @@ class Encoder(nn.Module):
             limit = backbone.positions
             if pooling is not None:
                 parts.pooling = check_pooling(pooling)
-            if layer is not None:
+            if isinstance(layer, int):
                 backbone.cut(layer)
+            elif layer is not None:
+                backbone.keep(layer)
         parts.settings.change(prompts=prompts, template=template, max_length=max_length, limit=limit)
         if normalize is not None:
             parts.normalize = normalize

@@ -292,6 +292,13 @@ class Transformer(nn.Module):
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         return batch.to(self.model.device), mask.to(self.model.device)
 
+    def stack(self) -> nn.ModuleList:
+        """The transformer layers. Raises BadInput for a model in which they are not one list."""
+        lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList) and len(m) == self.layers]
+        if len(lists) != 1:
+            raise BadInput(f"a {self.model.config.model_type} model does not show its layers as one list.")
+        return lists[0]
+
     def cut(self, layer: int) -> None:
         """Keep the first `layer` layers, so that the last state is hidden state `layer` of the whole model.
 
@@ -301,22 +308,43 @@ class Transformer(nn.Module):
             raise BadInput(f"layer {layer}: this model has hidden states 0 to {self.layers}.")
         if layer == self.layers:
             return
-        stack = [m for m in self.model.modules() if isinstance(m, nn.ModuleList) and len(m) == self.layers]
-        probe = self.subwords(["a", "b c"])
+        stack, probe = self.stack(), self.subwords(["a", "b c"])
         training = self.model.training
         self.model.eval()
         with torch.no_grad():
             wanted = self.token_states(probe, layer)[2]
-            if len(stack) == 1:
-                del stack[0][layer:]
-                self.model.config.num_hidden_layers = layer
-                got = self.token_states(probe)[0]
+            self._keep(stack, range(layer))
+            got = self.token_states(probe)[0]
         self.model.train(training)
-        if len(stack) != 1 or wanted is None or not torch.allclose(got, wanted, atol=1e-4, rtol=1e-3):
+        if wanted is None or not torch.allclose(got, wanted, atol=1e-4, rtol=1e-3):
             raise BadInput(
                 f"layer {layer}: a {self.model.config.model_type} model cannot be cut (its last "
                 "state is not simply the last layer's). Leave `layer` out for this model."
             )
+
+    def keep(self, layers: Sequence[int]) -> None:
+        """Keep these layers, counted from 0, in rising order.
+
+        Raises BadInput for a layer that is not there, and for a model whose layers are not all of one kind.
+        """
+        missing = [layer for layer in layers if not 0 <= layer < self.layers]
+        if missing or list(layers) != sorted(set(layers)) or not layers:
+            raise BadInput(
+                f"layers {', '.join(map(str, layers)) or '(none)'}: this model has the layers 0 to {self.layers - 1}. "
+                "Name some of them, each once, in rising order."
+            )
+        if not can_pack(self.model):
+            raise BadInput(
+                f"layers: those of a {self.model.config.model_type} model cannot be chosen one by one. "
+                "Give the number of layers to keep instead."
+            )
+        self._keep(self.stack(), layers)
+
+    def _keep(self, stack: nn.ModuleList, layers: Sequence[int]) -> None:
+        for layer in reversed(range(len(stack))):
+            if layer not in layers:
+                del stack[layer]
+        self.model.config.num_hidden_layers = len(stack)
 
     def save(self, folder: Path) -> None:
         """Write config.json, model.safetensors and the tokenizer's files into `folder`."""

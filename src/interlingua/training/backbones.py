@@ -20,6 +20,7 @@ from tokenizers.models import Unigram
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
+from torch import nn
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from interlingua.errors import BadInput, NotFound
@@ -197,16 +198,31 @@ class Static(Settings):
 
 
 class Backbone(Settings):
-    """Exactly one of a scratch transformer and static vectors."""
+    """Exactly one of a model that there is, a scratch transformer and static vectors."""
 
+    name: str | None = Field(None, description="a model's name or folder")
+    layers: int | list[int] | None = Field(
+        None, description="of the named model: how many layers to keep, the first ones, or which ones, from 0"
+    )
     scratch: Scratch | None = None
     static: Static | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Backbone:
-        if (self.scratch is None) == (self.static is None):
-            raise ValueError("give exactly one of scratch and static")
+        if sum(part is not None for part in (self.name, self.scratch, self.static)) != 1:
+            raise ValueError("give exactly one of name, scratch and static")
+        if self.layers is not None and self.name is None:
+            raise ValueError("layers are chosen from a named model: give name, or the number of layers in scratch")
+        if isinstance(self.layers, int) and self.layers < 1:
+            raise ValueError(f"layers: {self.layers} leaves no layer; give at least 1")
         return self
+
+    @classmethod
+    def of(cls, spec: str | Path | Mapping[str, Any] | Backbone) -> Backbone:
+        """What a recipe's `backbone:` says; a bare text is a name. Raises BadInput for what cannot be."""
+        if isinstance(spec, Backbone):
+            return spec
+        return cls.checked({"name": str(spec)} if isinstance(spec, (str, Path)) else spec, "model.backbone")
 
 
 def build_encoder(
@@ -216,15 +232,20 @@ def build_encoder(
     seed: int = 0,
     **options: Any,
 ) -> Encoder:
-    """The encoder a recipe's `backbone:` describes: a name or path, `{"scratch": {…}}` or `{"static": {…}}`.
+    """The encoder a recipe's `backbone:` describes: a name or path, `{"name": …, "layers": …}`, `{"scratch": {…}}` or
+    `{"static": {…}}`.
 
     `texts` are what a new vocabulary is learned from. `options` are those of `Encoder.load`; new backbones have mean
     pooling unless told otherwise. The same spec, texts and seed give the same weights.
     Raises BadInput for an unknown field, or a new backbone without texts.
     """
-    if isinstance(spec, (str, Path)):
-        return Encoder.load(spec, **options)
-    backbone = spec if isinstance(spec, Backbone) else Backbone.checked(spec, "backbone")
+    backbone = Backbone.of(spec)
+    if backbone.name is not None:
+        if backbone.layers is not None:
+            if options.get("layer") is not None:
+                raise BadInput("model.layer and model.backbone.layers both choose layers. Leave one of them out.")
+            options["layer"] = backbone.layers
+        return Encoder.load(backbone.name, **options)
     if texts is None:
         raise BadInput("backbone: a new vocabulary is learned from text; give `texts`.")
     with torch.random.fork_rng(devices=[]):
@@ -234,6 +255,25 @@ def build_encoder(
         if backbone.static is not None:
             return Encoder.of(_static(backbone.static, list(texts)), **options)
     raise AssertionError("validated above")
+
+
+def freeze(backbone: Transformer | StaticEmbedding, parts: Iterable[str]) -> None:
+    """Have training leave parts of a backbone as they are: "embeddings", "layers.3", "layers.0-3".
+
+    Raises BadInput for a layer that the model does not have.
+    """
+    for part in parts:
+        if part == "embeddings":
+            whole = backbone.model if isinstance(backbone, Transformer) else backbone
+            getattr(whole, "embeddings", backbone.input_embeddings).requires_grad_(False)
+            continue
+        first, _, last = part.removeprefix("layers.").partition("-")
+        stack = backbone.stack() if isinstance(backbone, Transformer) else nn.ModuleList()
+        if int(last or first) >= len(stack):
+            held = f"the layers 0 to {len(stack) - 1}" if len(stack) else "no layers"
+            raise BadInput(f"model.freeze: {part} is not in this model, which has {held}.")
+        for layer in stack[int(first) : int(last or first) + 1]:
+            layer.requires_grad_(False)
 
 
 def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:

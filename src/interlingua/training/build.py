@@ -22,7 +22,7 @@ from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.objectives import Distillation, LateInteraction, Retrieval
-from interlingua.training.backbones import build_encoder
+from interlingua.training.backbones import Backbone, build_encoder, freeze
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
@@ -115,7 +115,7 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
     """The untrained model, kept in `out/start` so that a resume (and every process) begins from the same one."""
     folder = out / "start"
     if processes.first and not folder.exists():
-        if start is None and not isinstance(recipe.model.backbone, str):
+        if start is None and Backbone.of(recipe.model.backbone).name is None:
             logger.info(f"a new model: learning its vocabulary from up to {recipe.tokenizer_sentences:,} records")
         model_of(recipe.model, start, _texts(recipe, stores), recipe.seed).save(folder)
     processes.wait()
@@ -123,6 +123,9 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
     for encoder in (model.query, model.passage):
         if isinstance(encoder.backbone, StaticEmbedding):
             encoder.backbone.token_dropout = recipe.model.token_dropout
+        freeze(encoder.backbone, recipe.model.freeze)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise BadInput(f"model.freeze: {', '.join(recipe.model.freeze)} is all of the model; nothing is left to train.")
     return model
 
 
@@ -134,10 +137,10 @@ def model_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, s
     if spec.late_interaction is None:
         return dual_of(spec, start, texts, seed)
     options = spec.late_interaction.model_dump()
-    source = str(start) if start is not None else spec.backbone
-    if not (isinstance(source, str) and is_late(model_folder(source))):
+    backbone = Backbone.of(start if start is not None else spec.backbone)
+    if backbone.name is None or not is_late(model_folder(backbone.name)):
         encoder = build_encoder(
-            source,
+            backbone,
             texts=texts,
             seed=seed,
             layer=None if start is not None else spec.layer,
@@ -145,11 +148,11 @@ def model_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, s
             template=spec.template,
         )
         return LateInteractionEncoder.start(encoder, **options, seed=seed)
-    model = LateInteractionEncoder.load(source)
-    if (dim := options.pop("dim")) != model.dim or spec.layer is not None:
+    model = LateInteractionEncoder.load(backbone.name)
+    if (dim := options.pop("dim")) != model.dim or spec.layer is not None or backbone.layers is not None:
         raise BadInput(
-            f"{source}: is a late-interaction model of dim {model.dim}, which cannot be cut or "
-            f"given another. Leave out model.layer and set model.late_interaction.dim (now {dim})."
+            f"{backbone.name}: is a late-interaction model of dim {model.dim}, which cannot be cut or "
+            f"given another. Leave out model.layer and backbone.layers, and set model.late_interaction.dim (now {dim})."
         )
     model.change(**options, prompts=spec.prompts, template=spec.template)
     return model

@@ -3,12 +3,20 @@ an error with a suggestion; `key.path=value` on the command line overrides."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import yaml
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from interlingua.data.datasets import DataSpec
 from interlingua.errors import BadInput, NotFound, suggestion
@@ -33,7 +41,10 @@ class ModelSpec(Settings):
 
     former_names: ClassVar = {"length_power": "norm_power"}
 
-    backbone: str | dict[str, Any] = Field(description="a name, a folder, {scratch: …} or {static: …}")
+    backbone: str | dict[str, Any] = Field(
+        description="a name, a folder, {name: …, layers: …}, {scratch: …} or {static: …}"
+    )
+    freeze: list[str] = Field([], description="what training leaves as it is: embeddings, layers.3, layers.0-3")
     pooling: Literal["cls", "mean"] | None = None
     layer: int | None = Field(None, description="pool this hidden state (0 = embeddings)")
     normalize: bool | None = None
@@ -51,6 +62,17 @@ class ModelSpec(Settings):
         "trained subword vectors are raised in the saved model",
     )
     late_interaction: LateInteractionSpec | None = None
+
+    @field_validator("freeze")
+    @classmethod
+    def _parts(cls, parts: list[str]) -> list[str]:
+        for part in parts:
+            named = re.fullmatch(r"embeddings|layers\.(\d+)(?:-(\d+))?", part)
+            if named is None:
+                raise ValueError(f"{part!r} is no part of a model; write embeddings, layers.3 or layers.0-3")
+            if named[2] is not None and int(named[2]) < int(named[1]):
+                raise ValueError(f"{part!r} ends before it begins")
+        return parts
 
     @model_validator(mode="after")
     def _one_encoder(self) -> ModelSpec:

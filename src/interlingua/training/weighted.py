@@ -82,8 +82,7 @@ class WeightedObjective:
 
 def check(recipe: Recipe) -> None:
     """Find what is wrong with a new backbone and the objectives before anything is read or written."""
-    if not isinstance(recipe.model.backbone, str):
-        Backbone.checked(recipe.model.backbone, "model.backbone")
+    Backbone.of(recipe.model.backbone)
     if recipe.training.keep == "best" and recipe.validation is None:
         raise BadInput(
             "training.keep is 'best', but there is no validation to choose by. Add validation.questions, or keep: last."
@@ -161,7 +160,7 @@ def _check_vectors(name: str, kind: type[Objective], recipe: Recipe) -> None:
 
 def is_static(recipe: Recipe) -> bool:
     """Whether the recipe makes a new static backbone."""
-    return isinstance(recipe.model.backbone, dict) and recipe.model.backbone.get("static") is not None
+    return Backbone.of(recipe.model.backbone).static is not None
 
 
 def kind_of(name: str, spec: dict[str, Any]) -> str:
@@ -232,16 +231,16 @@ def weighted_objective(
 
 def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
     """Give a head the weights that the recipe's backbone was pretrained with, where there are any; what it has."""
-    backbone = recipe.model.backbone
-    if not isinstance(backbone, str):
+    backbone = Backbone.of(recipe.model.backbone)
+    if backbone.name is None:
         return "a new head, since the model is new"
-    if recipe.model.layer is not None:
-        return f"a new head, since the pretrained one is not for the states of layer {recipe.model.layer}"
+    if (layer := backbone.layers if recipe.model.layer is None else recipe.model.layer) is not None:
+        return f"a new head, since the pretrained one is not for the states of layer {layer}"
     try:
-        head.load_from(backbone)
+        head.load_from(backbone.name)
     except NotFound as error:
         return f"a new head. {error}"
-    return f"the pretrained head of {backbone}"
+    return f"the pretrained head of {backbone.name}"
 
 
 def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
