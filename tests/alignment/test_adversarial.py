@@ -33,7 +33,7 @@ def criterion(source, target):
 def test_the_game_finds_a_rotation_that_neighbours_alone_do_not(clouds):
     source, target, truth = clouds
     measure = criterion(source, target)
-    found = adversarial_rotation(source, target, measure, options=SHORT, seed=1)
+    found = adversarial_rotation(source, target, measure, options=SHORT, seed=1).rotation
     np.testing.assert_allclose(found @ found.T, np.eye(DIM), atol=1e-6)
     assert measure(found) > measure(np.eye(DIM)) + 0.01
     held_out = np.arange(TEXTS) % 5 == 0
@@ -50,7 +50,7 @@ def test_one_seed_one_rotation_and_no_trace_in_the_global_state(clouds):
 
     def last(seed):  # a criterion that grows keeps what came last
         calls = iter(range(9))
-        return adversarial_rotation(source, target, lambda _: float(next(calls)), options=options, seed=seed)
+        return adversarial_rotation(source, target, lambda _: float(next(calls)), options=options, seed=seed).rotation
 
     first = last(3)
     assert torch.equal(torch.get_rng_state(), before)
@@ -69,16 +69,32 @@ def test_the_best_epoch_wins_the_start_included(clouds):
         return lambda matrix: (shown.append(matrix), next(answers))[1]
 
     found = adversarial_rotation(source, target, told([0.5, 0.6, 0.9, 0.7]), options=options)
-    np.testing.assert_array_equal(found, shown[2])
+    np.testing.assert_array_equal(found.rotation, shown[2])
+    assert (found.identity, found.after, found.epoch) == (0.5, [0.6, 0.9, 0.7], 2)
     found = adversarial_rotation(source, target, told([0.5, 0.1, 0.2, 0.3]), options=options)
-    np.testing.assert_array_equal(found, np.eye(DIM))
+    np.testing.assert_array_equal(found.rotation, np.eye(DIM))
+    assert "taken: the identity, mean cosine of the axes 1.000" in str(found)
+
+
+def test_without_the_identity_an_epoch_is_taken_however_bad(clouds):
+    source, target, _ = clouds
+    options = Adversarial(n_epochs=3, epoch_size=64, hidden=8)
+    shown, answers = [], iter([0.5, 0.1, 0.2, 0.15])
+    found = adversarial_rotation(
+        source, target, lambda matrix: (shown.append(matrix), next(answers))[1], options=options, identity=False
+    )
+    np.testing.assert_array_equal(found.rotation, shown[2])
+    assert str(found).startswith(
+        "adversarial: criterion 0.5000 at the identity, after each epoch 0.1000, 0.2000, 0.1500; taken: epoch 2"
+    )
 
 
 def test_a_game_that_blows_up_is_left_and_said(clouds, capsys):
     source, target, _ = clouds
     options = Adversarial(n_epochs=2, epoch_size=640, hidden=8, lr=1e30)
     found = adversarial_rotation(source, target, criterion(source, target), options=options)
-    np.testing.assert_array_equal(found, np.eye(DIM))
+    np.testing.assert_array_equal(found.rotation, np.eye(DIM))
+    assert "training diverged" in str(found)
     assert "diverged" in capsys.readouterr().err
 
 

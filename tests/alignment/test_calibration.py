@@ -135,6 +135,23 @@ def test_adversarial_is_followed_by_refinement(clouds):
     assert one.report["fr"].criterion["rotate"] > one.report["fr"].criterion["shift"] + 0.03
     assert one.report["fr"].rounds >= 1
     torch.testing.assert_close(one.of("fr").rotation, two.of("fr").rotation, rtol=0, atol=0)
+    assert one.report["fr"].note.startswith("adversarial: criterion ")
+
+
+def test_without_the_gate_a_rotation_that_helps_nobody_is_taken_and_said():
+    """Unrelated texts: nothing can be found, and the paper's protocol rotates all the same."""
+    rng = np.random.default_rng(6)
+    some = {"en": rng.normal(size=(200, DIM)), "fr": rng.normal(size=(200, DIM))}
+    options = Adversarial(n_epochs=1, epoch_size=320, hidden=8)
+    kept, taken = (
+        Calibration.fit(some, rotate="adversarial", adversarial=options, gate=gate, seed=1) for gate in (True, False)
+    )
+    assert kept.of("fr").rotation is None
+    assert "; not rotated: " in kept.report["fr"].note
+    rotation = taken.of("fr").rotation
+    assert not torch.equal(rotation, torch.eye(DIM))
+    assert "taken: epoch 1" in taken.report["fr"].note
+    assert "not rotated" not in taken.report["fr"].note
 
 
 def test_one_seed_one_calibration(clouds, fitted):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -63,3 +64,16 @@ def test_empty_sentences_are_bad_rows(tmp_path: Path) -> None:
 def test_importing_the_data_floor_loads_no_torch() -> None:
     code = "import sys, interlingua.data; assert not {'torch', 'transformers', 'ir_datasets'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_ccnets_rows_are_split_as_the_option_names(tmp_path: Path) -> None:
+    row = {"url": "http://x.org", "digest": "sha1:A", "title": "Lac", "language": "fr", "bucket": "head"}
+    row["raw_content"] = "Le lac est profond. Il pleut.\n\nUn titre\n"
+    (tmp_path / "fr_head_0000.json.gz").write_bytes(gzip.compress((json.dumps(row) + "\n").encode()))
+    (by_rules,) = read_documents(tmp_path / "fr_head_0000.json.gz")
+    assert by_rules == Document(("Le lac est profond.", "Il pleut.", "Un titre"), "fr", "sha1:A", "Lac")
+    (by_lines,) = read_documents(tmp_path / "fr_head_0000.json.gz", format="ccnet", split="lines")
+    assert by_lines.sentences == ("Le lac est profond. Il pleut.", "Un titre")
+    assert [one.text for one in read_sentences(tmp_path / "fr_head_0000.json.gz")] == list(by_rules.sentences)
+    with pytest.raises(InterlinguaError, match="split"):
+        list(read_documents(tmp_path / "fr_head_0000.json.gz", split="words"))

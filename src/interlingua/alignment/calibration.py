@@ -152,6 +152,7 @@ class CalibrationFitter:
     rotate: str
     seed: int
     adversarial: Adversarial
+    gate: bool = True
 
     def __post_init__(self) -> None:
         for name, value, known in (("scale", self.scale, SCALES), ("rotate", self.rotate, ROTATIONS)):
@@ -193,9 +194,10 @@ class CalibrationFitter:
             given = procrustes(_applied(placed, pairs[0]), _applied(home.map(self.shift, self.scale), pairs[1]))
             found = Refinement(given, csls_matches(rotated(x, given), y), 0.0, pairs=len(pairs[0]))
         else:
-            found = self._unsupervised(lang, x, y, held_out, before)
+            found, said = self._unsupervised(lang, x, y, held_out, before)
+            steps = replace(steps, note=said)
         steps = replace(steps, rounds=found.rounds, converged=found.converged)
-        if pairs is not None or clear_gain(before, found.matches, held_out):
+        if pairs is not None or not self.gate or clear_gain(before, found.matches, held_out):
             steps = replace(_measured(steps, "rotate", found.matches, held_out), pairs=found.pairs)
             return replace(placed, rotation=torch.from_numpy(found.rotation).float()), steps
         why = "every rotation tried lowered it"
@@ -207,20 +209,24 @@ class CalibrationFitter:
                 for a, b in ((before.cosines, found.matches.cosines), (before.csls, found.matches.csls))
             )
             why = f"{cosines} (CSLS {csls}) is no clear gain"
-        return placed, replace(_measured(steps, "rotate", before, held_out), note=f"not rotated: {why}")
+        note = "; ".join(filter(None, (steps.note, f"not rotated: {why}")))
+        return placed, replace(_measured(steps, "rotate", before, held_out), note=note)
 
     def _unsupervised(
         self, lang: str, x: Floats, y: Floats, held_out: NDArray[np.bool_], before: Matches
-    ) -> Refinement:
+    ) -> tuple[Refinement, str]:
+        """The refined rotation, and what the adversarial step before it did."""
         if self.rotate == "adversarial":
 
             def criterion(rotation: Matrix) -> float:
                 return float(csls_matches(rotated(x, rotation), y).cosines[held_out].mean())
 
             seed = key_of(self.seed, lang, "adversarial") >> 1
-            start = adversarial_rotation(x[~held_out], y, criterion, options=self.adversarial, seed=seed)
-            return refine(x, y, held_out, start)
-        return refine(x, y, held_out, matches=before)
+            start = adversarial_rotation(
+                x[~held_out], y, criterion, options=self.adversarial, seed=seed, identity=self.gate
+            )
+            return refine(x, y, held_out, start.rotation), str(start)
+        return refine(x, y, held_out, matches=before), ""
 
 
 def _measured(steps: Steps, step: str, matches: Matches, held_out: NDArray[np.bool_]) -> Steps:
@@ -278,6 +284,7 @@ class Calibration:
         seed: int = 0,
         pairs: Mapping[str, tuple[Any, Any]] | None = None,
         adversarial: Adversarial | None = None,
+        gate: bool = True,
     ) -> Calibration:
         """Fit on `vectors`: language → [texts, dim] of raw sentences, which are nobody's translations.
 
@@ -286,7 +293,8 @@ class Calibration:
         pivot's space. `rotate`: "refine" (mutual CSLS neighbours and Procrustes, from the identity), "adversarial"
         (MUSE's game first, with the settings `adversarial`), "supervised" (Procrustes on `pairs`: language → vectors
         and vectors of their translations into the pivot) or None. Without pairs, a fifth of the texts measures the
-        rotation that the others made, and where it shows no clear gain there is no rotation.
+        rotation that the others made, and where it shows no clear gain there is no rotation. Without the `gate` the
+        rotation found is taken whatever it shows, as Wu et al. 2022 did; the report has the numbers either way.
 
         A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation, which is said. The entry
         "*" has the mean and scale of all languages together, each weighing the same, and no rotation. Texts beyond
@@ -295,7 +303,7 @@ class Calibration:
         Raises BadInput where the pivot is missing or has fewer than 50 texts, for shapes that do not fit, NaN,
         zero vectors, vectors that are all the same, and pairs that are missing or not asked for.
         """
-        fitter = CalibrationFitter(shift, scale or "none", rotate or "none", seed, adversarial or Adversarial())
+        fitter = CalibrationFitter(shift, scale or "none", rotate or "none", seed, adversarial or Adversarial(), gate)
         given, pivot = _by_code(vectors), find_code(pivot) or pivot
         if pivot not in given:
             raise BadInput(f"there are no vectors of the pivot '{pivot}'.{suggestion(pivot, given)}")
@@ -323,7 +331,9 @@ class Calibration:
         about = {
             "format": "interlingua calibration 1",
             "pivot": pivot,
-            "settings": json.dumps({"shift": shift, "scale": fitter.scale, "rotate": fitter.rotate, "seed": seed}),
+            "settings": json.dumps(
+                {"shift": shift, "scale": fitter.scale, "rotate": fitter.rotate, "seed": seed, "gate": gate}
+            ),
             "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False),
         }
         return cls(LanguageMaps(maps, about), pivot, report)

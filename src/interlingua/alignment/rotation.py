@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ConfigDict
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -22,6 +23,7 @@ from interlingua.alignment.neighbours import Neighbours, nearest, nearest_both
 from interlingua.errors import BadInput
 from interlingua.models.encode import default_device
 from interlingua.progress import track
+from interlingua.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -173,9 +175,10 @@ def _pairs(matches: Matches, held_out: NDArray[np.bool_]) -> Indices:
     return np.stack([rows, matches.forward[rows]])
 
 
-@dataclass(frozen=True)
-class Adversarial:
+class Adversarial(Settings):
     """MUSE's settings. `epoch_size` counts vectors shown to the rotation in an epoch, `batch` those of each side."""
+
+    model_config = ConfigDict(frozen=True)
 
     n_epochs: int = 5
     epoch_size: int = 1_000_000
@@ -191,6 +194,27 @@ class Adversarial:
     beta: float = 0.001
 
 
+@dataclass(frozen=True, eq=False)
+class AdversarialSearch:
+    """`rotation` [dim, dim] float64, the one taken; the criterion of the identity and `after` each epoch; the `epoch`
+    that it is of (0: the identity)."""
+
+    rotation: Matrix
+    identity: float
+    after: list[float]
+    epoch: int
+
+    def __str__(self) -> str:
+        """The step in words, with how far it turned: the mean cosine of an axis with where it is turned to."""
+        reached = ", ".join(f"{value:.4f}" for value in self.after) or "none: training diverged"
+        axes = float(np.trace(self.rotation)) / len(self.rotation)
+        taken = f"epoch {self.epoch}" if self.epoch else "the identity"
+        return (
+            f"adversarial: criterion {self.identity:.4f} at the identity, after each epoch {reached}; taken: {taken}, "
+            f"mean cosine of the axes {axes:.3f}"
+        )
+
+
 def adversarial_rotation(
     source: Floats,
     target: Floats,
@@ -198,8 +222,12 @@ def adversarial_rotation(
     *,
     options: Adversarial | None = None,
     seed: int = 0,
-) -> Matrix:
-    """The orthogonal W [dim, dim] float64 with the best `criterion` among the identity and the one after each epoch.
+    identity: bool = True,
+) -> AdversarialSearch:
+    """Search the orthogonal W with the best `criterion` among the one after each epoch and, with `identity`, the start.
+
+    MUSE's own code does not compare with the start (`identity=False`): one of the epochs is taken, also where all of
+    them lower the criterion. Only where the first epoch diverges the identity stays.
 
     `source` [n, dim] and `target` [m, dim] need not correspond. Both are divided by one number, the mean length of the
     target's vectors, so that the learning rate means the same for every encoder. Deterministic for a seed and machine.
@@ -215,8 +243,9 @@ def adversarial_rotation(
     device = default_device(None)
     clouds = [torch.from_numpy(side / np.float32(length)).to(device) for side in (source, target)]
     dim = source.shape[1]
-    best = np.eye(dim)
-    highest, fell = criterion(best), False
+    best, epoch, after, fell = np.eye(dim), 0, list[float](), False
+    start = criterion(best)
+    highest = start if identity else -np.inf
     with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]):
         torch.manual_seed(seed)
         game = _Game(clouds, options)
@@ -231,13 +260,14 @@ def adversarial_rotation(
             # the nearest orthogonal one
             rotation = procrustes(np.eye(dim), game.rotation.detach().T.double().cpu().numpy())
             reached = criterion(rotation)
+            after.append(reached)
             game.lr *= options.lr_decay
             if reached > highest:
-                best, highest = rotation, reached
+                best, highest, epoch = rotation, reached, len(after)
             else:
                 game.lr *= options.lr_shrink if fell else 1.0
                 fell = True
-    return best
+    return AdversarialSearch(best, start, after, epoch)
 
 
 class _Game:

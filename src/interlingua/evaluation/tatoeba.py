@@ -15,6 +15,7 @@ from tabulate import tabulate
 
 from interlingua.data.readers import read_parallel
 from interlingua.data.readers.source import PathLike, group
+from interlingua.data.readers.tatoeba import FEW, LIMIT
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
@@ -191,9 +192,6 @@ def _check_xtreme(lang: str) -> None:
             "mean (protocol both) for such pairs."
         )
 
-
-LIMIT = 1000
-FEW = 100
 
 Sets = Mapping[str, Sequence[ParallelPair]]
 """name, such as the file's → its pairs, all of the same two languages."""

@@ -13,8 +13,12 @@ from typing import Any
 
 from interlingua.data import encyclopedia
 from interlingua.data.readers.documents import (
+    CcnetOptions,
+    is_ccnet,
     is_documents,
     is_sentence_lines,
+    read_ccnet_documents,
+    read_ccnet_sentences,
     read_document_rows,
     read_sentence_lines,
     read_sentence_rows,
@@ -90,9 +94,11 @@ PARALLEL: tuple[Format[ParallelPair], ...] = (
 )
 DOCUMENTS: tuple[Format[Document], ...] = (
     Format("jsonl", "jsonl with sentences or text", read_document_rows, is_documents, RowOptions),
+    Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_documents, is_ccnet, CcnetOptions),
 )
 SENTENCES: tuple[Format[Sentence], ...] = (
     Format("jsonl", "jsonl with text or sentences", read_sentence_rows, is_documents, RowOptions),
+    Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_sentences, is_ccnet, CcnetOptions),
     Format("text", "plain text, one sentence a line", read_sentence_lines, is_sentence_lines, RowOptions),
 )
 SIDES = ("source", "target", "foreign", "both")

@@ -6,11 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
-from interlingua.data.readers.source import columns, filled_lines, first_keys, language_suffix, plain_name
+from interlingua.data.readers.source import RowOptions, columns, filled_lines, first_keys, language_suffix, plain_name
 from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
 from interlingua.data.store import KeyedStore
 from interlingua.errors import BadInput
@@ -48,6 +49,49 @@ def parse_document(line: str, default: str | None) -> Document:
         string(row, "title", ""),
         string(row, "group", ""),
     )
+
+
+SPLITS = Literal["rules", "lines"]
+
+
+class CcnetOptions(RowOptions):
+    """How a document is cut into sentences."""
+
+    split: SPLITS = Field(
+        "rules",
+        description="each line of the text by the sentence rules of its language; `lines`: no further than that",
+    )
+
+
+def is_ccnet(path: Path, start: str) -> bool:
+    return "raw_content" in first_keys(start)
+
+
+def read_ccnet_documents(
+    path: Path, bad: BadRows, *, lang: str | None = None, split: SPLITS = "rules"
+) -> Iterator[Document]:
+    """CCNet's rows (Wenzek et al. 2020): the text is `raw_content`, a paragraph a line; the language `language`. CCNet
+    does not split sentences, and Wu et al. 2022 do not say how they did: `split` says how it is done here."""
+
+    def parse(line: str) -> Document:
+        row = json_object(line)
+        code = lang_of(row, lang, "language")
+        lines = [part.strip() for part in string(row, "raw_content").split("\n") if part.strip()]
+        sentences = lines if split == "lines" else [one for part in lines for one in split_sentences(part, code)]
+        return Document(
+            tuple(sentences), code, string(row, "digest", "") or string(row, "url", ""), string(row, "title", "")
+        )
+
+    return bad.parsed(path, filled_lines(path), parse)
+
+
+def read_ccnet_sentences(
+    path: Path, bad: BadRows, *, lang: str | None = None, split: SPLITS = "rules"
+) -> Iterator[Sentence]:
+    """Every sentence of CCNet's documents."""
+    for document in read_ccnet_documents(path, bad, lang=lang, split=split):
+        for sentence in document.sentences:
+            yield Sentence(sentence, document.lang)
 
 
 def is_sentence_lines(path: Path, start: str) -> bool:
