@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from interlingua.training.optimizer import Optimizer, OptimizerSpec
+from interlingua.errors import BadInput
+from interlingua.training.optimizer import LossScale, Optimizer, OptimizerSpec
 
 
 def test_rate_rises_then_falls_to_zero():
@@ -64,3 +65,38 @@ def test_state_returns_bit_for_bit():
     half = {k: v.clone() for k, v in state.items()}, ({k: v.clone() for k, v in tensors.items()}, numbers)
     resumed = run(8, half, 5)
     assert all(torch.equal(whole[0][k], resumed[0][k]) for k in whole[0])
+
+
+def test_a_loss_scale_is_taken_out_of_the_gradients_before_they_are_clipped():
+    torch.manual_seed(0)
+    plain, scaled = nn.Linear(3, 2), nn.Linear(3, 2)
+    scaled.load_state_dict(plain.state_dict())
+    spec, scale, x = OptimizerSpec(lr=0.1, clip=0.5), LossScale(), torch.randn(4, 3)
+    plain(x).pow(2).sum().backward()
+    (scaled(x).pow(2).sum() * scale.value).backward()
+    assert Optimizer([scaled], spec, 5).step(0, scale) == pytest.approx(Optimizer([plain], spec, 5).step(0))
+    torch.testing.assert_close(scaled.weight, plain.weight)
+
+
+def test_a_step_that_overflows_changes_nothing_but_the_scale():
+    module = nn.Linear(2, 2)
+    before, optimizer, scale = module.weight.detach().clone(), Optimizer([module], OptimizerSpec(), 9), LossScale(8.0)
+    module.weight.grad, module.bias.grad = torch.full((2, 2), torch.inf), torch.ones(2)
+    assert not torch.isfinite(torch.tensor(optimizer.step(0, scale)))
+    assert torch.equal(module.weight, before)
+    assert optimizer.state() == ({}, {})
+    assert module.bias.grad is None
+    assert scale == LossScale(4.0)
+
+
+def test_the_scale_grows_after_sound_steps_and_an_overflow_at_one_is_an_error():
+    scale = LossScale(4.0, patience=3)
+    for _ in range(3):
+        scale.update(True)
+    assert scale == LossScale(8.0, patience=3)
+    scale.update(True)
+    for _ in range(3):
+        scale.update(False)
+    assert scale == LossScale(1.0, patience=3)
+    with pytest.raises(BadInput, match="overflow in float16 at any loss scale"):
+        scale.update(False)

@@ -8,6 +8,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Language, MaskedLanguageModelling, Retrieval, Semantic
 from interlingua.training.encoding import Chunking, Encoded
+from interlingua.training.optimizer import LossScale
 from interlingua.training.processes import Processes
 from interlingua.training.step import backward, balanced, groups
 from interlingua.training.weighted import WeightedObjective
@@ -210,6 +211,26 @@ def test_masking_is_the_same_for_a_step_and_another_for_the_next(tiny_encoder):
         assert all(ids[position] == token and token not in special for position, token in row.targets)
         changed = {i for i, (a, b) in enumerate(zip(row.ids, ids, strict=True)) if a != b}
         assert changed <= {position for position, _ in row.targets}
+
+
+@pytest.mark.parametrize("chunking", [{}, {"cache": 2}])
+def test_every_gradient_carries_the_loss_scale_and_no_report_does(untied, chunking):
+    """A power of two: the products are exact. The temperature and the masked-LM head are parameters of objectives."""
+    untied.eval()
+    masked = MaskedLanguageModelling(hidden=untied.passage.hidden_size, vocabulary=len(untied.passage.tokenizer))
+    for term in (
+        WeightedObjective("retrieval", Retrieval(temperature=0.1, learnable_temperature=True), 3.0),
+        WeightedObjective("mlm", masked),
+    ):
+        found = []
+        for scale in (None, LossScale(2.0**10)):
+            term.objective.zero_grad()
+            of_model, reports = gradients(untied, Chunking(**chunking, loss_scale=scale), [term], measure=True)
+            own = {name: p.grad.clone() for name, p in term.objective.named_parameters() if p.grad is not None}
+            found.append(({**of_model, **own}, reports[term.name]))
+        same({name: gradient * 2.0**10 for name, gradient in found[0][0].items()}, found[1][0])
+        assert found[0][1].loss == found[1][1].loss
+        assert found[0][1].gradient_norm == found[1][1].gradient_norm
 
 
 def test_objectives_on_one_stream_form_a_group():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,6 +138,28 @@ def test_parts_that_cannot_be_frozen_are_named(tmp_path, tiny_encoder, parts, me
     tree = {**STATIC, "model": {"backbone": str(tmp_path / "given"), "freeze": parts}}
     with pytest.raises(InterlinguaError, match=message):
         train(resolve(tree), tmp_path / "run")
+
+
+def test_float16_trains_as_float32_does_and_goes_on_with_its_loss_scale(tmp_path):
+    """On a CPU float16 is emulated, by the same autocast, loss scale and checkpoints as on a GPU."""
+    tree = {**SCRATCH, "training": {**SCRATCH["training"], "steps": 8, "log_every": 1}}
+    half = {**tree, "training": {**tree["training"], "precision": "fp16"}}
+    train(resolve(tree), tmp_path / "single")
+    train(resolve(half), tmp_path / "half")
+    single, whole = losses(tmp_path / "single"), losses(tmp_path / "half")
+    assert [line["retrieval/loss"] for line in whole] == pytest.approx(
+        [line["retrieval/loss"] for line in single], rel=0.02
+    )
+    assert [line["retrieval/loss"] for line in whole] != [line["retrieval/loss"] for line in single]
+    assert {line["loss_scale"] for line in whole} <= {2.0**n for n in range(17)}
+    state = tmp_path / "half/checkpoints/step-0000004/state.json"
+    assert json.loads(state.read_text())["loss_scale"][0] == whole[3]["loss_scale"]
+    shutil.rmtree(tmp_path / "half/model")
+    shutil.rmtree(tmp_path / "half/checkpoints/step-0000008")
+    kept = json.loads(state.read_text())
+    state.write_text(json.dumps({**kept, "loss_scale": [2.0**4, 1]}))
+    train(resolve(half), tmp_path / "half")
+    assert [line["loss_scale"] for line in losses(tmp_path / "half")[4:]] == [2.0**4] * 4
 
 
 @pytest.mark.slow
@@ -280,9 +303,9 @@ def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
     tree["model"] = {**tree["model"], "backbone": {"scratch": {**tree["model"]["backbone"]["scratch"], "dropout": 0.0}}}
     one = module.Optimizer.step
 
-    def step(self, number):
+    def step(self, number, scale=None):
         seen.append([p.grad.clone() for p in self.parameters if p.grad is not None])
-        return one(self, number)
+        return one(self, number, scale)
 
     monkeypatch.setattr(module.Optimizer, "step", step)
     constant = ["optimizer.lr=1.0e-20", "optimizer.schedule=constant", "optimizer.warmup=0"]
@@ -363,8 +386,6 @@ def test_a_folder_of_another_recipe_and_a_damaged_checkpoint(tmp_path):
     train(short, tmp_path)
     with pytest.raises(InterlinguaError, match="another recipe"):
         train(resolve(STATIC, ["seed=9"]), tmp_path)
-    import shutil
-
     shutil.rmtree(tmp_path / "model")
     file = next((tmp_path / "checkpoints").glob("*/model.safetensors"))
     file.write_bytes(file.read_bytes()[:100])

@@ -25,7 +25,7 @@ from interlingua.objectives import Distillation, LateInteraction, Retrieval
 from interlingua.training.backbones import Backbone, build_encoder, freeze
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
-from interlingua.training.optimizer import Optimizer
+from interlingua.training.optimizer import LossScale, Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve, same_recipe
 from interlingua.training.teacher import learn_from
@@ -230,13 +230,20 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
-    """Chunk sizes and precision for this device: bfloat16 only where the hardware has it."""
-    bf16 = spec.precision == "bf16" or (spec.precision == "auto" and device.type == "cuda")
-    if bf16 and not (device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)):
-        if spec.precision == "bf16":
-            raise BadInput("training.precision: bf16 needs a CUDA device that has it; use auto or float32.")
-        bf16 = False
-    return Chunking(spec.chunk_tokens, spec.gradient_cache, bf16)
+    """Chunk sizes and precision for this device: bfloat16 only where the hardware has it, float16 with a loss scale."""
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    chosen = spec.precision
+    if chosen == "auto":
+        chosen = "float32" if device.type != "cuda" else "bf16" if has_bf16 else "fp16"
+    if chosen == "bf16" and not has_bf16:
+        raise BadInput("training.precision: bf16 needs a CUDA device that has it; use auto, fp16 or float32.")
+    if chosen == "fp16":
+        if device.type != "cuda":
+            logger.warning(
+                "training.precision: fp16 on a CPU is emulated: slower than float32, for trials only."
+            )
+        return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.float16, LossScale())
+    return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.bfloat16 if chosen == "bf16" else None)
 
 
 def _validation(

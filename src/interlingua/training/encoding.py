@@ -28,6 +28,7 @@ from interlingua.models.encode import TokenVectors, token_batches, token_rows
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, RoleEncoder, embed_rows
 from interlingua.models.subwords import Text
 from interlingua.objectives.objective import MaskedRow, SpanObjective, TokenObjective
+from interlingua.training.optimizer import LossScale
 from interlingua.training.processes import Processes
 from interlingua.training.weighted import WeightedObjective
 
@@ -60,14 +61,21 @@ class Chunking:
 
     tokens: the most tokens (padding counted) in one forward pass.
     cache: texts per chunk of the gradient cache, or None for one forward pass with its graph kept.
-    bf16: run the encoder under bfloat16 autocast.
+    dtype: run the encoder under autocast to this type; None: float32.
+    loss_scale: what all gradients are multiplied by on their way back through a float16 encoder.
     known: token ids of the texts met so far.
     """
 
     tokens: int = 16_384
     cache: int | None = None
-    bf16: bool = False
+    dtype: torch.dtype | None = None
+    loss_scale: LossScale | None = None
     known: TokenCache = field(default_factory=TokenCache)
+
+    @property
+    def scale(self) -> float:
+        """The factor on all gradients of this step."""
+        return 1.0 if self.loss_scale is None else self.loss_scale.value
 
 
 class RandomState:
@@ -153,20 +161,23 @@ class Encoded(ABC):
         return TokenVectors(found.vectors.detach(), found.counts)
 
     def backward(self, gradient: Tensor | None, retain: bool = False) -> None:
-        """Add the gradient of ⟨vectors, gradient⟩ and of the token losses to the parameters, chunk by chunk; `retain`
-        keeps the graphs for another call. None: there are no vectors."""
+        """Add the gradient of ⟨vectors, gradient⟩ and of the token losses, times the loss scale, to the parameters,
+        chunk by chunk; `retain` keeps the graphs for another call. None: there are no vectors."""
+        scale = self.chunking.scale
         for number, chunk in enumerate(self.chunks):
             with self._random[number].replay() if self._random else nullcontext():
                 states = self._graphs[number] if self._graphs else self._read(chunk)
-                ends = self._losses(chunk, states)
+                ends = [loss * scale for loss in self._losses(chunk, states)]
             pulls: list[Tensor | None] = [None] * len(ends)
             if gradient is not None:
                 ends = [self._vectors(chunk, states).vectors, *ends]
-                pulls = [gradient[token_rows(self.counts, chunk).to(gradient.device)], *pulls]
+                pulls = [gradient[token_rows(self.counts, chunk).to(gradient.device)] * scale, *pulls]
             torch.autograd.backward(ends, pulls, retain_graph=retain)
 
     def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast("cuda", torch.bfloat16) if self.chunking.bf16 else nullcontext()
+        if self.chunking.dtype is None:
+            return nullcontext()
+        return torch.autocast(self.processes.device.type, self.chunking.dtype)
 
 
 class EncodedTexts(Encoded):

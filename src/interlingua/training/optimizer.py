@@ -3,13 +3,16 @@ have row-sparse gradients: a batch touches few of a vocabulary's rows, and a den
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from interlingua.errors import BadInput
 from interlingua.settings import Settings
 
 
@@ -23,6 +26,32 @@ class OptimizerSpec(Settings):
     warmup: int = Field(0, ge=0, description="steps from 0 to lr")
     schedule: Literal["linear", "constant"] = "linear"
     clip: float | None = Field(2.0, gt=0, description="largest gradient norm")
+
+
+@dataclass(slots=True)
+class LossScale:
+    """The factor that keeps small gradients from vanishing in float16 (dynamic loss scaling, Micikevicius et al. 2018).
+
+    A step whose gradients overflow is left out and halves `value`; `patience` steps without one double it.
+    """
+
+    value: float = 2.0**16
+    sound: int = 0
+    """Steps since the last change."""
+    patience: int = 2_000
+
+    def update(self, finite: bool) -> None:
+        """Note whether the gradients of a step were finite. Raises BadInput when a scale of 1 overflows, too."""
+        self.sound = self.sound + 1 if finite else 0
+        if not finite:
+            if self.value <= 1:
+                raise BadInput(
+                    "the gradients overflow in float16 at any loss scale. The last checkpoint is untouched. Set "
+                    "training.precision to float32 (or bf16 where the GPU has it), or lower optimizer.lr."
+                )
+            self.value /= 2
+        elif self.sound == self.patience:
+            self.value, self.sound = self.value * 2, 0
 
 
 class Optimizer:
@@ -60,9 +89,23 @@ class Optimizer:
             return self.spec.lr
         return self.spec.lr * max(0.0, (self.steps - step) / max(1, self.steps - self.spec.warmup))
 
-    def step(self, step: int) -> float:
-        """Clip, update, and clear the gradients; the gradient norm before clipping."""
+    def step(self, step: int, scale: LossScale | None = None) -> float:
+        """Clip, update, and clear the gradients; the gradient norm before clipping.
+
+        With a `scale` the gradients are divided by it first. Where one of them overflowed, the norm is not finite and
+        nothing but the scale is changed.
+        """
+        if scale is not None:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(1 / scale.value)
         norm = gradient_norm(p.grad for p in self.parameters)
+        if scale is not None:
+            scale.update(math.isfinite(norm))
+            if not math.isfinite(norm):
+                for parameter in self.parameters:
+                    parameter.grad = None
+                return norm
         if self.spec.clip is not None and norm > self.spec.clip:
             for parameter in self.parameters:
                 if parameter.grad is not None:

@@ -97,7 +97,9 @@ class TrainingSpec(Settings):
     balance_gradients: bool = Field(
         False, description="scale each contrastive objective's gradient on the vectors to the norm of its weight"
     )
-    precision: Literal["auto", "float32", "bf16"] = "auto"
+    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
+        "auto", description="of the encoder; auto: float32 on a CPU, bf16 on a GPU that has it, else fp16"
+    )
     gradient_cache: int | None = Field(None, gt=0, description="texts per chunk; None: no cache")
     chunk_tokens: int = Field(16_384, gt=0, description="tokens in one forward pass, padding counted")
     log_every: int = Field(100, gt=0)

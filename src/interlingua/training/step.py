@@ -87,8 +87,8 @@ def backward(
     measure: bool = False,
     balance: bool = False,
 ) -> dict[str, Report]:
-    """Add the gradient of one group to the parameters; the reports, by objective. Token losses beside a contrastive one
-    have a report of their own, `objective.name`.
+    """Add the gradient of one group, times the loss scale, to the parameters; the reports, by objective. Token losses
+    beside a contrastive one have a report of their own, `objective.name`.
 
     With `measure`, also each contrastive objective's own (weighted) gradient norm on the encoders, and its vectors.
     With `balance`, each contrastive objective's gradient on the vectors is `balanced`; the gradient of its own
@@ -108,7 +108,7 @@ def backward(
         reports[weighted.name] = Report(loss.value.item(), loss.report, warning=loss.warning)
         if measure:
             reports[weighted.name].vectors = {n: v.detach() for n, v in vectors.items() if isinstance(v, Tensor)}
-        pull = _pull(weighted, loss.value, encoded)
+        pull = _pull(weighted, loss.value, encoded, chunking.scale)
         pulls[weighted.name] = balanced(pull, weighted.weight) if balance else pull
     if measure:
         parameters = list(model.parameters())
@@ -116,7 +116,7 @@ def backward(
             with _Apart(parameters) as apart:
                 for key, part in encoded.items():
                     part.backward(gradients[key], retain=number < len(pulls) - 1)
-            reports[name].gradient_norm = apart.norm(processes)
+            reports[name].gradient_norm = apart.norm(processes) / chunking.scale
         return reports
     for key, part in encoded.items():
         whole = [gradients[key] for gradients in pulls.values()]
@@ -174,13 +174,15 @@ def _rows(
     return {"": rows}, compared()
 
 
-def _pull(weighted: WeightedObjective, loss: Tensor, encoded: Mapping[str, Encoded]) -> dict[str, Tensor]:
-    """∂(weight · loss)/∂vectors for each encoding; the objective's own parameters get their gradient here."""
+def _pull(weighted: WeightedObjective, loss: Tensor, encoded: Mapping[str, Encoded], scale: float) -> dict[str, Tensor]:
+    """∂(weight · loss)/∂vectors for each encoding; the objective's own parameters get their gradient here, times the
+    loss scale as all parameters do."""
     own = [p for p in weighted.objective.parameters() if p.requires_grad]
     leaves = {key: part.leaf for key, part in encoded.items()}
     found = torch.autograd.grad(weighted.weight * loss, [*leaves.values(), *own], allow_unused=True)
     for parameter, gradient in zip(own, found[len(leaves) :], strict=True):
         if gradient is not None:
+            gradient = gradient * scale
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
     return {
         key: torch.zeros_like(leaf) if g is None else g for (key, leaf), g in zip(leaves.items(), found, strict=False)

@@ -58,7 +58,8 @@ class Journal:
             self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """One line of numbers."""
+        """One line of numbers. One that is not finite, the gradient norm of a step that overflowed, is left out."""
+        values = {name: value for name, value in values.items() if math.isfinite(value)}
         with open(self.path, "a", encoding="utf-8") as stream:
             stream.write(json.dumps({"step": step, **values}) + "\n")
         if self.board is not None:
@@ -238,10 +239,9 @@ class Trainer:
                 reports, norm = self._step(self._chosen(parts, step), step, measure)
                 if measure and journal is not None:
                     numbers = space(reports)
-                    journal.write(
-                        step + 1,
-                        {**flatten(reports), **numbers, "gradient_norm": norm, "lr": self.optimizer.rate(step)},
-                    )
+                    scale = {} if self.chunking.loss_scale is None else {"loss_scale": self.chunking.scale}
+                    rate = self.optimizer.rate(step)
+                    journal.write(step + 1, {**flatten(reports), **numbers, "gradient_norm": norm, "lr": rate, **scale})
                     now = time.monotonic()
                     announce(step + 1, self.spec.steps, reports, (step + 1 - before) / max(now - since, 1e-9))
                     since, before = now, step + 1
@@ -290,7 +290,7 @@ class Trainer:
             for parameter in self.optimizer.parameters if len(batches) > 1 else ():
                 if parameter.grad is not None:
                     parameter.grad /= len(batches)
-            norm = self.optimizer.step(step)
+            norm = self.optimizer.step(step, self.chunking.loss_scale)
         for group in parts:
             for weighted in group:
                 weighted.objective.after_step()
@@ -323,6 +323,8 @@ class Trainer:
             return 0
         state = load_checkpoint(checkpoint, self._modules(), self.optimizer, self.streams, self.processes.device)
         self.best = state["best"] if state["best"] is not None else float("inf")
+        if self.chunking.loss_scale is not None and "loss_scale" in state:
+            self.chunking.loss_scale.value, self.chunking.loss_scale.sound = state["loss_scale"]
         if self.processes.first:
             logger.info(f"{self.folder}: going on after step {state['step']:,} of {self.spec.steps:,}")
         return int(state["step"])
@@ -331,7 +333,9 @@ class Trainer:
         if journal is not None:
             journal.sync()
         if self.processes.first:
-            extra = {"best": None if self.best == float("inf") else self.best}
+            extra: dict[str, Any] = {"best": None if self.best == float("inf") else self.best}
+            if (scale := self.chunking.loss_scale) is not None:
+                extra["loss_scale"] = [scale.value, scale.sound]
             save_checkpoint(
                 self.folder / "checkpoints",
                 step,
