@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import socket
 from pathlib import Path
 from statistics import fmean
 
@@ -16,6 +18,7 @@ from interlingua.experiments.present import present
 from interlingua.experiments.run import Reproduction, slug
 from interlingua.experiments.spec import read_table
 from interlingua.models.dual import DualEncoder
+from interlingua.training.build import train
 
 STATIC = "{static: {vocab_size: 3000, dim: 16}}"
 RECIPE = f"""
@@ -105,6 +108,67 @@ def test_a_second_run_trains_and_measures_nothing(made, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert said.count("done before") == 4
     assert "step 1/" not in said
+
+
+def test_a_recipe_that_another_table_trained_is_found_again(made, monkeypatch):
+    root, table, results = made
+    again = table.model_copy(deep=True)
+    again.rows = {"the same": table.rows["+ semantic"], "another": table.rows["retrieval"].model_copy()}
+    again.rows["another"].set = ["objectives.semantic=null", "optimizer.lr=0.02", "description=of another table"]
+    trained = []
+    monkeypatch.setattr(reproduce, "train", lambda recipe, out, device: trained.append(out) or train(recipe, out))
+    work = Reproduction(again, "other", "tiny", None, root / "out", 1, "cpu")
+    found = work.run()
+    assert found["the same"] == results["+ semantic"][:1]
+    assert found["another"] != results["retrieval"][:1]
+    assert trained == [work.start_folder().parent, work.folder("another", 1)]
+    assert not (work.folder("the same", 1) / "model").exists()
+    assert work.run_folder("the same", 1) == root / "out/small/tiny/semantic/seed-1"
+    # a note that is no longer true is not believed: the folder holds another recipe's model now
+    kept = root / "out/small/tiny/semantic/seed-1/recipe.yaml"
+    text = kept.read_text(encoding="utf-8")
+    kept.write_text(text.replace("seed: 1", "seed: 9"), encoding="utf-8")
+    assert work.run_folder("the same", 1) == work.folder("the same", 1)
+    kept.write_text(text.replace("description: ''", "description: said otherwise"), encoding="utf-8")
+    assert work.run_folder("the same", 1) == root / "out/small/tiny/semantic/seed-1"
+    kept.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_two_processes_share_encoding_and_search_and_one_reports(made, python):
+    root, _, results = made
+    out = root / "two"
+    shutil.copytree(root / "out", out)
+    for values in out.rglob("values.json"):
+        values.unlink()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    # the start's folder is part of the recipes: the copy is put in its place
+    (root / "out").rename(root / "kept")
+    out.rename(root / "out")
+    table = str(root / "small.yaml")
+    command = ["-m", "interlingua", "reproduce", table, "--scale", "tiny", "--out", str(root / "out"), "--device=cpu"]
+    try:
+        started = [python(*command, "--seeds=2", RANK=rank, LOCAL_RANK=rank, **group) for rank in "01"]
+        ended = [process.communicate(300) for process in started]
+        assert [process.returncode for process in started] == [0, 0], ended
+        assert ended[0][0].startswith("# A small table")
+        assert ended[1][0] == ""
+        stem = slug(table.removesuffix(".yaml"))
+        for row in ("retrieval", "semantic"):
+            folder = root / "out" / stem / "tiny" / row / "seed-1"
+            assert not (folder / "vectors").exists()
+            found = json.loads((folder / "values.json").read_text(encoding="utf-8"))["values"]
+            expected = results["+ semantic" if row == "semantic" else row][0]
+            assert found.keys() == expected.keys()
+            for suite, by_measure in expected.items():
+                for measure, columns in by_measure.items():
+                    for column, values in columns.items():
+                        assert found[suite][measure][column] == pytest.approx(values)
+    finally:
+        shutil.rmtree(root / "out")
+        (root / "kept").rename(root / "out")
 
 
 def test_a_row_that_is_missing_is_made_again_and_no_other(made, capsys):

@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
         print("\n".join(work.plan()))
         return
     results = work.run()
+    if not work.processes.first:  # under torchrun one process reports
+        return
     text = present(table, arguments.scale, results)
     # a report of some rows must not take the place of the whole table's
     stem = f"{work.stem}-{arguments.scale}{'-rows' if arguments.rows else ''}"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 from interlingua.data.layouts import StoredPassages
-from interlingua.data.records import Collection, Passage, Qrels, Query
+from interlingua.data.records import Collection, Qrels, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.measures import DEFAULT_MEASURES, Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.significance import Interval, bootstrap_interval, stratified_interval
 from interlingua.evaluation.table import Row, Table
 from interlingua.models.protocols import Encoder
 from interlingua.retrieval.dense.exact import search
+from interlingua.retrieval.dense.sharded import Shards
 from interlingua.retrieval.fusion import check_weights, normalised, summed
 from interlingua.retrieval.pipeline.grammar import Lexical, Model, Pipeline, RunFile, leaves
 from interlingua.retrieval.pipeline.run import (
@@ -26,7 +26,7 @@ from interlingua.retrieval.pipeline.run import (
     read_translations,
     translated_queries,
 )
-from interlingua.retrieval.retriever import embed_passages, embed_queries
+from interlingua.retrieval.retriever import embed_passages, embed_queries, passages_digest
 from interlingua.retrieval.run import Run
 
 
@@ -35,24 +35,34 @@ def evaluate_on(
     collections: Iterable[Collection],
     measures: Sequence[str] = DEFAULT_MEASURES,
     depth: int = 100,
+    *,
+    shards: Shards | None = None,
     **encode_options: Any,
 ) -> list[Result]:
     """Retrieve `depth` passages for each question of each collection, and measure.
 
     Collections with the same passages are searched one after another so that the passages are encoded once,
-    and only one set of vectors is in memory. Results come in the order of `collections`. `encode_options`
-    go to the encoder. Raises BadInput for two collections with one name, a collection without
+    and only one set of vectors is in memory. With `shards` the vectors of a large collection, or with several
+    processes of any, go to its folder instead. Results come in the order of `collections`, in every process all of
+    them. `encode_options` go to the encoder. Raises BadInput for two collections with one name, a collection without
     queries, passages or qrels, or a measure that looks deeper than `depth`.
     """
     given = list(collections)
     check_collections(given, measures, depth)
     found: dict[str, Result] = {}
     for group in by_passages(given):
-        passages = embed_passages(encoder, group[0].passages, **encode_options)
-        passage_ids = [passage.id for passage in group[0].passages]
+        passages, retrieve = group[0].passages, None
+        if shards is not None and shards.wanted(len(passages)):
+            retrieve = shards.of(encoder, passages, group[0].name, **encode_options).search
+        else:
+            vectors = embed_passages(encoder, passages, **encode_options)
+            passage_ids = [passage.id for passage in passages]
         for collection in group:
-            queries = embed_queries(encoder, collection.queries, **encode_options)
-            run = search(queries, [query.id for query in collection.queries], passages, passage_ids, depth)
+            if retrieve is not None:
+                run = retrieve(collection.queries, depth)
+            else:
+                queries = embed_queries(encoder, collection.queries, **encode_options)
+                run = search(queries, [query.id for query in collection.queries], vectors, passage_ids, depth)
             found[collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
     return [found[collection.name] for collection in given]
 
@@ -75,19 +85,9 @@ def by_passages(collections: Sequence[Collection]) -> list[list[Collection]]:
     groups: dict[object, list[Collection]] = {}
     for collection in collections:
         passages = collection.passages
-        key = passages.source if isinstance(passages, StoredPassages) else _digest(passages)
+        key = passages.source if isinstance(passages, StoredPassages) else passages_digest(passages)
         groups.setdefault(key, []).append(collection)
     return list(groups.values())
-
-
-def _digest(passages: Sequence[Passage]) -> bytes:
-    """Equal for equal lists of passages (ids and texts)."""
-    state = blake2b(digest_size=16)
-    for passage in passages:
-        for part in (passage.id, passage.title, passage.text):
-            encoded = part.encode("utf-8", "surrogatepass")
-            state.update(len(encoded).to_bytes(8, "little") + encoded)
-    return state.digest()
 
 
 @dataclass(frozen=True)

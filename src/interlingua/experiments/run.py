@@ -25,9 +25,19 @@ from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
 from interlingua.models.encoder import Encoder
 from interlingua.models.late_interaction import Model, load_any
+from interlingua.retrieval.dense.sharded import ALONE, Shards
 from interlingua.training.backbones import Backbone
 from interlingua.training.build import dual_of, train
-from interlingua.training.recipe import Recipe, read_recipe, recipe_folder, recipe_text, same_recipe
+from interlingua.training.processes import Processes
+from interlingua.training.recipe import (
+    Recipe,
+    kept_recipe,
+    read_recipe,
+    recipe_digest,
+    recipe_folder,
+    recipe_text,
+    same_recipe,
+)
 from interlingua.training.weighted import check
 
 logger = logging.getLogger(__name__)
@@ -73,6 +83,7 @@ class Reproduction:
     seeds: int = 1
     device: str | None = None
     only: Sequence[str] | None = None
+    processes: Processes = ALONE
 
     def rows(self) -> list[str]:
         """The rows to run; an unknown name among those asked for is an error, and so is no seed."""
@@ -124,9 +135,12 @@ class Reproduction:
         return lines
 
     def run(self) -> dict[str, list[Values]]:
-        """Train and measure everything: row → one `Values` a seed."""
+        """Train and measure everything: row → one `Values` a seed. Of several processes the first has all values."""
         rows = self.rows()
         self._check_data()
+        self.processes = Processes.join(self.device)
+        if self.processes.count > 1:
+            self.device = str(self.processes.device)
         self._start()
         results: dict[str, list[Values]] = {}
         for row in rows:
@@ -139,7 +153,7 @@ class Reproduction:
     def recipe(self, row: str, seed: int) -> Recipe:
         """The recipe of one row with one seed: from the common start, or from the model of the row it comes after."""
         after = self.table.rows[row].after
-        start = self.start_folder() if after is None else self.folder(after, seed) / "model"
+        start = self.start_folder() if after is None else self.run_folder(after, seed) / "model"
         return self.table.recipe(row, self.scale, self.data, seed, start)
 
     def _row(self, row: str, seed: int) -> Values:
@@ -166,7 +180,9 @@ class Reproduction:
             asked["pipeline"] = {ranking.pipeline: spec.tune}
         if spec.after is not None:
             asked["after"] = recipe_text(self.recipe(spec.after, seed))
-        if file.exists():
+        done = file.exists()
+        self.processes.wait()  # all have looked before the first one writes
+        if done:
             kept = json.loads(file.read_text(encoding="utf-8"))
             before = dict(kept.get("asked") or {})
             if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
@@ -178,9 +194,12 @@ class Reproduction:
             return dict(kept["values"])
         logger.info(f"{row}, seed {seed}")
         model = self.model(row, seed) if ranking is None or ranking.needs_model else None
-        values = measure(model, suites, self.table.measures, self.data, scale.columns, ranking)
-        with atomic_write(file) as stream:
-            json.dump({"asked": {"recipe": recipe_text(recipe), **asked}, "values": values}, stream)
+        shards = Shards(folder / "vectors", scale.vectors, processes=self.processes)
+        values = measure(model, suites, self.table.measures, self.data, scale.columns, ranking, shards)
+        if self.processes.first:
+            with atomic_write(file) as stream:
+                json.dump({"asked": {"recipe": recipe_text(recipe), **asked}, "values": values}, stream)
+        shards.remove()
         return values
 
     def model(self, row: str, seed: int) -> Model:
@@ -199,13 +218,36 @@ class Reproduction:
         return model
 
     def _trained(self, row: str, seed: int) -> Path:
-        """Train the model of a row unless that is done; return its folder."""
+        """Train the model of a row unless that is done, by whichever table; return its folder."""
         trained = self.table.rows[row].of or row
         if (after := self.table.rows[trained].after) is not None:
             self._trained(after, seed)
-        folder = self.folder(trained, seed)
-        train(self.recipe(trained, seed), folder, self.device)
+        recipe, folder = self.recipe(trained, seed), self.run_folder(trained, seed)
+        if folder != self.folder(trained, seed):
+            logger.info(f"{row}, seed {seed}: trained before, by the same recipe, in {folder}")
+            return folder / "model"
+        train(recipe, folder, self.device)
+        if self.processes.first:
+            with atomic_write(self._note(recipe)) as stream:
+                stream.write(f"{folder.relative_to(self.out)}\n")
+        self.processes.wait()
         return folder / "model"
+
+    def _note(self, recipe: Recipe) -> Path:
+        """The file that says where the model of a recipe was trained."""
+        return self.out / "trained" / recipe_digest(recipe)
+
+    def run_folder(self, row: str, seed: int) -> Path:
+        """The run folder of the model of a row: where another table, or another row, trained the same recipe to its
+        end, else the row's own."""
+        recipe, own = self.recipe(row, seed), self.folder(row, seed)
+        note = self._note(recipe)
+        if (own / "model").exists() or not note.exists():
+            return own
+        other = self.out / note.read_text(encoding="utf-8").strip()
+        text = other / "recipe.yaml"
+        kept = kept_recipe(text.read_text(encoding="utf-8")) if (other / "model").exists() and text.exists() else None
+        return other if kept is not None and recipe_digest(kept) == recipe_digest(recipe) else own
 
     def _untrained(self, row: str, seed: int) -> DualEncoder:
         """The untrained model of a recipe where the scale has no start: its backbone, pooled as it says."""

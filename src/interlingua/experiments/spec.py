@@ -163,6 +163,9 @@ class Scale(Settings):
     start: str | None = None
     columns: list[str] | None = Field(None, description="only these columns")
     read: Reading = Reading()
+    vectors: Literal["float16", "float32"] = Field(
+        "float32", description="how the passages of large collections are kept on the disk while they are searched"
+    )
     maxp: str = Field(
         "180/90", description="what {maxp} in a pipeline is: window and stride of long documents, in tokens"
     )

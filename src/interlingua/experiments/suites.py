@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 from interlingua.data.collections import cross, load_collection, question_translations
 from interlingua.data.irds import read_answered
 from interlingua.data.passages import read_passages
 from interlingua.data.readers import read_parallel
-from interlingua.data.records import Collection, ParallelPair, Query
+from interlingua.data.records import Collection, ParallelPair, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.languages import TOP, language_matrix, language_projection
@@ -20,10 +20,13 @@ from interlingua.evaluation.xor import run_texts, xor_results
 from interlingua.experiments.spec import Ranking, Scored, Suite, fill
 from interlingua.models.protocols import AnyEncoder, Encoder, has_token_vectors
 from interlingua.retrieval.dense.exact import retrieve
+from interlingua.retrieval.dense.sharded import Shards
 from interlingua.retrieval.pipeline.run import language_of, read_translations, translated_queries
 
 logger = logging.getLogger(__name__)
 
+DEPTH = 100
+"""Passages retrieved for each question."""
 Columns = dict[str, dict[str, float]]
 """column → query id → value; a column with one value for all has it under "mean"."""
 Fill = Callable[[str], str]
@@ -91,13 +94,27 @@ def pool_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill)
     }
 
 
-def xor_suite(model: Encoder, suite: Suite, fill: Fill) -> dict[str, Columns]:
-    """R@2kt and R@5kt: each question 1 or 0."""
+class ReadAgain:
+    """What `read` gives, read anew each time: passages that are never in memory together."""
+
+    def __init__(self, read: Callable[[], Iterable[Passage]]) -> None:
+        self.read = read
+
+    def __iter__(self) -> Iterator[Passage]:
+        return iter(self.read())
+
+
+def xor_suite(model: Encoder, suite: Suite, fill: Fill, shards: Shards | None = None) -> dict[str, Columns]:
+    """R@2kt and R@5kt: each question 1 or 0. With `shards`, the passages and their vectors stay on the disk."""
     if suite.xor is None:
         raise BadInput("the suite has no XOR-Retrieve questions.")
     questions = read_answered(fill(suite.xor.questions))
-    passages = list(read_passages(fill(suite.xor.passages)))
-    run = retrieve(model, Collection("XOR-Retrieve", passages, list(questions)))
+    passages: Iterable[Passage] = ReadAgain(partial(read_passages, fill(suite.xor.passages)))
+    if shards is not None:
+        run = shards.of(model, passages, "XOR-Retrieve").search(questions, DEPTH)
+    else:
+        passages = list(passages)
+        run = retrieve(model, Collection("XOR-Retrieve", passages, list(questions)), depth=DEPTH)
     found: dict[str, Columns] = {}
     for result in xor_results(run_texts(run, passages), questions):
         for measure, values in result.scores.per_query.items():
@@ -129,14 +146,22 @@ def measure(
     data: str | None,
     columns: Sequence[str] | None = None,
     ranking: Ranking | None = None,
+    shards: Shards | None = None,
 ) -> Values:
     """Every suite's values; `measures` are those of collections, the other kinds have their own. `model` may be None
     where the pipeline of `ranking` has none. With `ranking`, and with a model of late interaction, the collections
-    are ranked by a pipeline, and the kinds that are not searched are left out."""
+    are ranked by a pipeline, and the kinds that are not searched are left out.
+
+    With `shards`, the passages of large collections are on the disk; of several processes each encodes and searches its
+    part of them. What is not divided the first process does alone, and it alone has all values.
+    """
     found: Values = {}
+    first = shards is None or shards.processes.first
     for name, suite in suites.items():
         chosen = [column for column in suite.collections if columns is None or column in columns]
         if ranking is not None or model is None or has_token_vectors(model):
+            if not first:
+                continue
             by_column = {
                 column: _ranked(ranking or Ranking(), model, suite, column, measures, data) for column in chosen
             }
@@ -147,15 +172,16 @@ def measure(
         groups = [chosen] if suite.passages is not None else [[column] for column in chosen]
         results = []
         for group in filter(None, groups):
-            results += evaluate_on(model, [held(suite, column, data)[0] for column in group], measures)
+            held_now = [held(suite, column, data)[0] for column in group]
+            results += evaluate_on(model, held_now, measures, DEPTH, shards=shards)
         if results:
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
         for kind, run in SUITES.items():
             wanted = [column for column in getattr(suite, kind) if columns is None or column in columns]
-            if wanted:
+            if wanted and first:
                 found[name] = run(model, suite, wanted, partial(fill, data=data))
         if suite.xor is not None:
-            found[name] = xor_suite(model, suite, partial(fill, data=data))
+            found[name] = xor_suite(model, suite, partial(fill, data=data), shards)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -49,6 +50,16 @@ def embed_passages(encoder: Encoder, passages: Sequence[Passage], **options: Any
 def passage_texts(passages: Sequence[Passage]) -> list[str | tuple[str, str]]:
     """Passages as encoders take them: (title, text), or the text alone where there is no title."""
     return [(passage.title, passage.text) if passage.title else passage.text for passage in passages]
+
+
+def passages_digest(passages: Iterable[Passage]) -> str:
+    """Equal for equal passages (ids, titles, texts, languages) in one order."""
+    state = blake2b(digest_size=16)
+    for passage in passages:
+        for part in (passage.id, passage.title, passage.text, passage.lang):
+            encoded = part.encode("utf-8", "surrogatepass")
+            state.update(len(encoded).to_bytes(8, "little") + encoded)
+    return state.hexdigest()
 
 
 def searchable(vectors: Any, similarity: str, ids: Sequence[str], what: str) -> Vectors:

@@ -239,9 +239,7 @@ def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
         raise BadInput("training.precision: bf16 needs a CUDA device that has it; use auto, fp16 or float32.")
     if chosen == "fp16":
         if device.type != "cuda":
-            logger.warning(
-                "training.precision: fp16 on a CPU is emulated: slower than float32, for trials only."
-            )
+            logger.warning("training.precision: fp16 on a CPU is emulated: slower than float32, for trials only.")
         return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.float16, LossScale())
     return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.bfloat16 if chosen == "bf16" else None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -152,13 +153,25 @@ def recipe_text(recipe: Recipe) -> str:
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def same_recipe(kept: str, recipe: Recipe) -> bool:
-    """Whether the text kept beside a run says the same as `recipe`. What it does not mention has its default: a field
-    that did not exist yet when the run began, or had another name, changes nothing."""
+def recipe_digest(recipe: Recipe) -> str:
+    """Equal for recipes that train the same model: 32 hex digits over everything but the description."""
+    text = recipe_text(recipe.model_copy(update={"description": ""}))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def kept_recipe(text: str) -> Recipe | None:
+    """The recipe of a text kept beside a run, or None where it is none. What it does not mention has its default: a
+    field that did not exist yet when the run began, or had another name, changes nothing."""
     try:
-        return recipe_text(Recipe.model_validate(_renamed(parse_yaml(kept)))) == recipe_text(recipe)
+        return Recipe.model_validate(_renamed(parse_yaml(text)))
     except (yaml.YAMLError, ValidationError):
-        return False
+        return None
+
+
+def same_recipe(kept: str, recipe: Recipe) -> bool:
+    """Whether the text kept beside a run says the same as `recipe`."""
+    found = kept_recipe(kept)
+    return found is not None and recipe_text(found) == recipe_text(recipe)
 
 
 def _renamed(tree: Any) -> Any:
