@@ -162,6 +162,9 @@ READERS: dict[str, Reader] = {
     "documents/jsonl": Reader("d.jsonl", fixture("documents/documents.jsonl"), listed(read_documents)),
     "sentences/jsonl": Reader("d.jsonl", fixture("documents/documents.jsonl"), listed(read_sentences)),
     "sentences/text": Reader("s.txt", fixture("documents/sw.txt"), listed(read_sentences, lang="sw")),
+    "sentences/passages": Reader(
+        "docs.jsonl", b'{"id": "1#0", "contents": "Title\\n\\nText."}\n' * 3, listed(read_sentences, lang="sw")
+    ),
     "linked/clirmatrix": Reader(
         "c.jsonl",
         CLIRMATRIX,

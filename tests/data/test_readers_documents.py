@@ -37,6 +37,59 @@ def test_sentences_of_documents_and_of_plain_text(capsys: pytest.CaptureFixture[
     assert "1 blank lines" in capsys.readouterr().err
 
 
+CONTENTS = {"id": "{i}#0", "contents": "Title {i}\n\nText {i}.\n\nMore."}
+FIELDS = {"docid": "{i}#0", "title": "Title {i}", "text": "Text {i}.\n\nMore."}
+
+
+def collection(folder: Path, layout: dict[str, str], count: int) -> Path:
+    """Mr.TyDi's own layout (`{id, contents}`) or that of its copy on the Hugging Face hub (`{docid, title, text}`)."""
+    folder.mkdir(parents=True)
+    rows = ({key: value.format(i=i) for key, value in layout.items()} for i in range(count))
+    name = "docs.jsonl.gz" if "contents" in layout else "corpus.jsonl.gz"
+    with gzip.open(folder / name, "wt", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(row) + "\n" for row in rows)
+    return folder
+
+
+@pytest.mark.parametrize("layout", [CONTENTS, FIELDS], ids=["contents", "fields"])
+def test_passages_of_a_collection_are_sampled_in_the_language_of_its_folder(
+    tmp_path: Path, layout: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = collection(tmp_path / "mrtydi-v1.1-thai/collection", layout, 40)
+    every = list(read_sentences(folder, limit=None))
+    assert every == [Sentence(f"Text {i}.\n\nMore.", "th") for i in range(40)]
+    some = list(read_sentences(folder, limit=10))
+    assert "30 passages over the limit of 10 not taken" in capsys.readouterr().err
+    assert len(some) == 10
+    assert some != every[:10]
+    assert [one for one in every if one in some] == some  # in the order of the file
+    assert set(read_sentences(folder, limit=4)) < set(some)
+    assert list(read_sentences(folder, limit=10, seed=1)) != some
+    assert {one.lang for one in read_sentences(folder, lang="sw")} == {"sw"}
+
+
+def test_passages_need_a_language_and_a_text(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "passages/collection", CONTENTS, 2)
+    with pytest.raises(InterlinguaError, match="no 'lang', and no language was given"):
+        list(read_sentences(folder))
+    (folder / "docs.jsonl.gz").unlink()
+    (folder / "docs.jsonl").write_text('{"id": "1", "contents": "Title\\n\\n "}\n')
+    with pytest.raises(InterlinguaError, match="line 1: a passage without text"):
+        list(read_sentences(folder, lang="th"))
+
+
+def test_plain_text_beside_the_foreign_side_of_parallel_files(tmp_path: Path) -> None:
+    """WikiMatrix has no Thai: Thai sentences stand beside the foreign sides of its files."""
+    (tmp_path / "WikiMatrix.en-sw.tsv").write_text("1.1\tThe lake is deep.\tZiwa ni refu.\n", encoding="utf-8")
+    (tmp_path / "th.txt").write_text("ทะเลสาบลึก\n", encoding="utf-8")
+    files = [tmp_path / "WikiMatrix.en-sw.tsv", tmp_path / "th.txt"]
+    found = [Sentence("Ziwa ni refu.", "sw"), Sentence("ทะเลสาบลึก", "th")]
+    assert list(read_sentences(files, side="foreign")) == found
+    assert list(read_sentences(files[1], side="foreign")) == found[1:]
+    with pytest.raises(InterlinguaError, match="has no option 'lang'"):
+        read_sentences(files, side="foreign", lang="th")
+
+
 def test_the_language_must_be_known(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("A line.\n")
     with pytest.raises(InterlinguaError, match=r"Give lang\."):

@@ -9,16 +9,21 @@ rows and lists them at the end. Bytes that are not UTF-8 and files that are brok
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from interlingua.data import encyclopedia
 from interlingua.data.readers.documents import (
     CcnetOptions,
+    PassageOptions,
     is_ccnet,
+    is_collection_passages,
     is_documents,
     is_sentence_lines,
     read_ccnet_documents,
     read_ccnet_sentences,
+    read_collection_passages,
     read_document_rows,
     read_sentence_lines,
     read_sentence_rows,
@@ -55,6 +60,7 @@ from interlingua.data.readers.source import (
     RowOptions,
     expand,
     group,
+    head,
     read_all,
     source_fingerprint,
 )
@@ -97,6 +103,13 @@ DOCUMENTS: tuple[Format[Document], ...] = (
     Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_documents, is_ccnet, CcnetOptions),
 )
 SENTENCES: tuple[Format[Sentence], ...] = (
+    Format(
+        "passages",
+        "jsonl of a collection: id and contents, or docid, title, text",
+        read_collection_passages,
+        is_collection_passages,
+        PassageOptions,
+    ),
     Format("jsonl", "jsonl with text or sentences", read_sentence_rows, is_documents, RowOptions),
     Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_sentences, is_ccnet, CcnetOptions),
     Format("text", "plain text, one sentence a line", read_sentence_lines, is_sentence_lines, RowOptions),
@@ -152,13 +165,21 @@ def read_sentences(
     on_bad_row: str = "error",
     **options: Any,
 ) -> Iterator[Sentence]:
-    """Raw sentences: plain text, jsonl, the sentences of documents, or one `side` of parallel files with the other
-    thrown away: "source", "target", or "foreign" (the one that is not English); "both" keeps both. Formats:
-    `SENTENCES`; with a side those of `read_parallel`, whose options are taken then."""
+    """Raw sentences: plain text, jsonl, the sentences of documents, the passages of a collection, or one `side` of
+    parallel files with the other thrown away: "source", "target", or "foreign" (the one that is not English); "both"
+    keeps both. Formats: `SENTENCES`; with a side those of `read_parallel`, whose options are taken then. Beside
+    parallel files a file of plain text, which has one side, may stand: a language that they lack (WikiMatrix: Thai)."""
     if side is not None:
         if side not in SIDES:
             raise BadInput(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
         given = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
+        files = group(path) if format is None else []
+        plain = [file for file in files if isinstance(file, Path) and is_sentence_lines(file, head(file))]
+        if plain:
+            read = read_all(plain, [one for one in SENTENCES if one.name == "text"], None, on_bad_row, {})
+            rest = [file for file in files if file not in plain]
+            pairs = read_all(rest, PARALLEL, None, on_bad_row, given) if rest else iter(())
+            return chain(_side(pairs, side), read)
         return _side(read_parallel(path, format=format, on_bad_row=on_bad_row, **given), side)
     if encyclopedia.is_encyclopedia(path):
         _no_options(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import tempfile
 from collections.abc import Iterator
 from itertools import islice
@@ -14,10 +15,11 @@ from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of,
 from interlingua.data.readers.source import RowOptions, columns, filled_lines, first_keys, language_suffix, plain_name
 from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
 from interlingua.data.store import KeyedStore
+from interlingua.data.stream import mix
 from interlingua.errors import BadInput
 from interlingua.files import read_lines
 from interlingua.settings import Settings
-from interlingua.text.languages import find_code, normalise_code
+from interlingua.text.languages import find_code, language_at_end, normalise_code
 from interlingua.text.sentences import split_sentences
 
 
@@ -126,6 +128,62 @@ def read_sentence_rows(path: Path, bad: BadRows, *, lang: str | None = None) -> 
     for document in read_document_rows(path, bad, lang=lang):
         for sentence in document.sentences:
             yield Sentence(sentence, document.lang)
+
+
+def is_collection_passages(path: Path, start: str) -> bool:
+    keys = first_keys(start)
+    return "contents" in keys or {"docid", "text"} <= keys
+
+
+class PassageOptions(RowOptions):
+    """Which passages of a collection are taken."""
+
+    limit: int | None = Field(50_000, gt=0, description="passages of a file, a seeded sample; none: all")
+    seed: int = Field(0, description="of the sample")
+
+
+def read_collection_passages(
+    path: Path, bad: BadRows, *, lang: str | None = None, limit: int | None = 50_000, seed: int = 0
+) -> Iterator[Sentence]:
+    """The passages of a collection as raw text, one record a passage: Mr.TyDi's `{id, contents}`, title, blank line,
+    text; or `{docid, title, text}`. Titles are left out.
+
+    The language is the row's, or the one given, or the one that the file or a folder above it is called after
+    (`mrtydi-v1.1-thai/collection/docs.jsonl.gz`). A smaller `limit` gives a subset of a larger one; passages that are
+    not drawn are counted. Holds `limit` passages, never the file.
+    """
+    code = lang or next(filter(None, (language_at_end(part) for part in _names(path))), None)
+
+    def parse(row: tuple[int, str]) -> tuple[int, Sentence]:
+        fields = json_object(row[1])
+        whole = string(fields, "text" if "text" in fields else "contents")
+        _, gap, after = whole.partition("\n\n") if "text" not in fields else ("", "", "")
+        text = (after if gap else whole).strip()
+        if not text:
+            raise BadRow("a passage without text")
+        return row[0], Sentence(text, lang_of(fields, code))
+
+    rows = bad.parsed(path, ((number, (number, line)) for number, line in filled_lines(path)), parse)
+    if limit is None:
+        yield from (sentence for _, sentence in rows)
+        return
+    count, heap = 0, list[tuple[int, int, Sentence]]()
+    for number, sentence in rows:
+        count += 1
+        entry = (-mix(seed, number), number, sentence)  # the smallest hashes are kept
+        if len(heap) < limit:
+            heapq.heappush(heap, entry)
+        else:
+            heapq.heappushpop(heap, entry)
+    if count > limit:
+        bad.passed_over(path, f"passages over the limit of {limit:,} not taken", count - limit)
+    for _, _, sentence in sorted(heap, key=lambda entry: entry[1]):
+        yield sentence
+
+
+def _names(path: Path) -> list[str]:
+    """The name of the file without its endings, and those of the two folders that it is in."""
+    return [plain_name(path).split(".")[0], path.parent.name, path.parent.parent.name]
 
 
 BEST = 6
