@@ -4,6 +4,7 @@ import pytest
 
 from interlingua.errors import InterlinguaError
 from interlingua.experiments.spec import TableSpec, read_table
+from interlingua.retrieval.pipeline.grammar import Lexical, leaves, parse_pipeline
 from interlingua.training.recipe import recipe_folder
 from interlingua.training.weighted import check
 
@@ -114,6 +115,38 @@ def test_table_2_switches_objectives_row_by_row():
         "+ language": {"retrieval", "language"},
         "+ both": {"retrieval", "semantic", "language"},
     }
+
+
+def test_bm25_of_the_paper_has_the_analyzer_of_the_language_and_passages_are_pairs():
+    table = read_table("hu2023/table3")
+    for row in ("BM25", "BM25, tuned", "BM25 + XLM-R + semantic"):
+        for scale, kind in (("paper", "language"), ("mini", "default")):
+            for setting in table.ranking(row, scale).settings():
+                (lexical,) = [leaf for leaf in leaves(parse_pipeline(setting)) if isinstance(leaf, Lexical)]
+                assert lexical.analyzer == kind
+    assert table.recipe("XLM-R", "paper", "/data", 1, None).model.template == "pair"
+    assert table.recipe("XLM-R", "mini", "/data", 1, None).model.template is None
+
+
+def test_the_left_most_point_of_figure_4_has_both_losses_and_no_text_without_translation():
+    for name, row in (("hu2023/figure4", "0"), ("hu2023/table5", "+ both (no Q)")):
+        table = read_table(name)
+        for scale in table.scales:
+            recipe = table.recipe(row, scale, "/data", 1, None)
+            assert recipe.objectives["semantic"] is not None
+            assert recipe.objectives["language"] is not None
+            assert "sentences" not in recipe.data
+    figure = read_table("hu2023/figure4")
+    assert [row.x for row in figure.rows.values()][:2] == [None, 0]
+
+
+def test_every_source_of_text_without_translations_has_thai():
+    for name in ("hu2023/table5", "hu2023/figure4"):
+        table = read_table(name)
+        for row in table.rows_at("paper"):
+            entry = table.recipe(row, "paper", "/data", 1, None).data.get("sentences")
+            thai = ("wikipedia/th.txt.gz", "mrtydi-v1.1-thai/collection")
+            assert entry is None or any(path.endswith(thai) for path in entry.paths()), row
 
 
 def test_overrides_of_the_table_come_first_then_the_scales_then_the_rows(write, tmp_path):

@@ -17,6 +17,11 @@ def marks(text):
     return [c for c in text if unicodedata.category(c).startswith("M")]
 
 
+def test_the_default_kind_has_a_name():
+    assert all(analyzer(lang, "default") is analyzer(lang) for lang in ("sw", "en", "th", ""))
+    assert analyzer("sw", "default") is not analyzer("sw", "language")
+
+
 @pytest.mark.parametrize(
     ("lang", "text"),
     [

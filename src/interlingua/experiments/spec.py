@@ -166,6 +166,9 @@ class Scale(Settings):
     vectors: Literal["float16", "float32"] = Field(
         "float32", description="how the passages of large collections are kept on the disk while they are searched"
     )
+    analyzer: str = Field(
+        "default", description="what {analyzer} in a pipeline is: 'language' for one analyzer a language as in Anserini"
+    )
     maxp: str = Field(
         "180/90", description="what {maxp} in a pipeline is: window and stride of long documents, in tokens"
     )
@@ -291,7 +294,11 @@ class TableSpec(Settings):
             if name not in self.rows:
                 raise ValueError(f"compare names '{name}', which is no row of this table")
         for name, row in self.rows.items():
-            named_there = {part.split("}")[0] for part in (row.pipeline or "").split("{")[1:]} - {"model", "maxp"}
+            named_there = {part.split("}")[0] for part in (row.pipeline or "").split("{")[1:]} - {
+                "model",
+                "maxp",
+                "analyzer",
+            }
             if named_there != set(row.tune):
                 raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(named_there)}")
             if "{model}" not in (row.pipeline or "{model}") and (row.of or row.calibrate or row.set):
@@ -337,7 +344,8 @@ class TableSpec(Settings):
         spec = self.rows[row]
         if spec.pipeline is None:
             return None
-        return Ranking(spec.pipeline.replace("{maxp}", self.scale(scale).maxp), spec.tune)
+        at = self.scale(scale)
+        return Ranking(spec.pipeline.replace("{maxp}", at.maxp).replace("{analyzer}", at.analyzer), spec.tune)
 
     def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
         """The checked recipe of one row with one seed."""

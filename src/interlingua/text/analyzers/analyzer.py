@@ -123,7 +123,7 @@ TURKIC = ("az", "tr")
 
 
 def analyzer(lang: str, kind: str | None = None) -> Analyzer:
-    """The analyzer of a language: of its default kind, or of the one named.
+    """The analyzer of a language: of its default kind (None or "default"), or of the one named.
 
     "language": the language's letters, words after UAX 29, stopwords, stems, n-grams where the script has no spaces.
     "char4" (char1 to char9): character n-grams inside words. "mixed": both. "ngram": "language" without stopwords
@@ -134,7 +134,7 @@ def analyzer(lang: str, kind: str | None = None) -> Analyzer:
     Raises BadInput for an unknown kind, a segmenter of another language, or a package that is not installed.
     """
     code = find_code(lang) or ""
-    chosen = rules_of(code).default if kind is None else kind
+    chosen = rules_of(code).default if kind in (None, "default") else str(kind)
     if chosen in SEGMENTERS and SEGMENTERS[chosen].lang != code:
         raise BadInput(f"analyzer '{chosen}': is for '{SEGMENTERS[chosen].lang}', not for '{lang}'.")
     if chosen not in (*KINDS, *SEGMENTERS) and not CHARACTERS.fullmatch(chosen):
