@@ -15,6 +15,7 @@ PRINTED = {
     "new_loss.py": (r"translation, before: 0\.\d+\n", r"translation, after: 0\.\d+\n$"),
     "search.py": (r"\[fi\] ", r"in the notes: The reading room opens at nine\.\n\d+ passages\n$"),
     "own_encoder.py": (r"MRR@100 of \d+ Finnish questions: 0\.[5-9]\d+\nKuka keksi .*\n  0\.\d",),
+    "own_retriever.py": (r"full text \+ dense +MRR@100 0\.9\d+\n", r"dense, reranked by full text +MRR@100 0\.9\d+\n$"),
     "own_store.py": (r"lexical +MRR@100 0\.9\d+\n", r"hybrid +MRR@100 0\.9\d+\n1 deleted, \d+ passages\n$"),
 }
 

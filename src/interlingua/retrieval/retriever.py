@@ -103,14 +103,21 @@ class Scorer(Protocol):
     """Whatever can put candidates into another order."""
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
-        """For each query of `candidates`, exactly its candidates, scored."""
+        """For each query of `candidates`, in their order, exactly its candidates, scored. Raises BadInput for a
+        candidate that is no passage here, and for a query that is not among `queries`."""
 
 
 class Retriever(Scorer, Protocol):
-    """Whatever can search its passages, and score some of them: BM25, `DenseRetriever`, `LateInteractionRetriever`."""
+    """Whatever can search its passages, and score some of them: `BM25`, `DenseRetriever`, `LateInteractionRetriever`,
+    `MaxP`, `OnDemand`, or one of your own (`examples/own_retriever.py`).
+
+    A passage has one score for a query, whether it is searched for or a candidate. Passages are encoded or read when
+    they are first needed.
+    """
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
-        """The `depth` best passages for each query; fewer where there are fewer."""
+        """The `depth` best passages for each query, also for one that finds none. They are the first of any deeper
+        search: equal scores are ordered by id descending before the list is cut."""
 
 
 def passages_by_id(passages: Sequence[Passage], ids: Iterable[str]) -> list[Passage]:
