@@ -123,7 +123,7 @@ def test_texts_do_not_see_their_neighbours(tiny_tokenizer, sentences):
 
 def test_runs_group_equal_neighbours_and_positions_restart(tiny_tokenizer):
     model = backbone("xlm-roberta", tiny_tokenizer())
-    packed = packing.pack([[0, 2], [0, 2], [0, 9, 1, 9, 2], [0, 2]], model.model, torch.device("cpu"))
+    packed = packing.pack([[0, 2], [0, 2], [0, 9, 1, 9, 2], [0, 2]], model.model.config, torch.device("cpu"))
     assert packed.runs == [(0, 2, 2), (4, 1, 5), (9, 1, 2)]
     # A pad token inside a text keeps position 1 and the count goes on behind it, as in the model's own code.
     assert packed.positions.tolist() == [[2, 3, 2, 3, 2, 3, 1, 4, 5, 2, 3]]

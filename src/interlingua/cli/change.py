@@ -14,6 +14,7 @@ from interlingua.cli.options import (
     model_option,
     opened,
     passage_options,
+    precision_option,
     read_passages,
 )
 
@@ -69,6 +70,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         parser = verb(name, help, description, write)
         parser.add_argument("files", nargs="+", metavar="FILE", help="files, folders and collections of passages")
         model_option(parser)
+        precision_option(parser)
         durability_option(parser)
         passage_options(parser)
     parser = verb("delete", "delete passages of an index", DELETE, delete)

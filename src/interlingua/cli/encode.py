@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import ray_option
+from interlingua.cli.options import precision_option, ray_option
 from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="language of passages that do not name theirs (else detected); with "
         "--onnx, the language whose calibration is built in",
     )
+    precision_option(parser)
     ray_option(parser)
     parser.moved = {"--as": "--role"}
     parser.set_defaults(run=run)
@@ -88,7 +89,7 @@ def lines(arguments: argparse.Namespace) -> None:
     texts = [line for _, line in read_lines(source)]
     if not texts:
         raise BadInput(f"{source}: is empty. Give one text a line.")
-    model = DualEncoder.load(arguments.model)
+    model = DualEncoder.load(arguments.model, precision=arguments.precision)
     encode = model.encode_query if arguments.role == "query" else model.encode_document
     vectors = np.asarray(encode(texts, show_progress_bar=not arguments.quiet), dtype=np.float32)
     with atomic_write(arguments.out, "wb") as stream:
@@ -105,6 +106,8 @@ def passages(arguments: argparse.Namespace) -> None:
     if arguments.role == "query":
         raise BadInput("--role query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
     if arguments.ray is not None:
+        if arguments.precision:
+            raise BadInput("--precision: the machines of a Ray cluster compute in float32. Leave it out.")
         from interlingua.index.ray import encode_on_ray
 
         if not arguments.texts or parquet or arguments.out.endswith(".npy"):
@@ -137,7 +140,9 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
         return open_index(place).vectors()
     if not arguments.texts:
         raise BadInput(f"{place}: is not an index, so there must be files of passages to encode.")
-    held = encoded(DualEncoder.load(place), read_sources(arguments.texts, arguments.lang))
+    held = encoded(
+        DualEncoder.load(place, precision=arguments.precision), read_sources(arguments.texts, arguments.lang)
+    )
     return track(held, f"encode passages ({CHUNK:,} each)")
 
 

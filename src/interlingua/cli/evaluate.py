@@ -18,6 +18,7 @@ from interlingua.cli.evaluate_retrieval import (
     xor_options,
 )
 from interlingua.cli.evaluate_sentences import print_bucc, print_translations, read_translations, sentence_options
+from interlingua.cli.options import precision_option
 from interlingua.errors import BadInput
 
 NAMES = ("evaluate",)
@@ -85,6 +86,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="pool hidden state K (0 = embeddings) in place of the last, as CCP does on Tatoeba",
     )
     parser.add_argument("--pooling", choices=["cls", "mean"], help="how token states become a vector")
+    precision_option(parser)
     parser.add_argument("--format", default="text", choices=["text", "markdown", "tsv", "json"])
     parser.add_argument("--no-intervals", action="store_true", help="leave the 95%% intervals out")
     collection_options(parser)
@@ -157,7 +159,7 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Model]:
     from interlingua.models.late_interaction import load_any
     from interlingua.models.protocols import has_token_vectors
 
-    models = {name: load_any(name) for name in arguments.models}
+    models = {name: load_any(name, precision=arguments.precision) for name in arguments.models}
     for name, model in models.items():
         for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling"):
             if has_token_vectors(model) and getattr(arguments, option) not in (None, []):

@@ -7,7 +7,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from interlingua.cli.options import INDEX, counted, passage_options, ray_option, read_passages
+from interlingua.cli.options import INDEX, counted, passage_options, precision_option, ray_option, read_passages
+from interlingua.errors import BadInput
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", "--store", required=True, metavar="IDX", help=INDEX)
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there")
+    precision_option(parser)
     ray_option(parser)
     passage_options(parser)
     parser.moved = MOVED
@@ -54,6 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
     name, sources = ("default", arguments.inputs) if not rest or is_passages(first) else (first, rest)
     passages = read_passages(arguments, sources, names)
     options: dict[str, Any] = {"overwrite": arguments.overwrite, "names": names}
+    if arguments.ray is not None and arguments.precision:
+        raise BadInput("--precision: the machines of a Ray cluster compute in float32. Leave it out.")
     if arguments.ray is not None:
         from interlingua.index.ray import build_index_on_ray
 
@@ -62,7 +66,9 @@ def run(arguments: argparse.Namespace) -> None:
         from interlingua.index import build_index
         from interlingua.models.dual import DualEncoder
 
-        built = build_index(DualEncoder.load(name), passages, arguments.out, model_path=name, **options)
+        built = build_index(
+            DualEncoder.load(name, precision=arguments.precision), passages, arguments.out, model_path=name, **options
+        )
     logger.info(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
 
 

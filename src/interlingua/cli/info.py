@@ -11,7 +11,7 @@ from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
     from interlingua.index import IndexInfo
-    from interlingua.models.folder import ModelInfo
+    from interlingua.models.card import ModelInfo
 
 NAMES = ("info",)
 TOOLS = ("docs", "dev")
@@ -77,7 +77,8 @@ def index_lines(info: IndexInfo) -> list[tuple[str, str]]:
 
 def model_of(name: str) -> ModelInfo:
     """What a model is. Raises NotFound for a name that is neither an index nor a model."""
-    from interlingua.models.folder import model_folder, model_info
+    from interlingua.models.card import model_info
+    from interlingua.models.folder import model_folder
     from interlingua.models.late_interaction import load_any
 
     folder = model_folder(name)

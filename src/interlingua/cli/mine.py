@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import bad_rows_option
+from interlingua.cli.options import bad_rows_option, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -173,6 +173,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("b", metavar="B", nargs="?", help="the other language; the numbers of lines may differ")
     parser.add_argument("--model", help="a model folder or name")
+    precision_option(parser)
     parser.add_argument(
         "--out",
         required=True,
@@ -239,7 +240,7 @@ def bitext(arguments: argparse.Namespace) -> None:
     found = mine_sentences(
         a,
         b,
-        DualEncoder.load(arguments.model).encode_document,
+        DualEncoder.load(arguments.model, precision=arguments.precision).encode_document,
         half=arguments.half,
         langs=(arguments.lang_a, arguments.lang_b),
         k=arguments.k,

@@ -31,6 +31,16 @@ def model_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def precision_option(parser: argparse.ArgumentParser) -> None:
+    """--precision, of verbs that encode."""
+    parser.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16", "int8", "auto"],
+        help="number format of a transformer's weights on a processor; auto: the fastest here (that of the index, else "
+        "float32)",
+    )
+
+
 def durability_option(parser: argparse.ArgumentParser) -> None:
     """--durability, of verbs that write to an index."""
     parser.add_argument(
@@ -102,14 +112,20 @@ def pairs_of(option: str, given: list[str], form: str) -> dict[str, str]:
 
 
 def opened(arguments: argparse.Namespace, **options: Any) -> Index:
-    """The index of a verb, with the model of --model where that is given."""
+    """The index of a verb, with the model of --model and in the --precision where these are given."""
     from interlingua.index import open_index
 
-    if not getattr(arguments, "model", None):
-        return open_index(arguments.index, **options)
-    from interlingua.index.metadata import load_to_encode, of_one_vector
+    index = open_index(arguments.index, **options)
+    model, precision = getattr(arguments, "model", None), getattr(arguments, "precision", None)
+    if not model and not precision:
+        return index
+    from interlingua.index.metadata import load_encoder
 
-    return open_index(arguments.index, of_one_vector(load_to_encode(arguments.model), arguments.model), **options)
+    try:
+        encoder = load_encoder(index.metadata, arguments.index, model=model, precision=precision)
+    finally:
+        index.close()
+    return open_index(arguments.index, encoder, **options)
 
 
 def counted(index: Index) -> str:

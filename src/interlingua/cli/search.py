@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from interlingua.cli.options import index_argument, model_option, opened, pairs_of
+from interlingua.cli.options import index_argument, model_option, opened, pairs_of, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -53,6 +53,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="a model, best of late interaction, that puts the first 100 into its own order",
     )
     model_option(parser)
+    precision_option(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a result")
     parser.moved = {"--where": "--filter"}
     parser.set_defaults(run=run)

@@ -6,7 +6,7 @@ import argparse
 import logging
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import durability_option, index_argument, model_option, opened
+from interlingua.cli.options import durability_option, index_argument, model_option, opened, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -34,6 +34,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         "address localhost always is, and without this no other",
     )
     model_option(parser)
+    precision_option(parser)
     parser.add_argument(
         "--rerank",
         metavar="MODEL",

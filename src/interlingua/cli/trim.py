@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from interlingua.cli.parser import Repeated
@@ -53,13 +54,16 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def trim(arguments: argparse.Namespace) -> None:
     """Trim and save."""
     from interlingua.files import read_lines
+    from interlingua.models.card import copy_card
     from interlingua.models.encoder import Encoder
+    from interlingua.models.folder import model_folder
     from interlingua.models.trim import trim_vocabulary
     from interlingua.progress import track
 
     if not arguments.texts and not arguments.langs:
         raise BadInput("say what to keep: --texts FILE …, --langs CODE …, or both.")
-    encoder = Encoder.load(arguments.model)
+    source = model_folder(arguments.model)
+    encoder = Encoder.load(source)
 
     def lines() -> Iterator[str]:
         for file in arguments.texts:
@@ -68,4 +72,6 @@ def trim(arguments: argparse.Namespace) -> None:
 
     kept, before = trim_vocabulary(encoder, track(lines(), "read texts"), arguments.langs)
     encoder.save(arguments.out)
+    what = f"Trimmed by `interlingua trim` to {kept:,} of its {before:,} subwords."
+    copy_card(source, Path(arguments.out), what)
     logger.info(f"{arguments.out}: {kept:,} of {before:,} subwords")

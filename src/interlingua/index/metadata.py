@@ -139,23 +139,27 @@ def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
     return {lang: [chosen.name, chosen.version] for lang, chosen in codes.items()}
 
 
-def load_encoder(made: IndexMetadata, place: object) -> TextEncoder:
-    """The encoder that the index at `place` was `made` with, loaded by the name of its model.
+def load_encoder(
+    made: IndexMetadata, place: object, *, model: str | None = None, precision: str | None = None
+) -> TextEncoder:
+    """The encoder that the index at `place` was `made` with, loaded by the name of its model, or by `model`; in the
+    precision that the index was made in, or in `precision`.
 
     Raises BadInput where none is named, where it is not there any more, and where it has changed.
     """
-    model = made.model
+    named, model = model, model or made.model
     if not model:
         raise BadInput(
             f"{place}: does not say which model made it. Give the model with --model "
             "(in Python: pass encoder= when you open it)."
         )
-    if Path(model).is_absolute() and not Path(model).exists():
+    if not named and Path(model).is_absolute() and not Path(model).exists():
         raise NotFound(
             f"{place}: was made with the model {model}, which is not there any more. "
             "Say where it is with --model (in Python: pass encoder= when you open it)."
         )
-    encoder = of_one_vector(load_to_encode(model), model)
+    own = str(made.fingerprint.get("precision", "float32"))
+    encoder = of_one_vector(load_to_encode(model, precision or possible(own)), model)
     check_encoder(encoder, made, place)
     return encoder
 
@@ -170,17 +174,24 @@ def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
     return encoder
 
 
-def load_to_encode(name_or_path: str | Path) -> AnyEncoder:
-    """What `interlingua.models.late_interaction.load_any` loads, but a `StaticEncoder` where the model is one:
-    that takes a tenth of the time."""
+def possible(precision: str) -> str:
+    """`precision`, or float32 where this processor cannot have it."""
+    from interlingua.models.encode import cpu_has_bfloat16
+
+    return "float32" if precision == "bfloat16" and not cpu_has_bfloat16() else precision
+
+
+def load_to_encode(name_or_path: str | Path, precision: str = "float32") -> AnyEncoder:
+    """What `interlingua.models.late_interaction.load_any` loads for inference in a precision, but a `StaticEncoder`
+    where the model is one: that takes a tenth of the time."""
     from interlingua.models.static.encoder import StaticEncoder
 
-    found = StaticEncoder.load(name_or_path)
+    found = StaticEncoder.load(name_or_path) if precision == "float32" else None
     if found is not None:
         return found
     from interlingua.models.late_interaction import load_any
 
-    return load_any(name_or_path)
+    return load_any(name_or_path, precision=precision)
 
 
 def check_encoder(encoder: TextEncoder, made: IndexMetadata, place: object) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from interlingua.errors import BadInput
 from interlingua.files import atomic_folder
-from interlingua.models.encoder import Encoder
+from interlingua.models.encoder import Encoder, checked
 from interlingua.models.folder import (
     ROUTER,
     ROUTES,
@@ -60,9 +60,11 @@ def write(folder: Path, query: Parts, passage: Parts) -> None:
     write_root(folder, [("Router", "")], replace(passage.settings, prompts=prompts))
 
 
-def read(folder: Path) -> tuple[Parts, Parts]:
+def read(folder: Path, precision: str = "") -> tuple[Parts, Parts]:
     """The query and the passage encoder of a Router folder."""
-    query, passage = (read_parts(where, modules, read_settings(folder)) for where, modules in read_routes(folder))
+    query, passage = (
+        read_parts(where, modules, read_settings(folder), precision) for where, modules in read_routes(folder)
+    )
     return query, passage
 
 
@@ -176,23 +178,27 @@ class DualEncoder(nn.Module):
         *,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
+        precision: str | None = None,
         max_length: MaxLength = None,
         similarity: str | None = None,
         for_training: bool = False,
     ) -> DualEncoder:
-        """Load what `save` wrote, or any folder or name that `Encoder.load` reads (then tied).
+        """Load what `save` wrote, or any folder or name that `Encoder.load` reads (then tied). `precision` is that of
+        `Encoder.load`.
 
         `for_training` returns it in training mode (dropout on) and without its calibration, which is said.
         """
         folder = model_folder(name_or_path)
         if (folder / "modules.json").is_file() and read_modules(folder)[0][0] == "Router":
             query, passage = (
-                Encoder.of(parts, device=device, dtype=dtype, max_length=max_length) for parts in read(folder)
+                Encoder.of(parts, device=device, dtype=dtype, max_length=max_length)
+                for parts in read(folder, checked(precision, device, dtype))
             )
             query.language_maps, passage.language_maps = (LanguageMaps.beside(folder, role) for role in ROLES)
             model = cls(query, passage, similarity=similarity)
         else:
-            model = cls(Encoder.load(folder, device=device, dtype=dtype, max_length=max_length), similarity=similarity)
+            whole = Encoder.load(folder, device=device, dtype=dtype, precision=precision, max_length=max_length)
+            model = cls(whole, similarity=similarity)
         if for_training and (model.query.language_maps or model.passage.language_maps):
             logger.warning(
                 f"{folder}: its calibration is left out, as training changes the vectors. Calibrate the trained model."

@@ -31,15 +31,19 @@ def default_device(device: str | torch.device | None) -> torch.device:
 
 
 @lru_cache(maxsize=1)
+def processor() -> frozenset[str]:
+    """What the processor says that it can do, by Linux's names (`avx512_vnni`, `amx_bf16`); empty elsewhere."""
+    if platform.system() != "Linux":
+        return frozenset()
+    try:
+        return frozenset(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        return frozenset()
+
+
 def cpu_has_bfloat16() -> bool:
     """Whether the CPU multiplies bfloat16 in hardware. Unknown counts as no: emulation is five times slower."""
-    if platform.system() != "Linux":
-        return False
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        return False
-    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(flags))
+    return bool({"avx512_bf16", "amx_bf16", "bf16"} & processor())
 
 
 def compute_dtype(device: torch.device, asked: str | torch.dtype | None) -> torch.dtype:

@@ -6,13 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
-from transformers import PreTrainedTokenizerBase
 
 from interlingua.errors import BadInput
 from interlingua.files import atomic_folder
@@ -34,15 +33,28 @@ from interlingua.models.folder import (
     read_modules,
     read_settings,
 )
+from interlingua.models.inference.precision import chosen
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write_parts, write_root
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.static.encoder import StaticSide
 from interlingua.models.subwords import Text
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 logger = logging.getLogger(__name__)
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def checked(precision: str | None, device: str | torch.device | None, dtype: str | torch.dtype | None) -> str:
+    """The precision of a transformer for inference on a processor, "" for one that can be trained."""
+    if precision is None:
+        return ""
+    if dtype is not None:
+        raise BadInput("give precision, for inference on a processor, or dtype, not both.")
+    return chosen(precision, default_device(device))
 
 
 class Encoder(nn.Module):
@@ -76,6 +88,7 @@ class Encoder(nn.Module):
         normalize: bool | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
+        precision: str | None = None,
         max_length: MaxLength = None,
         prompts: Mapping[str, str] | None = None,
         template: str | None = None,
@@ -85,11 +98,18 @@ class Encoder(nn.Module):
         What is not given stays as the folder says; a bare Hugging Face model gets mean pooling. `layer=k` cuts the
         model to its first k layers and pools hidden state k (0 = embeddings); a list keeps these layers, from 0.
         `max_length` is a number of tokens or one per role. `template` joins title and text: a format string, or "pair"
-        (`<s> title </s></s> text </s>`). `dtype` is what `encode` computes in (weights stay float32): by default
-        float32 on a CPU, float16 on CUDA.
-        Raises BadInput for pickled weights, custom code, unknown modules or a folder that holds no model.
+        (`<s> title </s></s> text </s>`).
+        `dtype` is what `encode` computes in (weights stay float32): by default float32 on a CPU, float16 on CUDA.
+
+        `precision` loads a transformer for inference on a processor: "float32", "bfloat16", "int8", or "auto", the
+        fastest there. Its weights are kept in that format, converted once into the user's cache. It is ready sooner
+        than one without, and cannot be trained or saved.
+
+        Raises BadInput for pickled weights, custom code, unknown modules or a folder that holds no model, and for a
+        precision that the model or the processor cannot have.
         """
         folder = model_folder(name_or_path)
+        precision = checked(precision, device, dtype)
         if (folder / "modules.json").is_file():
             modules = read_modules(folder)
             if modules[:1] and modules[0][0] == "Router":
@@ -97,9 +117,10 @@ class Encoder(nn.Module):
                     f"{folder}: holds two encoders, one for queries and one for passages. "
                     "Load it with DualEncoder.load."
                 )
-            parts = read_parts(folder, modules, read_settings(folder))
+            parts = read_parts(folder, modules, read_settings(folder), precision)
         elif (folder / "config.json").is_file():
-            parts = read_parts(folder, [("Transformer", ""), ("Pooling", "1_Pooling")], read_settings(folder))
+            modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+            parts = read_parts(folder, modules, read_settings(folder), precision)
         else:
             raise BadInput(f"{folder}: is not a model folder (looked for modules.json and config.json).")
         parts.language_maps = LanguageMaps.beside(folder)

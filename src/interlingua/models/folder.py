@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -15,8 +16,10 @@ from typing import Any, Literal, get_args
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import restore
 from interlingua.models import e5
-from interlingua.models.protocols import AnyEncoder, has_token_vectors
+from interlingua.models.protocols import AnyEncoder
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
+
+logger = logging.getLogger(__name__)
 
 DEFAULT = "default"
 PACKAGE = "package:"
@@ -245,7 +248,8 @@ def fingerprint(encoder: AnyEncoder) -> dict[str, Any]:
     "tokens": hash of the probe's token ids in both roles; "weights": hash of a sample of every weight;
     "settings": hash of pooling, length, prompt and template; "calibration": hash of a calibrated model's maps.
     Vectors are not compared: their last digits depend on the machine. Of an object that is not one of our encoders, its
-    vectors of the probe are all there is to hash.
+    vectors of the probe are all there is to hash. An encoder in lower precision has the weights of the float32 one, and
+    "precision" and "agreement" say how it computes and how near its vectors of the probe are (the least cosine).
     """
     # told apart by what they have: their modules read fingerprints themselves
     ours: Any = encoder
@@ -276,6 +280,7 @@ def fingerprint(encoder: AnyEncoder) -> dict[str, Any]:
             )
         ),
         **_calibration(pair),
+        **_precision(pair),
         "weights": _hash("".join(_weights(part) for part in dict.fromkeys(pair.values()))),
     }
 
@@ -305,72 +310,45 @@ def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
     return {"calibration": _hash("\n".join(tensors))} if tensors else {}
 
 
+def _precision(pair: Mapping[str, Any]) -> dict[str, Any]:
+    """The precision where it is lower than float32, which goes without saying, and its agreement with that."""
+    backbones = [getattr(encoder, "backbone", None) for encoder in pair.values()]
+    sides: list[Any] = [backbone for backbone in backbones if getattr(backbone, "precision", FLOAT) != FLOAT]
+    if not sides:
+        return {}
+    return {"precision": sides[0].precision, "agreement": min(side.agreement for side in sides)}
+
+
+FLOAT = "float32"
+AGREEMENT = 0.99
+"""The least cosine of a precision's vectors with those of float32 at which the two may be compared."""
+
+
 def check(encoder: AnyEncoder, recorded: Mapping[str, Any], where: str) -> None:
-    """Raise BadInput, naming `where` and what differs, unless `recorded` is the encoder's fingerprint."""
+    """Raise BadInput, naming `where` and what differs, unless `recorded` is the encoder's fingerprint. The same weights
+    in another precision pass where both agree with float32, and this is logged."""
     now = fingerprint(encoder)
-    different = sorted(key for key in now.keys() | recorded.keys() if now.get(key) != recorded.get(key))
+    keys = (now.keys() | recorded.keys()) - {"precision", "agreement"}
+    different = sorted(key for key in keys if now.get(key) != recorded.get(key))
     if different:
         raise BadInput(
             f"{where}: was made with another model ({', '.join(different)} differ). Use that "
             "model, or make it again with this one."
         )
-
-
-@dataclass(frozen=True)
-class ModelInfo:
-    """What a model is. `layers` counts those of its transformer, 0 for a static model; `max_length` is the most tokens
-    of a text by role, None without a limit; `languages` are those of its calibration; `licence` is "" where its folder
-    does not say."""
-
-    folder: str
-    kind: str
-    encoders: int
-    dim: int
-    layers: int
-    similarity: str
-    max_length: dict[str, int | None]
-    prompts: dict[str, str]
-    languages: list[str]
-    licence: str
-
-
-def model_info(model: Any, folder: Path) -> ModelInfo:
-    """What a `DualEncoder` or `LateInteractionEncoder` that was loaded from `folder` is."""
-    sides = list(dict.fromkeys((model.query, model.passage)))
-    config = getattr(getattr(sides[0].backbone, "model", None), "config", None)
-    backbone = "static" if config is None else f"transformer ({config.model_type})"
-    maps = [side.language_maps for side in sides if getattr(side, "language_maps", None) is not None]
-    return ModelInfo(
-        folder=str(folder),
-        kind=f"late interaction, {backbone}" if has_token_vectors(model) else backbone,
-        encoders=len(sides),
-        dim=model.dim,
-        layers=0 if config is None else config.num_hidden_layers,
-        similarity=model.similarity,
-        max_length={role: side.settings.length(role) for role, side in _by_role(sides)},
-        prompts={role: prompt for role, side in _by_role(sides) if (prompt := side.settings.prompt(role))},
-        languages=sorted({lang for one in maps for lang in one.languages}),
-        licence=licence(folder),
-    )
-
-
-def _by_role(sides: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    return zip(("query", "passage"), (sides[0], sides[-1]), strict=True)
-
-
-def licence(folder: Path) -> str:
-    """The licence that a model's README.md names in its front matter, as on the Hugging Face hub; "" without one."""
-    file = folder / "README.md"
-    lines = file.read_text("utf-8", errors="replace").splitlines() if file.is_file() else []
-    if lines[:1] != ["---"]:
-        return ""
-    card = lines[1 : lines.index("---", 1)] if "---" in lines[1:] else []
-    named = (line.partition(":")[2].strip().strip("\"'") for line in card if line.startswith("license:"))
-    return next(named, "")
+    before, after = (one.get("precision", FLOAT) for one in (recorded, now))
+    if before == after:
+        return
+    least = min(one.get("agreement", 1.0) for one in (recorded, now))
+    if least < AGREEMENT:
+        raise BadInput(
+            f"{where}: was made in {before}, and the model in {after} gives other vectors (cosine {least:.3f}, "
+            f"at least {AGREEMENT} is needed). Use --precision {before}, or make it again."
+        )
+    logger.info(f"{where}: was made in {before}, the model computes in {after}; their vectors agree to {least:.4f}")
 
 
 def _weights(encoder: Any) -> str:
-    tensors = {
+    layers = {
         f"{layer}.{name}": value
         for layer in ("dense", "projection")
         if hasattr(encoder, layer)
@@ -378,18 +356,31 @@ def _weights(encoder: Any) -> str:
     }
     # rows of a static model are looked at where they are, in a file perhaps
     table = encoder.table if hasattr(encoder, "table") else getattr(encoder.backbone, "table", lambda: None)()
-    if table is None:
-        tensors |= {
-            name: value for name, value in encoder.backbone.model.named_parameters() if not name.startswith("pooler.")
-        }
-    samples = {} if table is None else {"rows": (table.shape, table.sample(_step(table.shape[0] * table.shape[1])))}
-    for name, tensor in tensors.items():
-        flat = tensor.detach().reshape(-1)
-        samples[name] = tuple(tensor.shape), flat[:: _step(len(flat))].float().cpu().numpy()
-    return "\n".join(
-        f"{name} {shape} {hashlib.sha256(sample.tobytes()).hexdigest()}"
-        for name, (shape, sample) in sorted(samples.items())
-    )
+    lines = _lines(layers)
+    if table is not None:
+        lines["rows"] = _line(table.shape, table.sample(_step(table.shape[0] * table.shape[1])))
+    else:
+        lines |= weight_lines(encoder.backbone)
+    return "\n".join(f"{name} {line}" for name, line in sorted(lines.items()))
+
+
+def weight_lines(backbone: Any) -> dict[str, str]:
+    """Shape and hash of a sample of each float32 weight of a transformer, by name."""
+    if hasattr(backbone, "lines"):  # of weights that are in another precision by now
+        return dict(backbone.lines)
+    return _lines({name: value for name, value in backbone.model.named_parameters() if not name.startswith("pooler.")})
+
+
+def _lines(tensors: Mapping[str, Any]) -> dict[str, str]:
+    flat = {name: tensor.detach().reshape(-1) for name, tensor in tensors.items()}
+    return {
+        name: _line(tuple(tensors[name].shape), one[:: _step(len(one))].float().cpu().numpy())
+        for name, one in flat.items()
+    }
+
+
+def _line(shape: tuple[int, ...], sample: Any) -> str:
+    return f"{shape} {hashlib.sha256(sample.tobytes()).hexdigest()}"
 
 
 def _step(size: int) -> int:

@@ -16,7 +16,6 @@ from tokenizers import AddedToken
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedTokenizerBase
 
 from interlingua.errors import BadInput, NotFound
 from interlingua.files import atomic_folder
@@ -56,6 +55,8 @@ from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import Text
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from interlingua.models.transformer import Transformer
 
 logger = logging.getLogger(__name__)
@@ -493,8 +494,12 @@ def load_any(
     *,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
+    precision: str | None = None,
     for_training: bool = False,
 ) -> Model:
-    """A LateInteractionEncoder if the folder holds one, else what `DualEncoder.load` reads."""
-    kind = LateInteractionEncoder if is_late(folder := model_folder(name_or_path)) else DualEncoder
-    return kind.load(folder, device=device, dtype=dtype, for_training=for_training)
+    """A LateInteractionEncoder (float32 alone) if the folder holds one, else what `DualEncoder.load` reads."""
+    if not is_late(folder := model_folder(name_or_path)):
+        return DualEncoder.load(folder, device=device, dtype=dtype, precision=precision, for_training=for_training)
+    if precision not in (None, "float32"):
+        raise BadInput(f"{name_or_path}: a late-interaction model computes in float32. Leave the precision out.")
+    return LateInteractionEncoder.load(folder, device=device, dtype=dtype, for_training=for_training)

@@ -86,7 +86,8 @@ _LEGACY_POOLING = {
 @dataclass
 class Parts:
     """What an encoder is made of. `pooling` is None for a static backbone, which has pooled already. `dense` are the
-    layers after it; `language_maps`, if any, follow the last of them in `encode`."""
+    layers after it; `language_maps`, if any, follow the last of them in `encode`. A backbone for inference
+    alone is an `InferenceTransformer`, which computes the same as a `Transformer`."""
 
     backbone: Transformer | StaticEmbedding
     pooling: Pooling | None
@@ -96,8 +97,9 @@ class Parts:
     language_maps: LanguageMaps | None = None
 
 
-def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts:
-    """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense and Normalize."""
+def read_parts(folder: Path, modules: list[Module], settings: Settings, precision: str = "") -> Parts:
+    """Load one encoder's modules: a Transformer with a Pooling, or a StaticEmbedding; then Dense and Normalize. With a
+    `precision` the transformer is one for inference."""
     kinds = [kind for kind, _ in modules]
     if "MultiVectorMask" in kinds:
         raise BadInput(
@@ -110,7 +112,12 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings) -> Parts
             "Transformer → Pooling or StaticEmbedding, then Dense and Normalize."
         )
     first = subfolder(folder, modules[0][1])
-    backbone = _static(first, settings) if kinds[0] == "StaticEmbedding" else read_transformer(first, settings)
+    if kinds[0] != "StaticEmbedding":
+        backbone = read_transformer(first, settings, precision)
+    elif precision in ("", "float32"):
+        backbone = _static(first, settings)
+    else:
+        raise BadInput(f"{folder}: is a static model, which has no precision to choose. Leave the precision out.")
     parts = Parts(backbone, None, settings=settings)
     for kind, name in modules[1:]:
         path = subfolder(folder, name)
@@ -134,17 +141,23 @@ def _static(folder: Path, settings: Settings) -> StaticEmbedding:
     return backbone
 
 
-def read_transformer(folder: Path, settings: Settings) -> Transformer:
-    """The Transformer module of a folder; its lengths go into `settings`."""
-    from interlingua.models.transformer import Transformer
+def read_transformer(folder: Path, settings: Settings, precision: str = "") -> Any:
+    """The Transformer module of a folder, in a `precision` one for inference; its lengths go into `settings`."""
+    backbone: Any
+    if precision:
+        from interlingua.models.inference.precision import load
 
-    backbone = Transformer.load(folder)
+        backbone = load(folder, precision)
+    else:
+        from interlingua.models.transformer import Transformer
+
+        backbone = Transformer.load(folder)
     names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
     config: dict[str, Any] = next((found for name in names if (found := read_json(folder / name))), {})
     if config.get("do_lower_case"):
-        tokenizer = backbone.tokenizer.backend_tokenizer
+        tokenizer = backbone.subwords.tokenizer
         tokenizer.normalizer = Normalizers([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
-    known = [limit for limit in (backbone.positions, backbone.tokenizer.model_max_length) if limit and limit < 10**9]
+    known = [limit for limit in (backbone.positions, backbone.model_max_length) if limit and limit < 10**9]
     settings.max_length = config.get("max_seq_length") or min(known, default=None)
     settings.role_lengths = {
         role: int(config[key])

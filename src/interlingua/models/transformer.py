@@ -9,11 +9,9 @@ the library's own. Without packed runs it is ordinary scaled-dot-product attenti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
@@ -32,56 +30,20 @@ from transformers.masking_utils import sdpa_mask
 
 from interlingua.errors import BadInput
 from interlingua.models.folder import Pooling, quiet, require_safetensors
+from interlingua.models.inference.packing import OFFSET_POSITIONS, PACKABLE, Packed, Run, inverse, pack, pool_packed
 from interlingua.models.subwords import Subwords
 
 ATTENTION = "interlingua_packed"
-OFFSET_POSITIONS = {"roberta", "xlm-roberta", "camembert"}
-"""Model types whose positions start after the padding id (fairseq's convention)."""
-_ARCHITECTURES = OFFSET_POSITIONS | {"bert"}
-
-Run = tuple[int, int, int]
-"""First token, number of texts, tokens in each text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Texts laid end to end: ids and positions `[1, tokens]`, and the runs of equally long neighbours."""
-
-    ids: Tensor
-    positions: Tensor
-    runs: list[Run]
 
 
 def can_pack(model: PreTrainedModel) -> bool:
     """Whether `model` is of a type whose positions and attention packing is known to get right."""
-    return model.config.model_type in _ARCHITECTURES and not getattr(model.config, "is_decoder", False)
+    return model.config.model_type in PACKABLE and not getattr(model.config, "is_decoder", False)
 
 
 def prepare(model: PreTrainedModel) -> None:
     """Let `model` take packed rows; padded batches go on working as before."""
     model.set_attn_implementation(ATTENTION)
-
-
-def pack(ids: Sequence[Sequence[int]], model: PreTrainedModel, device: torch.device) -> Packed:
-    """Lay texts end to end in the given order. Sort by length first: each change of length starts a new run."""
-    lengths = np.fromiter((len(text) for text in ids), dtype=np.int64, count=len(ids))
-    flat = np.fromiter((token for text in ids for token in text), dtype=np.int64, count=int(lengths.sum()))
-    starts = np.cumsum(lengths) - lengths
-    positions = np.arange(len(flat)) - np.repeat(starts, lengths)
-    if model.config.model_type in OFFSET_POSITIONS:
-        # As the model itself counts: a pad token inside a text takes position `pad` and moves no counter.
-        pad = int(model.config.pad_token_id)
-        real = (flat != pad).astype(np.int64)
-        counted = np.cumsum(real)
-        before = np.repeat(counted[starts] - real[starts], lengths)
-        positions = (counted - before) * real + pad
-    runs: list[Run] = []
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        if runs and runs[-1][2] == length:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1, length)
-        else:
-            runs.append((start, 1, length))
-    return Packed(torch.from_numpy(flat)[None].to(device), torch.from_numpy(positions)[None].to(device), runs)
 
 
 def forward(model: PreTrainedModel, packed: Packed, *, hidden_states: bool = False) -> Any:
@@ -175,15 +137,6 @@ def pool_padded(states: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     return (states.float() * weights).sum(1) / weights.sum(1)
 
 
-def pool_packed(states: Tensor, runs: list[Run], pooling: Pooling) -> Tensor:
-    """`[tokens, hidden]` of texts laid end to end → float32 `[texts, hidden]`."""
-    parts = []
-    for start, count, length in runs:
-        texts = states[start : start + count * length].view(count, length, -1)
-        parts.append(texts[:, 0].float() if pooling == "cls" else texts.float().mean(1))
-    return torch.cat(parts)
-
-
 class Transformer(nn.Module):
     """A Hugging Face encoder. `packed`: compute batches without padding; None chooses that on a CPU, where it is
     faster, and padding on a GPU, where many small kernels are not."""
@@ -210,6 +163,11 @@ class Transformer(nn.Module):
     def hidden_size(self) -> int:
         """Size of a token state."""
         return int(self.model.config.hidden_size)
+
+    @property
+    def model_max_length(self) -> int:
+        """The most tokens that the tokenizer takes; 10^30 where it does not say."""
+        return int(self.tokenizer.model_max_length)
 
     @property
     def layers(self) -> int:
@@ -257,13 +215,13 @@ class Transformer(nn.Module):
             states, mask, _ = self._padded(ids, None)
             return pool_padded(states, mask, pooling)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        packed = pack([ids[i] for i in order], self.model, self.model.device)
+        packed = pack([ids[i] for i in order], self.model.config, self.model.device)
         if first_only:
             vectors = first_states(self.model, packed.ids, packed.positions, runs=packed.runs).float()
         else:
             states = forward(self.model, packed).last_hidden_state[0]
             vectors = pool_packed(states, packed.runs, pooling)
-        return vectors[_inverse(order, vectors.device)]
+        return vectors[inverse(order, vectors.device)]
 
     def token_states(
         self, ids: Sequence[Sequence[int]], layer: int | None = None
@@ -277,7 +235,7 @@ class Transformer(nn.Module):
             states, mask, early = self._padded(ids, layer)
             real = mask.bool()
             return states[real], lengths, None if early is None else early[real]
-        packed = pack(ids, self.model, self.model.device)
+        packed = pack(ids, self.model.config, self.model.device)
         output = forward(self.model, packed, hidden_states=layer is not None)
         return output.last_hidden_state[0], lengths, None if layer is None else output.hidden_states[layer][0]
 
@@ -384,12 +342,6 @@ class Transformer(nn.Module):
             for parameter in model.pooler.parameters():
                 nn.init.zeros_(parameter)
         return cls(model, tokenizer)
-
-
-def _inverse(order: list[int], device: torch.device) -> Tensor:
-    inverse = torch.empty(len(order), dtype=torch.long)
-    inverse[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
-    return inverse.to(device)
 
 
 def _first_line(error: Exception) -> str:

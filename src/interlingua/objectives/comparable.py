@@ -18,8 +18,9 @@ from transformers.models.bert.modeling_bert import BertLayer
 from interlingua.data.linked import SpanMode, SpanPair, cut
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
+from interlingua.models.inference.packing import Run
 from interlingua.models.late_interaction import Model, RoleEncoder
-from interlingua.models.transformer import ATTENTION, Run, Transformer
+from interlingua.models.transformer import ATTENTION, Transformer
 from interlingua.objectives.late_interaction import maxsim
 from interlingua.objectives.masked_lm import RATE, MaskedLanguageModelHead, mask_words, predicted
 from interlingua.objectives.objective import (

@@ -6,17 +6,20 @@ import copy
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interlingua.errors import BadInput, Damaged
 from interlingua.models.static.encoder import StaticTable, check_vocabulary, int8_rows
 from interlingua.models.subwords import Subwords
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class StaticEmbedding(nn.Module):
@@ -127,6 +130,8 @@ class StaticEmbedding(nn.Module):
         cls, folder: Path, *, token_dropout: float = 0.0, token_weights: bool = False
     ) -> tuple[StaticEmbedding, int | None]:
         """Read a folder written by sentence-transformers, model2vec or `save`; also the limit on a text's tokens."""
+        from transformers import PreTrainedTokenizerFast  # takes seconds
+
         table = StaticTable.open(folder)
         try:
             # not from an object, which would be copied: that takes as long as reading it

@@ -1,0 +1,110 @@
+"""What each model is worth and what it costs: quality on collections of many languages, size, speed, peak memory.
+
+    python benchmarks/models.py default multilingual-e5-small multilingual-e5-small:int8 --data DATA/dev
+
+A model may have a precision behind a colon. Each is measured in a process of its own: peak memory of that process after
+loading the model (from the cache, where it has been converted before) and encoding passages, passages a second of
+processor time, then RR@100 on XQuAD (questions and passages of one language, questions of the others on English
+passages, English questions on theirs) and the mean accuracy of both directions on 14 languages of Tatoeba.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from common import options
+
+LANGS = "ar de el en es hi ro ru th tr vi zh".split()
+TATOEBA = "ara cmn deu ell fin hin ind jpn kor rus swh tha tur vie".split()
+COLUMNS = ["same language", "to English", "from English", "Tatoeba-14", "passages/s", "peak MB", "disk MB"]
+
+
+def reciprocal_ranks(queries: Any, passages: Any, right: list[int]) -> float:
+    """RR@100 of questions whose one relevant passage is `right`."""
+    scores = queries @ passages.T
+    ranks = (scores > scores[np.arange(len(right)), right][:, None]).sum(axis=1) + 1
+    return float(np.where(ranks <= 100, 1 / ranks, 0).mean())
+
+
+def quality(model: Any, data: Path, questions: int) -> list[float]:
+    """The first four columns."""
+    from interlingua.data.collections import load_collection
+    from interlingua.evaluation.tatoeba import tatoeba_file
+
+    asked, read, right = {}, {}, {}
+    for lang in LANGS:
+        found = load_collection(data / f"xquad_{lang}")
+        place = {passage.id: number for number, passage in enumerate(found.passages)}
+        chosen = found.queries[:questions]
+        asked[lang] = model.encode_query([query.text for query in chosen])
+        read[lang] = model.encode_document([(passage.title, passage.text) for passage in found.passages])
+        right[lang] = [place[next(iter(found.qrels[query.id]))] for query in chosen]
+    others = [lang for lang in LANGS if lang != "en"]
+    return [
+        fmean(reciprocal_ranks(asked[lang], read[lang], right[lang]) for lang in LANGS),
+        fmean(reciprocal_ranks(asked[lang], read["en"], right[lang]) for lang in others),
+        fmean(reciprocal_ranks(asked["en"], read[lang], right["en"]) for lang in others),
+        fmean(tatoeba_file(model, data / f"tatoeba/{lang}-eng.tsv.gz").mean for lang in TATOEBA),
+    ]
+
+
+def measure(name: str, data: Path, questions: int, passages: int, threads: int) -> dict[str, float]:
+    """All columns of one model."""
+    from interlingua.data.collections import load_collection
+    from interlingua.index.metadata import load_to_encode
+    from interlingua.models.folder import model_folder
+
+    folder, colon, precision = name.rpartition(":")
+    folder, precision = (folder, precision) if colon else (name, "float32")
+    texts = [passage.text for lang in LANGS for passage in list(load_collection(data / f"xquad_{lang}").passages)[:20]]
+    model: Any = load_to_encode(folder, precision=precision)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+    start = 0.0
+    for _ in range(2):  # kernels are compiled in the first round
+        start = time.process_time()
+        model.encode_document(texts[:passages])
+    speed = len(texts[:passages]) / (time.process_time() - start) * threads
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    weights = getattr(getattr(getattr(model, "query", None), "backbone", None), "weights_file", "")
+    files = [path for path in model_folder(folder).rglob("*") if path.is_file()]
+    if weights:
+        files = [path for path in files if path.suffix != ".safetensors"] + [Path(weights)]
+    disk = sum(path.stat().st_size for path in files) / 1e6
+    return dict(zip(COLUMNS, [*quality(model, data, questions), speed, peak, disk], strict=True))
+
+
+def main() -> None:
+    """Measure each in its own process and print."""
+    parser = options(__doc__, questions=100, passages=240)
+    parser.add_argument("models", nargs="+", metavar="MODEL[:PRECISION]")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--one", action="store_true", help="the first model in this process, as JSON")
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(measure(given.models[0], given.data, given.questions, given.passages, given.threads)))
+        return
+    rows = []
+    for name in given.models:
+        command = [sys.executable, __file__, name, "--one", "--data", str(given.data)]
+        command += [f"--{key}={getattr(given, key)}" for key in ("questions", "passages", "threads")]
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        found = json.loads(out.splitlines()[-1])
+        rows.append([name, *(f"{found[column]:.3f}" for column in COLUMNS[:4])])
+        rows[-1] += [f"{found[column]:,.0f}" for column in COLUMNS[4:]]
+        print(rows[-1], flush=True)
+    print(tabulate(rows, headers=["", *COLUMNS], disable_numparse=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What a model says of itself: kind, lengths, prompts, and the card (README.md) with its licence and origin."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlingua.models.protocols import has_token_vectors
+
+CARD = "README.md"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a model is. `layers` counts those of its transformer, 0 for a static model; `max_length` is the most tokens
+    of a text by role, None without a limit; `languages` are those of its calibration; `licence` is "" where its folder
+    does not say."""
+
+    folder: str
+    kind: str
+    encoders: int
+    dim: int
+    layers: int
+    similarity: str
+    max_length: dict[str, int | None]
+    prompts: dict[str, str]
+    languages: list[str]
+    licence: str
+
+
+def model_info(model: Any, folder: Path) -> ModelInfo:
+    """What a `DualEncoder` or `LateInteractionEncoder` that was loaded from `folder` is."""
+    sides = list(dict.fromkeys((model.query, model.passage)))
+    config = getattr(getattr(sides[0].backbone, "model", sides[0].backbone), "config", None)
+    backbone = "static" if config is None else f"transformer ({config.model_type})"
+    maps = [side.language_maps for side in sides if getattr(side, "language_maps", None) is not None]
+    return ModelInfo(
+        folder=str(folder),
+        kind=f"late interaction, {backbone}" if has_token_vectors(model) else backbone,
+        encoders=len(sides),
+        dim=model.dim,
+        layers=0 if config is None else config.num_hidden_layers,
+        similarity=model.similarity,
+        max_length={role: side.settings.length(role) for role, side in _by_role(sides)},
+        prompts={role: prompt for role, side in _by_role(sides) if (prompt := side.settings.prompt(role))},
+        languages=sorted({lang for one in maps for lang in one.languages}),
+        licence=licence(folder),
+    )
+
+
+def _by_role(sides: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    return zip(("query", "passage"), (sides[0], sides[-1]), strict=True)
+
+
+def licence(folder: Path) -> str:
+    """The licence that a model's README.md names in its front matter, as on the Hugging Face hub; "" without one."""
+    file = folder / CARD
+    lines = file.read_text("utf-8", errors="replace").splitlines() if file.is_file() else []
+    if lines[:1] != ["---"]:
+        return ""
+    card = lines[1 : lines.index("---", 1)] if "---" in lines[1:] else []
+    named = (line.partition(":")[2].strip().strip("\"'") for line in card if line.startswith("license:"))
+    return next(named, "")
+
+
+def copy_card(source: Path, folder: Path, changed: str) -> None:
+    """Put the card of the model in `source` beside the one that was made of it in `folder`, and say in it how it was
+    `changed`. Without a card there is none."""
+    if not (source / CARD).is_file() or source.resolve() == folder.resolve():
+        return
+    shutil.copyfile(source / CARD, folder / CARD)
+    with (folder / CARD).open("a", encoding="utf-8") as stream:
+        stream.write(f"\n{changed}\n")

@@ -1,0 +1,74 @@
+"""Texts laid end to end in one row, without padding: ids, positions, attention inside each text, pooling.
+
+Nothing here needs the package transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interlingua.models.folder import Pooling
+
+OFFSET_POSITIONS = {"roberta", "xlm-roberta", "camembert"}
+"""Model types whose positions start after the padding id (fairseq's convention)."""
+PACKABLE = OFFSET_POSITIONS | {"bert"}
+"""Model types whose positions and attention packing is known to get right."""
+
+Run = tuple[int, int, int]
+"""First token, number of texts, tokens in each text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Texts laid end to end: ids and positions `[1, tokens]`, and the runs of equally long neighbours."""
+
+    ids: Tensor
+    positions: Tensor
+    runs: list[Run]
+
+
+def pack(ids: Sequence[Sequence[int]], config: Any, device: torch.device) -> Packed:
+    """Lay texts end to end in the given order, with positions as a model of this `config` has them.
+
+    Sort by length first: each change of length starts a new run.
+    """
+    lengths = np.fromiter((len(text) for text in ids), dtype=np.int64, count=len(ids))
+    flat = np.fromiter((token for text in ids for token in text), dtype=np.int64, count=int(lengths.sum()))
+    starts = np.cumsum(lengths) - lengths
+    positions = np.arange(len(flat)) - np.repeat(starts, lengths)
+    if config.model_type in OFFSET_POSITIONS:
+        # As the model itself counts: a pad token inside a text takes position `pad` and moves no counter.
+        pad = int(config.pad_token_id)
+        real = (flat != pad).astype(np.int64)
+        counted = np.cumsum(real)
+        before = np.repeat(counted[starts] - real[starts], lengths)
+        positions = (counted - before) * real + pad
+    runs: list[Run] = []
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        if runs and runs[-1][2] == length:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1, length)
+        else:
+            runs.append((start, 1, length))
+    return Packed(torch.from_numpy(flat)[None].to(device), torch.from_numpy(positions)[None].to(device), runs)
+
+
+def pool_packed(states: Tensor, runs: list[Run], pooling: Pooling) -> Tensor:
+    """`[tokens, hidden]` of texts laid end to end → float32 `[texts, hidden]`."""
+    parts = []
+    for start, count, length in runs:
+        texts = states[start : start + count * length].view(count, length, -1)
+        parts.append(texts[:, 0].float() if pooling == "cls" else texts.float().mean(1))
+    return torch.cat(parts)
+
+
+def inverse(order: list[int], device: torch.device) -> Tensor:
+    """Where each of the things that were put into `order` is now."""
+    places = torch.empty(len(order), dtype=torch.long)
+    places[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
+    return places.to(device)

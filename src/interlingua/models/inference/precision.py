@@ -1,0 +1,170 @@
+"""The number format of a transformer's weights: which one, and its conversion, which is kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+from interlingua.errors import BadInput, InterlinguaError, suggestion
+from interlingua.files import atomic_folder
+from interlingua.models.encode import cpu_has_bfloat16, processor
+from interlingua.models.folder import PROBE, weight_lines
+from interlingua.models.inference.bert import Config, InferenceTransformer, converted
+from interlingua.models.inference.int8 import kernel
+from interlingua.text.languages import cache_folder
+
+if TYPE_CHECKING:
+    from interlingua.models.transformer import Transformer
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+MARKER = "inference.json"
+WEIGHTS = "model.safetensors"
+SOURCES = (WEIGHTS, "*.safetensors", "*.json")
+
+
+KEPT = 1 << 22
+"""Weights from which on a conversion is kept: that of a smaller model takes no time."""
+
+
+def fastest() -> str:
+    """The precision that this processor computes fastest.
+
+    bfloat16 where it has units for whole matrices (AMX, or those of ARM); int8 where it multiplies bytes; else float32.
+    The vector instructions avx512_bf16 alone are no faster than float32 on Intel's processors.
+    """
+    if {"amx_bf16", "bf16"} & processor():
+        return "bfloat16"
+    return "float32" if kernel() is None else "int8"
+
+
+def chosen(precision: str, device: torch.device) -> str:
+    """The precision that a user means by `precision`; "auto" is `fastest`, which is said. "" where a GPU computes: it
+    has its own formats.
+
+    Raises BadInput for an unknown one, and for one that the processor or a GPU cannot have.
+    """
+    known = ("float32", "bfloat16", "int8", "auto")
+    if precision not in known:
+        raise BadInput(f"precision '{precision}' is unknown.{suggestion(precision, known)}")
+    if device.type != "cpu":
+        if precision in ("float32", "auto"):
+            return ""
+        raise BadInput(f"precision {precision}: is for processors, the model runs on {device}. Give dtype there.")
+    if precision == "auto":
+        precision = fastest()
+        logger.info(f"precision {precision}: the fastest on this processor")
+    if precision == "bfloat16" and not cpu_has_bfloat16():
+        raise BadInput("precision bfloat16: this processor has no bfloat16 units. Use int8 or float32.")
+    return precision
+
+
+def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
+    """The transformer of a Hugging Face folder with its weights in a precision. The first time it is converted into the
+    user's cache. Of another kind than `Config` there is float32 alone, as transformers computes it.
+
+    Raises BadInput for another precision of such a model, and where the folder cannot be loaded.
+    """
+    place = cache_folder() / "models" / f"{key(folder)}-{precision}"
+    try:
+        return _read(folder, place, precision)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        logger.warning(f"{place}: is damaged ({error}), so it is made again")
+        shutil.rmtree(place, ignore_errors=True)
+    from interlingua.models.transformer import Transformer
+
+    whole = Transformer.load(folder)
+    if precision == "float32" and not Config.fits(whole.model.config):
+        return whole
+    made, about, weights = _converted(whole, precision)
+    if sum(weight.numel() for weight in weights.values()) < KEPT:
+        return made
+    try:
+        with atomic_folder(place, MARKER) as new:
+            about["prefix"] = _prefix(folder, weights) if precision == "float32" else None
+            if about["prefix"] is None:
+                save_file(weights, new / WEIGHTS)
+            whole.subwords.tokenizer.save(str(new / "tokenizer.json"), pretty=False)
+            (new / MARKER).write_text(json.dumps(about), encoding="utf-8")
+    except (OSError, InterlinguaError) as error:
+        logger.warning(f"{place}: cannot be kept ({error}), so the model is converted each time")
+    return made
+
+
+def key(folder: Path) -> str:
+    """Another one for other files in `folder`: of their names, sizes and times."""
+    files = sorted({path for pattern in SOURCES for path in folder.glob(pattern)})
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr((FORMAT, stats)).encode()).hexdigest()[:16]
+
+
+def _read(folder: Path, place: Path, precision: str) -> InferenceTransformer:
+    about = json.loads((place / MARKER).read_text(encoding="utf-8"))
+    prefix = about["prefix"]
+    file = (place if prefix is None else folder) / WEIGHTS
+    weights = load_file(file)
+    weights = {name.removeprefix(prefix or ""): weight for name, weight in weights.items()}
+    tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
+    found = _made(about, weights, tokenizer, precision)
+    found.weights_file = str(file)
+    return found
+
+
+def _prefix(folder: Path, weights: Mapping[str, torch.Tensor]) -> str | None:
+    """What stands before the names of these weights in the folder's own file; None where it has not all of them in
+    float32."""
+    if not (folder / WEIGHTS).is_file():
+        return None
+    with safe_open(folder / WEIGHTS, "pt") as held:
+        names = set(held.keys())
+        for prefix in ("", "bert.", "roberta."):
+            if all(f"{prefix}{name}" in names for name in weights):
+                same = all(held.get_slice(f"{prefix}{name}").get_dtype() == "F32" for name in weights)
+                return prefix if same else None
+    return None
+
+
+def _made(about: Mapping[str, Any], weights: Any, tokenizer: Tokenizer, precision: str) -> InferenceTransformer:
+    found = InferenceTransformer(
+        Config(**about["config"]), weights, tokenizer, precision, lines=about["lines"], agreement=about["agreement"]
+    )
+    found.model_max_length = about["max_length"]
+    return found
+
+
+def _converted(
+    whole: Transformer, precision: str
+) -> tuple[InferenceTransformer, dict[str, Any], dict[str, torch.Tensor]]:
+    """A transformer in a precision, what the cache says of it, and its weights."""
+    weights = {
+        part: tensor.contiguous()
+        for name, weight in whole.model.named_parameters()
+        if not name.startswith("pooler.")
+        for part, tensor in converted(name, weight, precision).items()
+    }
+    about: dict[str, Any] = {
+        "config": Config.of(whole.model.config)._asdict(),
+        "max_length": whole.model_max_length,
+        "lines": weight_lines(whole),
+        "agreement": 1.0,
+    }
+    made = _made(about, weights, whole.subwords.tokenizer, precision)
+    if precision != "float32":
+        ids = whole.subwords(PROBE)
+        with torch.inference_mode():
+            pairs = made.vectors(ids, "mean"), whole.vectors(ids, "mean")
+        made.agreement = about["agreement"] = round(float(torch.cosine_similarity(*pairs).min()), 4)
+    return made, about, weights

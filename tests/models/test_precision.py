@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from interlingua.cli import main
+from interlingua.errors import BadInput
+from interlingua.index import open_index
+from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder
+from interlingua.models.folder import check, fingerprint
+from interlingua.models.inference import int8, precision
+
+TEXTS = [
+    "Where was Alan Turing born?",
+    "",
+    "Missä Alan Turing syntyi?",
+    ("Turing", "Alan Turing was born in London and studied in Cambridge."),
+    "Где родился Алан Тьюринг?",
+    "Missä Alan Turing syntyi, ja missä hän opiskeli ennen kuin hän muutti?",
+]
+COSINE = {"float32": 0.999999, "bfloat16": 0.999, "int8": 0.99}
+
+
+@pytest.fixture
+def units(monkeypatch):
+    """A processor that says it has bfloat16 units: torch computes bfloat16 on any."""
+    monkeypatch.setattr(precision, "cpu_has_bfloat16", lambda: True)
+
+
+@pytest.fixture
+def saved(tiny_encoder, tmp_path):
+    encoder = tiny_encoder(pooling="mean", prompts={"query": "query: ", "passage": "passage: "})
+    encoder.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def cosines(one, two):
+    return (one * two).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(two, axis=1)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("name", COSINE)
+def test_vectors_agree_with_those_of_the_model_that_can_be_trained(name, pooling, saved, units):
+    whole, small = Encoder.load(saved, pooling=pooling), Encoder.load(saved, pooling=pooling, precision=name)
+    assert small.tokenize(TEXTS, "query") == whole.tokenize(TEXTS, "query")
+    for role in ("query", "passage"):
+        assert cosines(small.encode(TEXTS, role=role), whole.encode(TEXTS, role=role)).min() > COSINE[name]
+    ids = whole.tokenize(TEXTS)
+    for layer in (0, 1, 2):
+        one, two = small.token_states(ids, layer), whole.token_states(ids, layer)
+        assert torch.equal(one[1], two[1])
+        for part in (0, 2):
+            assert torch.cosine_similarity(one[part].float(), two[part]).mean() > COSINE[name]
+    assert whole.encode(TEXTS[:1]).shape == small.encode(TEXTS[:1]).shape
+    cut = [Encoder.load(saved, pooling=pooling, layer=1, precision=how).encode(TEXTS) for how in (None, name)]
+    assert cosines(*cut).min() > COSINE[name]
+
+
+def test_a_text_has_the_same_int8_vector_beside_other_texts(saved):
+    small = Encoder.load(saved, precision="int8")
+    together, alone = small.encode(TEXTS), np.stack([small.encode([text])[0] for text in TEXTS])
+    assert np.abs(together - alone).max() < 1e-5
+
+
+def test_the_compiled_layers_compute_what_torch_computes(saved, monkeypatch):
+    if int8.kernel() is None:
+        pytest.skip("numba or vpdpbusd is not here")
+    small = Encoder.load(saved, precision="int8")
+    texts = [" ".join(TEXTS[:1] * count) for count in range(1, 9)] * 40  # tokens of several threads, and of odd tiles
+    compiled = small.encode(texts)
+    monkeypatch.setattr("interlingua.models.inference.bert.kernel", lambda: None)
+    by_torch = Encoder.load(saved, precision="int8").encode(texts)
+    assert cosines(compiled, by_torch).min() > 0.9999
+    assert np.abs(compiled - by_torch).max() < 0.02
+
+
+def test_weights_take_a_quarter_and_half(saved, units):
+    def size(name):
+        backbone = Encoder.load(saved, precision=name).backbone
+        made, about, weights = precision._converted(Encoder.load(saved).backbone, name)
+        assert made.layers == backbone.layers == 2
+        assert about["agreement"] > 0.99
+        return sum(weight.numel() * weight.element_size() for weight in weights.values())
+
+    whole = size("float32")
+    assert size("bfloat16") < 0.55 * whole
+    assert size("int8") < 0.4 * whole  # the tiny model's LayerNorm, positions and scales are a large part
+
+
+def test_a_conversion_is_kept_and_made_again_for_other_weights(saved, monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(precision, "KEPT", 0)
+    first = {name: Encoder.load(saved, precision=name).encode(TEXTS) for name in ("float32", "int8")}
+    kept = sorted((tmp_path / "cache/interlingua/models").glob("*-*"))
+    assert [path.name.rpartition("-")[2] for path in kept] == ["float32", "int8"] or len(kept) == 2
+    with monkeypatch.context() as without:  # what is kept is all that is needed
+        without.setattr("interlingua.models.transformer.Transformer.load", lambda *_: pytest.fail("read again"))
+        for name, vectors in first.items():
+            again = Encoder.load(saved, precision=name)
+            assert np.array_equal(again.encode(TEXTS), vectors)
+            assert fingerprint(again)["weights"] == fingerprint(Encoder.load(saved, precision=name))["weights"]
+    for path in kept:
+        (path / precision.MARKER).write_text("{")
+    assert np.array_equal(Encoder.load(saved, precision="int8").encode(TEXTS), first["int8"])
+    assert "is damaged" in caplog.text
+    changed = Encoder.load(saved)
+    with torch.no_grad():
+        changed.input_embeddings.weight.mul_(torch.linspace(0.5, 2, 32))
+    changed.save(saved)
+    assert cosines(Encoder.load(saved, precision="int8").encode(TEXTS), first["int8"]).min() < 0.999
+    assert cosines(Encoder.load(saved, precision="int8").encode(TEXTS), changed.encode(TEXTS)).min() > 0.99
+
+
+def test_the_fingerprint_knows_the_precision(saved, units, caplog):
+    caplog.set_level(logging.INFO)
+    found = {name: fingerprint(DualEncoder.load(saved, precision=name)) for name in COSINE}
+    assert found["float32"] == fingerprint(DualEncoder.load(saved))
+    assert found["int8"]["precision"] == "int8"
+    assert len({json.dumps(one) for one in found.values()}) == 3
+    check(DualEncoder.load(saved, precision="bfloat16"), found["int8"], "idx")
+    assert "idx: was made in int8, the model computes in bfloat16; their vectors agree to 0.9" in caplog.text
+    with pytest.raises(BadInput, match="idx: was made in int8, and the model in float32 gives other vectors"):
+        check(DualEncoder.load(saved), {**found["int8"], "agreement": 0.9}, "idx")
+
+
+def test_an_index_remembers_its_precision(saved, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("Alan Turing was born in London.\n\nHelsinki is the capital of Finland.\n")
+    made, asked = str(tmp_path / "idx"), ["search", str(tmp_path / "idx"), "Turing"]
+    assert main(["index", str(saved), str(tmp_path / "texts.txt"), "--out", made, "--precision", "int8"]) == 0
+    index = open_index(made)
+    assert index.encoder.query.backbone.precision == "int8"
+    index.close()
+    assert main(asked) == main([*asked, "--precision", "int8", "--model", str(saved)]) == 0
+    assert "was made in" not in capsys.readouterr().err
+    assert main([*asked, "--precision", "float32"]) == 0
+    out, err = capsys.readouterr()
+    assert f"{made}: was made in int8, the model computes in float32" in err
+    assert "London" in out
+
+
+def test_auto_takes_what_the_processor_has_and_says_so(monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    cpu = torch.device("cpu")
+    for flags, compiled, wanted in (
+        ({"amx_bf16"}, None, "bfloat16"),
+        (set(), object(), "int8"),
+        (set(), None, "float32"),
+    ):
+        monkeypatch.setattr(precision, "processor", lambda flags=flags: flags)
+        monkeypatch.setattr(precision, "cpu_has_bfloat16", lambda flags=flags: "amx_bf16" in flags)
+        monkeypatch.setattr(precision, "kernel", lambda compiled=compiled: compiled)
+        assert precision.chosen("auto", cpu) == wanted
+        assert f"precision {wanted}: the fastest on this processor" in caplog.text
+    with pytest.raises(BadInput, match="this processor has no bfloat16 units"):
+        precision.chosen("bfloat16", cpu)
+    assert precision.chosen("auto", torch.device("cuda")) == ""
+    with pytest.raises(BadInput, match="is for processors"):
+        precision.chosen("int8", torch.device("cuda"))
+
+
+def test_what_a_precision_cannot_be_had_for(saved, tiny_static, tmp_path):
+    tiny_static().save(tmp_path / "static")
+    with pytest.raises(BadInput, match="is a static model, which has no precision to choose"):
+        Encoder.load(tmp_path / "static", precision="int8")
+    with pytest.raises(BadInput, match="precision 'int4' is unknown"):
+        Encoder.load(saved, precision="int4")
+    with pytest.raises(BadInput, match="precision, for inference on a processor, or dtype, not both"):
+        Encoder.load(saved, precision="int8", dtype="float32")
+    small = Encoder.load(saved, precision="int8")
+    with pytest.raises(BadInput, match="loaded for inference"):
+        small.save(tmp_path / "again")
+    with pytest.raises(BadInput, match="loaded for inference"):
+        small.input_embeddings  # noqa: B018
+    with pytest.raises(BadInput, match="hidden states 0 to 2"):
+        Encoder.load(saved, precision="int8", layer=3)
+
+
+def test_another_kind_of_model_has_float32_alone(tmp_path, tiny_encoder):
+    from transformers import DistilBertConfig, DistilBertModel
+
+    from interlingua.models.folder import Settings
+    from interlingua.models.layout import Parts
+    from interlingua.models.transformer import Transformer
+
+    tokenizer = tiny_encoder().tokenizer
+    model = DistilBertModel(DistilBertConfig(vocab_size=len(tokenizer), dim=32, n_layers=1, n_heads=4, hidden_dim=64))
+    encoder = Encoder.of(Parts(Transformer(model, tokenizer), "mean", settings=Settings(max_length=64)), device="cpu")
+    encoder.save(tmp_path / "distil")
+    assert np.allclose(Encoder.load(tmp_path / "distil", precision="float32").encode(TEXTS), encoder.encode(TEXTS))
+    with pytest.raises(BadInput, match="a distilbert model has no precision to choose"):
+        Encoder.load(tmp_path / "distil", precision="int8")
