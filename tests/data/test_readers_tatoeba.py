@@ -16,8 +16,8 @@ LANGS = {"deu": 1, "ell": 2, "eng": 3, "nob": 4, "rus": 5}
 
 
 def write(folder: Path, shuffle: int = 0, pairs: int = 130) -> Path:
-    """A dump in which sentence 10·i + l is sentence i in language l. German and Greek are linked for every i, German and
-    Norwegian only through English, and Russian with German for twenty."""
+    """A dump in which sentence 10·i + l is sentence i in language l. German and Greek are linked for every i, German
+    and Norwegian only through English, and Russian with German for twenty."""
     folder.mkdir(parents=True, exist_ok=True)
     sentences = [f"{10 * i + place}\t{lang}\t{lang} {i}" for i in range(pairs) for lang, place in LANGS.items()]
     sentences.append("9999\t\\N\tof no language")

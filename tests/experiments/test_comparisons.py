@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from scipy.stats import ttest_rel
 
-from interlingua.experiments.present import comparisons
+from interlingua.evaluation.significance import seed_interval, stratified_interval
+from interlingua.experiments.present import comparisons, paper_gains, relative_gains
+from interlingua.experiments.spec import read_table
+
+AB = [("A", "B")]
 
 
 def run(**columns):
@@ -16,26 +20,81 @@ def run(**columns):
     }
 
 
+def lines(pairs, results, **options):
+    """The differences by column, without the header, the mean, intervals and relative gains."""
+    return [row[1:-4] for row in comparisons(pairs, results, "mono", "RR@100", **options)[1:]]
+
+
 def test_questions_are_paired_whatever_their_order_and_seeds_are_averaged():
     a = run(de=[0.5, 0.6, 0.7, 0.8])
     b = {"mono": {"RR@100": {"de": {"q3": 0.7, "q2": 0.6, "q1": 0.5, "q0": 0.4}}}}
     # +.1 everywhere does not vary: nothing can be said
-    assert comparisons([("A", "B")], {"A": [a], "B": [b]}, "mono", "RR@100") == ["- A against B: de +0.100"]
-    twice = comparisons([("A", "B")], {"A": [a, run(de=[0.7, 0.8, 0.9, 1.0])], "B": [b, b]}, "mono", "RR@100")
-    assert twice == ["- A against B: de +0.200"]
+    assert lines(AB, {"A": [a], "B": [b]}) == [["+0.100"]]
+    assert lines(AB, {"A": [a, run(de=[0.7, 0.8, 0.9, 1.0])], "B": [b, b]}) == [["+0.200"]]
 
 
-def test_a_star_after_correction_only():
+def test_a_mark_after_correction_only():
     a, b = [0.31, 0.42, 0.55, 0.61, 0.72, 0.83], [0.30, 0.38, 0.50, 0.61, 0.70, 0.78]
     p = ttest_rel(a, b).pvalue
     assert 0.05 / 3 < p < 0.05 / 2  # significant as one of two, not as one of three
-    two = comparisons([("A", "B")], {"A": [run(de=a, fr=a)], "B": [run(de=b, fr=b)]}, "mono", "RR@100")
-    assert two == ["- A against B: de +0.028*, fr +0.028*"]
-    three = comparisons([("A", "B")], {"A": [run(de=a, fr=a, sw=a)], "B": [run(de=b, fr=b, sw=b)]}, "mono", "RR@100")
-    assert three == ["- A against B: de +0.028, fr +0.028, sw +0.028"]
+    two = {"A": [run(de=a, fr=a)], "B": [run(de=b, fr=b)]}
+    assert lines(AB, two) == [["+0.028*", "+0.028*"]]
+    assert lines([("A", "B", "†")], two) == [["+0.028†", "+0.028†"]]
+    assert lines(AB, two, family=6) == [["+0.028", "+0.028"]]  # the paper's family, of which two are measured
+    assert lines(AB, {"A": [run(de=a, fr=a, sw=a)], "B": [run(de=b, fr=b, sw=b)]}) == [["+0.028"] * 3]
 
 
 @pytest.mark.parametrize("pairs", [[("A", "C")], [("C", "A")]])
-def test_what_was_not_run_or_has_one_value_is_left_out(pairs):
+def test_what_was_not_run_is_left_out(pairs):
     results = {"A": [run(de=[0.1])], "B": [run(de=[0.2])]}
-    assert comparisons([*pairs, ("A", "B")], results, "mono", "RR@100") == []
+    assert comparisons(pairs, results, "mono", "RR@100") == []
+    assert lines([*pairs, *AB], results) == [["-0.100"]]
+
+
+def test_the_intervals_are_those_of_paired_seeds_and_of_paired_questions():
+    a = [run(de=[0.5, 0.9], fr=[0.2, 0.8]), run(de=[0.6, 0.9], fr=[0.3, 0.9]), run(de=[0.7, 0.8], fr=[0.1, 0.7])]
+    b = [run(de=[0.4, 0.7], fr=[0.2, 0.3]), run(de=[0.5, 0.9], fr=[0.2, 0.8]), run(de=[0.3, 0.3], fr=[0.3, 0.3])]
+    header, row = comparisons(AB, {"A": a, "B": b}, "mono", "RR@100")
+    assert header == ["difference", "de", "fr", "mean", "95% interval", "Δ", "Δ of means"]
+    seeds = seed_interval([0.2, 0.075, 0.275])
+    questions = stratified_interval({"de": [0.2, 0.7 / 3], "fr": [-0.1 / 3, 1.0 / 3]})
+    assert row[0] == "A − B"
+    assert row[3:5] == [
+        "+0.1833",
+        f"[{seeds.low:.4f}, {seeds.high:.4f}] seeds; [{questions.low:.4f}, {questions.high:.4f}] questions",
+    ]
+    # a seed that crashed in one row is left out of both
+    alone = comparisons(AB, {"A": [a[0], {}], "B": b[:2]}, "mono", "RR@100")[1]
+    assert alone[3] == "+0.2000"
+    assert "seeds" not in alone[4]
+
+
+def test_a_column_or_question_that_one_row_lacks_is_left_out():
+    a, b = run(de=[0.5, 0.9], fr=[0.2, 0.8]), run(de=[0.4, 0.7, 0.1])
+    assert comparisons(AB, {"A": [a], "B": [b]}, "mono", "RR@100")[0][1:-4] == ["de"]
+    assert lines(AB, {"A": [a], "B": [b]}) == [["+0.150"]]
+
+
+def test_a_column_of_one_value_has_an_interval_over_seeds_and_no_mark():
+    a, b = ([run(de=[value]) for value in values] for values in ([0.5, 0.6, 0.7], [0.3, 0.3, 0.4]))
+    row = comparisons(AB, {"A": a, "B": b}, "mono", "RR@100")[1]
+    assert row[1] == "+0.267"
+    assert row[3].endswith(" seeds")
+
+
+def test_relative_gains_by_both_definitions_as_the_papers_cells_give_them():
+    """METHODS 5.7: its printed Δ does not follow from its cells; these do."""
+    assert relative_gains({"de": 0.3, "fr": 0.6}, {"de": 0.2, "fr": 0.6}) == pytest.approx((0.25, 0.125))
+    assert relative_gains({"de": 0.3}, {"de": 0.0}) == (None, None)
+    table = read_table("c3/table1")
+    said = {
+        measure: [line for line in paper_gains(table, rows) if " over BM25" not in line]
+        for measure, rows in table.expected["from English"].items()
+    }
+    assert said["nDCG@100"] == [
+        "- ColBERT + C3 over ColBERT: Δ +6.6%, Δ of means +5.3%",
+        "- DPR + C3 over DPR: Δ +10.0%, Δ of means +9.3%",
+        "- XLM-align ColBERT + C3 over XLM-align ColBERT: Δ +5.7%, Δ of means +5.0%",
+        "- XLM-align DPR + C3 over XLM-align DPR: Δ +6.5%, Δ of means +5.9%",
+    ]
+    assert [line.split("Δ ")[1].split("%")[0] for line in said["nDCG@10"]] == ["+9.0", "+14.0", "+7.9", "+9.0"]

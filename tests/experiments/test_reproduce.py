@@ -280,3 +280,155 @@ def test_results_of_another_recipe_are_not_taken_for_this_ones(made):
     work = Reproduction(changed, "small", "tiny", None, root / "out", 2)
     with pytest.raises(InterlinguaError, match="holds results of another recipe, suite or --data"):
         work.run()
+
+
+# what is not complete
+
+
+PARTS = """
+title: "Parts"
+measures: [RR@10]
+family: 3
+merged: {paper: [paper-fi, paper-sw]}
+scales:
+  paper-fi: {recipe: recipe.yaml, suites: parts.yaml, columns: [fi]}
+  paper-sw: {recipe: recipe.yaml, suites: parts.yaml, columns: [sw]}
+rows:
+  BM25: {pipeline: bm25}
+  run: {pipeline: "run(RUN)"}
+compare: [[run, BM25, †]]
+expected: {mono: {RR@10: {BM25: {fi: .25, sw: .5}, run: {fi: .5, sw: .5}}}}
+"""
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A table of two scales that are reported together: BM25, and a run file that lacks three questions of Finnish."""
+    (tmp_path / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    collections = {lang: load_collection(f"encyclopedia:{lang}") for lang in ("fi", "sw")}
+    for lang, collection in collections.items():
+        folder = tmp_path / lang
+        folder.mkdir()
+        (folder / "passages.jsonl").write_text(
+            "".join(json.dumps({"id": p.id, "text": p.text, "lang": lang}) + "\n" for p in collection.passages)
+        )
+        (folder / "queries.tsv").write_text("".join(f"{q.id}.{lang}\t{q.text}\n" for q in collection.queries))
+        (folder / "qrels.txt").write_text(
+            "".join(f"{q}.{lang} 0 {p} {g}\n" for q, grades in collection.qrels.items() for p, g in grades.items())
+        )
+    right = [
+        f"{q}.{lang} Q0 {next(iter(grades))} 1 1.0 x\n"
+        for lang, collection in collections.items()
+        for number, (q, grades) in enumerate(collection.qrels.items())
+        if lang == "sw" or number >= 3
+    ]
+    (tmp_path / "a.trec").write_text("".join(right), encoding="utf-8")
+    (tmp_path / "parts.yaml").write_text("mono: {collections: {fi: '{data}/fi', sw: '{data}/sw'}}\n", encoding="utf-8")
+    (tmp_path / "table.yaml").write_text(PARTS.replace("RUN", str(tmp_path / "a.trec")), encoding="utf-8")
+    return tmp_path
+
+
+def reproduced(root, *options):
+    return main(["reproduce", str(root / "table.yaml"), "--data", str(root), "--out", str(root / "out"), *options])
+
+
+def test_scales_that_are_merged_are_one_report_with_the_papers_numbers_and_family(parts, capsys):
+    assert reproduced(parts, "--scale", "paper") == 2
+    printed, said = capsys.readouterr()
+    header = next(line for line in printed.splitlines() if line.startswith("| RR@10"))
+    assert [cell.strip() for cell in header.split("|")[2:4]] == ["fi", "sw"]
+    assert re.search(r"↳ paper +\| +0\.250 \| +0\.500", printed)
+    assert "Bonferroni with a family of 3" in printed
+    assert re.search(r"\| run − BM25 +\| +[+-]0\.\d+", printed)
+    # a run with fewer queries than the qrels
+    lacking = r"a\.trec: no results for 3 of the \d+ queries of fi, such as '.*\.fi'; they count 0"
+    assert re.search(lacking, said.splitlines()[-1])
+    assert re.search(lacking, printed)
+    assert reproduced(parts, "--scale", "paper") == 2  # said again of what was done before
+    assert re.search(lacking, capsys.readouterr().err.splitlines()[-1])
+
+
+def test_a_column_without_data_is_named_and_the_others_are_printed(parts, capsys):
+    (parts / "sw").rename(parts / "elsewhere")
+    assert reproduced(parts, "--scale", "paper", "--rows", "BM25") == 2
+    printed, said = capsys.readouterr()
+    assert re.search(r"\| BM25 +\| +0\.\d+", printed)
+    assert "sw: not there" in said.splitlines()[-1]
+    assert "sw: not there" in printed
+    assert reproduced(parts, "--scale", "paper", "--rows", "BM25", "--columns", "fi") == 0  # sw is not asked for
+    (parts / "elsewhere").rename(parts / "sw")
+    capsys.readouterr()
+    assert reproduced(parts, "--scale", "paper", "--rows", "BM25") == 0
+    assert "paper-fi/bm25/seed-1/values.json)" in capsys.readouterr().err  # done before
+    assert reproduced(parts, "--scale", "paper", "--columns", "suomi") == 2
+    assert "column 'suomi' is not in this table. Known: fi, sw" in capsys.readouterr().err
+
+
+def test_columns_that_come_later_are_measured_and_no_others(parts, capsys):
+    table = read_table(str(parts / "table.yaml"))
+    scale = table.scales["paper-fi"].model_copy(update={"columns": None})
+    both = table.model_copy(update={"scales": {"paper-fi": scale}})
+    work = Reproduction(both, "t", "paper-fi", str(parts), parts / "out", only=["BM25"], columns=["fi"])
+    first = work.run()["BM25"][0]
+    assert list(first["mono"]["RR@10"]) == ["fi"]
+    asked = []
+
+    def measuring(model, suites, *rest):
+        asked.extend(column for suite in suites.values() for column in suite.columns())
+        return reproduce_measure(model, suites, *rest)
+
+    reproduce_measure, reproduce.measure = reproduce.measure, measuring
+    try:
+        whole = Reproduction(both, "t", "paper-fi", str(parts), parts / "out", only=["BM25"]).run()["BM25"][0]
+    finally:
+        reproduce.measure = reproduce_measure
+    assert asked == ["sw"]
+    assert list(whole["mono"]["RR@10"]) == ["fi", "sw"]
+    assert whole["mono"]["RR@10"]["fi"] == first["mono"]["RR@10"]["fi"]
+
+
+def test_a_seed_that_crashes_is_named_and_the_rest_is_printed(made, tmp_path, monkeypatch):
+    root, table, results = made
+    trained = reproduce.train
+
+    def train(recipe, out, device):
+        if recipe.seed == 2 and "semantic" in str(out):
+            raise RuntimeError("out of memory")
+        return trained(recipe, out, device)
+
+    monkeypatch.setattr(reproduce, "train", train)
+    kept = root / "out/small/tiny/semantic/seed-2/values.json"
+    kept.rename(tmp_path / "values.json")
+    work = Reproduction(table, "small", "tiny", None, root / "out", seeds=2)
+    try:
+        found = work.run()
+    finally:
+        (tmp_path / "values.json").rename(kept)
+    assert found == {"retrieval": results["retrieval"], "+ semantic": [results["+ semantic"][0], {}]}
+    assert work.problems == ["row '+ semantic', seed 2: RuntimeError: out of memory"]
+    printed = present(table, "tiny", found, problems=work.problems)
+    assert "- row '+ semantic', seed 2: RuntimeError: out of memory" in printed
+    assert "(1 of 2 seeds)" in printed
+    mean = fmean(fmean(v.values()) for v in results["+ semantic"][0]["mono"]["RR@10"].values())
+    first = fmean(fmean(v.values()) for v in results["retrieval"][0]["mono"]["RR@10"].values())
+    assert f"gain {mean - first:+.4f}" in printed  # over the same seed of the first row
+
+
+def test_questions_that_a_row_lacks_are_named(made):
+    root, table, results = made
+    file = root / "out/small/tiny/semantic/seed-1/values.json"
+    kept = file.read_text(encoding="utf-8")
+    other = json.loads(kept)
+    gone = sorted(other["values"]["mono"]["RR@10"]["fi"])[:2]
+    for question in gone:
+        del other["values"]["mono"]["RR@10"]["fi"][question]
+    file.write_text(json.dumps(other), encoding="utf-8")
+    work = Reproduction(table, "small", "tiny", None, root / "out", seeds=2)
+    try:
+        work.run()
+    finally:
+        file.write_text(kept, encoding="utf-8")
+    asked = len(results["retrieval"][0]["mono"]["RR@10"]["fi"])
+    assert work.problems == [
+        f"row '+ semantic', seed 1, mono, RR@10, fi: no value of 2 of the {asked} questions, such as '{gone[0]}'"
+    ]

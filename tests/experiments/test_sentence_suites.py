@@ -1,17 +1,20 @@
 """Tables that measure sentences: rows that are of another row's model, calibrated ones, and every kind of suite."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from interlingua.data.encyclopedia import parallel
 from interlingua.data.readers import read_parallel
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
-from interlingua.evaluation.tatoeba import tatoeba_pairs
-from interlingua.experiments.present import draw_projections
+from interlingua.evaluation.tatoeba import StoredVectors, tatoeba_pairs
+from interlingua.experiments.present import draw_projections, present
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import read_table
+from interlingua.experiments.suites import measure
 from interlingua.models.dual import DualEncoder
 
 FILES = {
@@ -34,6 +37,8 @@ training: {steps: 3, tensorboard: false}
 tatoeba: {origins: [kept], most: 20, tatoeba: {fi: "{data}/fi-en.tsv", fi-sw: ["{data}/fi-en.tsv", "{data}/sw-en.tsv"]}}
 planted bitext: {planted: {fi: "{data}/fi-en.tsv"}}
 BUCC: {bucc: {fi: "{data}/bucc"}}
+all languages: {languages: 2, tatoeba_all: {AVG_all: "{data}/laser"}}
+dump: {tatoeba_dump: {fi-sw: "{data}/dump"}}
 figure: {projection: {fi: "{data}/fi-en.tsv"}}
 """,
     "table": """
@@ -49,6 +54,10 @@ rows:
   before: {of: start}
   CCP: {}
   + shift: {of: CCP, calibrate: {shift: true, scale: null, rotate: none}}
+  + rotate:
+    of: CCP
+    calibrate: {rotate: adversarial, gate: false, adversarial: {n_epochs: 1, epoch_size: 320, hidden: 8}}
+  theirs: {vectors: "{data}/vectors"}
 """,
 }
 
@@ -65,6 +74,8 @@ def made(tmp_path_factory):
             "".join(f"{own}\t{english}\t{'kept' if i % 2 else 'other'}\n" for i, (own, english) in enumerate(rows)),
             encoding="utf-8",
         )
+        with open(folder / f"{lang}-en.tsv", "a", encoding="utf-8") as stream:  # a join of few pairs is refused
+            stream.writelines(f"{lang} lause {i}\tsentence {i}\tkept\n" for i in range(120))
     bucc = folder / "bucc"
     bucc.mkdir()
     for split, part in (("sample", pairs[:6]), ("training", pairs[6:16])):
@@ -75,6 +86,21 @@ def made(tmp_path_factory):
         (bucc / f"fi-en.{split}.gold").write_text(
             "".join(f"fi-{i}\ten-{i}\n" for i in range(len(part))), encoding="utf-8"
         )
+    (folder / "laser").mkdir()
+    for code, lang in (("fin", "fi"), ("swh", "sw")):
+        for end, side in ((code, "source"), ("eng", "target")):
+            (folder / f"laser/tatoeba.{code}-eng.{end}").write_text(
+                "".join(f"{getattr(p, side)}\n" for p in pairs if p.lang == lang), encoding="utf-8"
+            )
+    (folder / "dump").mkdir()
+    (folder / "dump/sentences.csv").write_text(
+        "".join(f"{2 * i}\tfin\tlause {i}\n{2 * i + 1}\tswh\tsentensi {i}\n" for i in range(110)), encoding="utf-8"
+    )
+    (folder / "dump/links.csv").write_text("".join(f"{2 * i}\t{2 * i + 1}\n" for i in range(110)), encoding="utf-8")
+    (folder / "vectors").mkdir()
+    ours = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
+    for lang, vectors in (("fi", ours), ("en", np.concatenate([ours[:15], -ours[15:]]))):
+        np.save(folder / f"vectors/fi-en.{lang}.npy", vectors)
     table = read_table(str(folder / "table.yaml"))
     work = Reproduction(table, "sentences", "tiny", str(folder), folder / "runs", seeds=1)
     return work, work.run()
@@ -82,9 +108,13 @@ def made(tmp_path_factory):
 
 def test_every_suite_has_its_measure_and_columns(made):
     _, results = made
-    for runs in results.values():
+    for row, runs in results.items():
         values = runs[0]
-        assert set(values) == {"tatoeba", "planted bitext", "BUCC", "figure"}
+        if row == "theirs":
+            continue
+        assert set(values) == {"tatoeba", "planted bitext", "BUCC", "all languages", "dump", "figure"}
+        assert set(values["all languages"]["accuracy"]["AVG_all"]) == {"fin", "swh"}
+        assert set(values["dump"]["accuracy"]) == {"fi-sw"}
         assert set(values["tatoeba"]["accuracy"]) == {"fi", "fi-sw"}
         assert set(values["planted bitext"]["F1"]) == {"fi"}
         assert set(values["BUCC"]) == {"F1", "F1, threshold of the sample"}
@@ -116,7 +146,60 @@ def test_only_the_row_that_is_no_other_rows_is_trained(made):
     assert [line for line in work.plan() if "the model of" in line] == [
         "before: the model of 'start'",
         "+ shift: the model of 'CCP', calibrated",
+        "+ rotate: the model of 'CCP', calibrated",
     ]
+    assert work.plan()[-1] == "theirs: vectors of {data}/vectors"
+
+
+def test_vectors_made_elsewhere_are_a_row_with_the_columns_that_they_have(made):
+    """Fifteen of twenty vectors are those of their translations; there are none of Finnish with Swahili."""
+    _, results = made
+    assert results["theirs"][0] == {"tatoeba": {"accuracy": {"fi": {"mean": 0.75}}}, "dump": {"accuracy": {}}}
+    text = present(made[0].table, "tiny", results)
+    assert re.search(r"^\| theirs +\| +0\.750 \| +– \|", text, flags=re.MULTILINE)
+    assert "- theirs: 0.7500 over 1 of 2 columns; gain " in text
+
+
+def test_what_is_wrong_with_vectors_made_elsewhere_is_named(made, tmp_path):
+    pairs = list(read_parallel(f"{made[0].data}/fi-en.tsv"))[:3]
+    stored = StoredVectors(tmp_path)
+    assert stored.accuracy("fi", pairs) is None
+    np.save(tmp_path / "fi-en.fi.npy", np.eye(3, dtype=np.float32))
+    with pytest.raises(InterlinguaError, match=r"fi-en\.en\.npy: no such"):
+        stored.accuracy("fi", pairs)
+    np.save(tmp_path / "fi-en.en.npy", np.eye(4, dtype=np.float32))
+    with pytest.raises(InterlinguaError, match=r"holds float32 \[4, 4\]; floats of 3 rows are needed"):
+        stored.accuracy("fi", pairs)
+    np.save(tmp_path / "fi-en.en.npy", np.array([{}] * 3), allow_pickle=True)
+    with pytest.raises(InterlinguaError, match=r"is no array as numpy\.save writes it"):
+        stored.accuracy("fi", pairs)
+
+
+def test_an_average_over_all_languages_needs_all_of_them(made, tmp_path):
+    work, _ = made
+    suites = work.table.suites("tiny")
+    suite = suites["all languages"].model_copy(update={"languages": 112})
+    with pytest.raises(InterlinguaError, match="laser: 2 languages, 112 are needed"):
+        measure(work.model("CCP", 1), {"all": suite}, [], work.data)
+
+
+def test_a_join_of_few_pairs_is_refused(made, tmp_path):
+    work, _ = made
+    suite = work.table.suites("tiny")["tatoeba"].model_copy(update={"origins": ["other"]})
+    with pytest.raises(InterlinguaError, match=r"fi-sw: \d+ pairs through English; 100 at least are needed"):
+        measure(work.model("CCP", 1), {"tatoeba": suite.only(["fi-sw"])}, [], work.data)
+
+
+def test_the_report_says_what_the_adversarial_step_did_in_each_language(made):
+    work, results = made
+    assert set(work.calibrations) == {"+ rotate"}
+    text = present(work.table, "tiny", results, calibrations=work.calibrations)
+    said = text.split("## What calibration did: + rotate, seed 1")[1]
+    for lang in ("fi", "sw"):
+        assert re.search(rf"^{lang} .*adversarial: criterion .* taken: epoch 1", said, flags=re.MULTILINE)
+    again = Reproduction(work.table, "sentences", "tiny", work.data, work.out, seeds=1)
+    assert again.run() == results
+    assert again.calibrations == work.calibrations  # kept with the values
 
 
 def test_the_vector_is_that_of_the_layer_and_the_calibration_changes_it(made, monkeypatch):

@@ -70,7 +70,8 @@ def test_every_row_at_every_scale_is_a_valid_recipe(name, tmp_path):
             assert "{data}" not in recipe.model_dump_json()
             if table.scale(scale).start:
                 assert recipe.model.backbone == str(tmp_path / "start")
-            own = rows[row].of is None and rows[row].pipeline is None and rows[row].after is None
+            spec = rows[row]
+            own = not (spec.of or spec.pipeline or spec.after or spec.vectors)
             resolved[row] = recipe.model_dump_json() if own else str(rows[row])
         assert len(set(resolved.values())) == len(rows), f"two rows of {scale} are the same"
 
@@ -80,11 +81,7 @@ def test_every_scale_has_suites_with_its_columns(name):
     table = read_table(name)
     for scale in table.scales:
         suites = table.suites(scale)
-        known = {
-            column
-            for suite in suites.values()
-            for column in (*suite.collections, *suite.tatoeba, *suite.bucc, *suite.planted, *suite.projection)
-        }
+        known = {column for suite in suites.values() for column in suite.columns()}
         assert suites
         assert all(suite.paths() for suite in suites.values())
         assert set(table.scale(scale).columns or known) <= known
@@ -212,3 +209,79 @@ def test_a_mistake_in_a_rows_recipe_names_the_row(write):
     table = read_table(write(TABLE.replace("training.steps=5", "training.stps=5")))
     with pytest.raises(InterlinguaError, match=r"a small one, row 'own': unknown key 'training\.stps'"):
         table.recipe("own", "tiny", None, 1, None)
+
+
+def test_the_bank_is_on_in_every_row_of_ccps_table_5_but_the_fifth():
+    table = read_table("ccp/table5")
+    for scale in table.scales:
+        found = {}
+        for row in table.rows_at(scale):
+            kind, _, tau = row.partition(", τ=")
+            if tau not in ("0.001", "0.01", "1"):  # rows of our own are at 0.1 alone
+                continue
+            entry = table.recipe(row, scale, "/data", 1, None).objectives["context_prediction"]
+            found.setdefault(kind, []).append((entry["temperature"], entry.get("bank", 32_768) > 0))
+            assert entry.get("l2", True) == ("L2" in kind)
+            norm = "asymmetric" if "asymmetric" in kind else "batch" if "plain" in kind else "none"
+            assert entry.get("batch_norm", "asymmetric") == norm
+        assert {kind: all(bank for _, bank in rows) for kind, rows in found.items()} == {
+            "bank": True,
+            "L2 + bank": True,
+            "asymmetric BN + bank": True,
+            "L2 + asymmetric BN + bank": True,
+            "L2 + asymmetric BN": False,
+            "L2 + plain BN + bank": True,
+        }
+        assert all(sorted(tau for tau, _ in rows) == [0.001, 0.01, 1] for rows in found.values())
+    for name in ("table1", "table2"):
+        for scale in ("paper", "mini", "transformer"):
+            recipe = read_table(f"ccp/{name}").recipe("CCP", scale, "/data", 1, None)
+            assert recipe.objectives["context_prediction"].get("bank", 0) > 0
+    warm_up = read_table("ccp/table3").recipe("CCP", "mini", "/data", 1, None).warm_up
+    assert warm_up["objectives"]["context_prediction"]["bank"] > 0
+
+
+def test_a_step_of_ccps_table_6_has_as_many_masked_sentences_in_every_cell():
+    table = read_table("ccp/table6")
+    for scale in table.scales:
+        counts = set()
+        for row in table.rows_at(scale):
+            recipe = table.recipe(row, scale, "/data", 1, None)
+            if "sentences" in recipe.data:
+                counts.add(recipe.data["sentences"].batch * recipe.training.accumulate)
+            if scale == "paper":
+                assert recipe.data["contexts"].batch * recipe.training.accumulate == 2048
+                assert recipe.training.own_batches
+        assert len(counts) <= 1, scale
+        assert scale != "paper" or counts == {2048}
+
+
+def test_c3s_tables_have_the_papers_family_columns_and_rows():
+    table = read_table("c3/table1")
+    columns = [column for part in table.parts("paper") for column in table.scale(part).columns]
+    assert len(columns) == table.family == 6
+    for by_measure in table.expected["from English"].values():
+        assert all(set(values) == set(columns) for values in by_measure.values())
+    against = {pair[0] for pair in table.compare if pair[1:] == ("BM25", "†")}
+    assert {"XLM-align ColBERT + C3", "XLM-align DPR + C3"} <= against
+    second = read_table("c3/table2")
+    rows = [row for row, spec in second.rows_at("paper").items() if spec.shown]
+    assert set(second.expected["from English"]["nDCG@100"]) == set(rows)
+    assert sum(row.startswith("XLM-align") for row in rows) == 10
+    align = second.recipe("C3 of XLM-align, CLS", "paper", "/data", 1, None)
+    assert align.model.backbone == "microsoft/xlm-align-base"
+    large = read_table("c3/figure2").recipe("XLM-R-large, TT", "paper", "/data", 1, None)
+    assert (large.model.backbone, large.data["questions"].options["passage_lang"]) == ("xlm-roberta-large", "zh")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("merged: {all: [tiny, huge]}", "merged 'all' must name scales of this table"),
+        ("merged: {tiny: [tiny, big]}", "merged 'tiny' must name scales"),
+        ("  theirs: {vectors: a, set: [seed=1]}", "row 'theirs' has vectors"),
+    ],
+)
+def test_mistakes_in_merged_scales_and_vectors_are_named(write, line, says):
+    with pytest.raises(InterlinguaError, match=says):
+        read_table(write(TABLE + line + "\n"))

@@ -217,6 +217,31 @@ def test_two_processes_share_a_bank_and_masks(learned):
     assert {"context_prediction/loss", "context_prediction/bank", "masked_language_modelling/loss"} <= logged(done.two)
 
 
+@pytest.mark.slow
+def test_processes_that_read_batches_of_their_own_learn_what_one_learns(learned):
+    """CCP's 32 windows are those of one process; the bank is of all. Batch statistics would be of each process."""
+    contexts = {**CONTEXT["data"]["contexts"], "batch": 8}
+    tree = {
+        **CONTEXT,
+        "model": {**CONTEXT["model"], "pooling": "mean"},
+        "data": {**CONTEXT["data"], "contexts": contexts},
+    }
+    tree["objectives"] = {**tree["objectives"], "context_prediction": {"bank": 16, "batch_norm": "none"}}
+    tree["training"] = {**tree["training"], "own_batches": True}
+    done = learned(tree, logged="_prediction/loss")
+    assert {"context_prediction/loss", "masked_language_modelling/loss"} <= logged(done.two)
+
+
+def test_batches_of_their_own_must_come_out_even(tmp_path, monkeypatch):
+    from interlingua.training.processes import Processes
+
+    monkeypatch.setattr(Processes, "join", staticmethod(lambda device: Processes(0, 3, torch.device("cpu"))))
+    for name in ("wait", "total"):
+        monkeypatch.setattr(Processes, name, lambda self, *value: None)
+    with pytest.raises(InterlinguaError, match=r"accumulate is 4, and 3 processes read batches of their own"):
+        train(resolve(CONTEXT, ["training.own_batches=true"]), tmp_path / "run")
+
+
 def logged(folder):
     return {key for line in losses(folder) for key in line}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 NAMES = ("reproduce",)
 
@@ -26,6 +27,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         metavar="ROW",
         help="only these rows, to share the work among machines; their report is called …-rows.md",
     )
+    parser.add_argument("--columns", action=Repeated, metavar="COLUMN", help="only these columns, and only their data")
     parser.add_argument("--plan", action="store_true", help="check every row's recipe and say what would run")
     parser.set_defaults(run=run)
 
@@ -50,6 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.seeds,
         arguments.device,
         arguments.rows,
+        arguments.columns,
     )
     if arguments.plan:
         print("\n".join(work.plan()))
@@ -57,11 +60,14 @@ def run(arguments: argparse.Namespace) -> None:
     results = work.run()
     if not work.processes.first:  # under torchrun one process reports
         return
-    text = present(table, arguments.scale, results)
-    # a report of some rows must not take the place of the whole table's
-    stem = f"{work.stem}-{arguments.scale}{'-rows' if arguments.rows else ''}"
+    text = present(table, arguments.scale, results, problems=work.problems, calibrations=work.calibrations)
+    # a report of some rows or columns must not take the place of the whole table's
+    part = f"{'-rows' if arguments.rows else ''}{'-columns' if arguments.columns else ''}"
+    stem = f"{work.stem}-{arguments.scale}{part}"
     with atomic_write(work.out / f"{stem}.md") as stream:
         stream.write(text)
     print(text)
     for picture in (*draw(table, arguments.scale, results, work.out / stem), *draw_projections(work, work.out / stem)):
         print(picture)
+    if work.problems:
+        raise BadInput(f"{arguments.table}: the table is printed, and is not complete: {'; '.join(work.problems)}")

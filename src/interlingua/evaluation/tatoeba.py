@@ -19,6 +19,7 @@ from interlingua.data.readers.tatoeba import FEW, LIMIT
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
+from interlingua.files import existing
 from interlingua.models.protocols import Encoder
 from interlingua.retrieval.retriever import Vectors, searchable
 from interlingua.text.languages import normalise_code
@@ -75,6 +76,40 @@ def tatoeba_pairs(encoder: Encoder, pairs: Sequence[ParallelPair], where: str = 
     """
     lang = check_languages(pairs, where)
     return TatoebaResult(lang, len(pairs), **tatoeba_accuracy(*pair_vectors(encoder, pairs)))
+
+
+@dataclass(frozen=True)
+class StoredVectors:
+    """Vectors of Tatoeba's sentences that another program made (CRISS, a closed model): for the pairs called `fr`, with
+    English, `fr-en.fr.npy` and `fr-en.en.npy` in `folder`, for those called `de-el` `de-el.de.npy` and `de-el.el.npy`.
+    Each `[pairs, dim]` of floats, row i for line i of the test."""
+
+    folder: Path
+
+    def accuracy(self, name: str, pairs: Sequence[ParallelPair]) -> TatoebaResult | None:
+        """The accuracy on the pairs called `name`; None where the folder has no vectors of them.
+
+        Raises BadInput for one side without the other, another number of rows than pairs, and what is no array.
+        """
+        first, _, second = name.partition("-")
+        second = second or "en"
+        files = [existing(self.folder, "folder") / f"{first}-{second}.{lang}.npy" for lang in (first, second)]
+        if not any(file.exists() for file in files):
+            return None
+        x, y = (self._read(existing(file), len(pairs)) for file in files)
+        return TatoebaResult(check_languages(pairs, name), len(pairs), **tatoeba_accuracy(x, y))
+
+    def _read(self, file: Path, rows: int) -> NDArray[np.float32]:
+        try:
+            vectors = np.load(file, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise BadInput(f"{file}: is no array as numpy.save writes it ({error}).") from error
+        if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype.kind != "f":
+            raise BadInput(
+                f"{file}: holds {vectors.dtype} {list(vectors.shape)}; floats of {rows:,} rows are needed, one for "
+                "each line of the test."
+            )
+        return np.asarray(vectors, np.float32)
 
 
 def check_languages(pairs: Sequence[ParallelPair], where: str, protocol: str = "both") -> str:

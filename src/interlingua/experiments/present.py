@@ -9,11 +9,12 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from tabulate import tabulate
 
 from interlingua.errors import NotFound
 from interlingua.evaluation.languages import language_projection
 from interlingua.evaluation.plots import plot_curves, plot_languages, plot_projections
-from interlingua.evaluation.significance import Interval, correct, paired_p, seed_interval, stratified_interval
+from interlingua.evaluation.significance import Interval, paired_p, seed_interval, stratified_interval
 from interlingua.evaluation.table import Row, Table
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, fill
@@ -23,80 +24,198 @@ from interlingua.models.dual import DualEncoder
 logger = logging.getLogger(__name__)
 
 ALPHA = 0.05
-Pair = tuple[str, str]
-
-
-def comparisons(pairs: Sequence[Pair], results: Mapping[str, Sequence[Values]], suite: str, measure: str) -> list[str]:
-    """A line for each (row, row it is compared with): the difference in every column, with a star where a two-tailed
-    paired t-test over its questions is significant. A question's value is its mean over seeds.
-
-    The columns of a pair are one family: p-values are multiplied by their number (Bonferroni; Yang et al. 2022, §4).
-    Pairs with a row that was not run, and columns with one value for all questions, are left out.
-    """
-    lines = []
-    for row, other in pairs:
-        if row not in results or other not in results:
-            continue
-        columns = [column for column, values in results[row][0][suite][measure].items() if len(values) > 1]
-        if not columns:
-            continue
-        both = [
-            (_questions(results[row], suite, measure, column), _questions(results[other], suite, measure, column))
-            for column in columns
-        ]
-        corrected = correct([paired_p(a, b) for a, b in both], "bonferroni")
-        differences = [
-            f"{column} {float((a - b).mean()):+.3f}{'*' if p < ALPHA else ''}"
-            for column, (a, b), p in zip(columns, both, corrected, strict=True)
-        ]
-        lines.append(f"- {row} against {other}: {', '.join(differences)}")
-    return lines
-
-
-def _questions(
-    runs: Sequence[Values], suite: str, measure: str, column: str
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """`[questions]` in the order of the first run."""
-    first = runs[0][suite][measure][column]
-    return np.array([fmean(run[suite][measure][column][question] for run in runs) for question in first])
-
-
 Results = Mapping[str, Sequence[Values]]
+"""row → one `Values` a seed, empty for a seed that has none"""
+Pair = tuple[str, str] | tuple[str, str, str]
 
 
-def present(table: TableSpec, scale: str, results: Results, form: str = "markdown") -> str:
-    """The whole reproduction as Markdown (or plain text)."""
-    seeds = len(next(iter(results.values())))
+def comparisons(
+    pairs: Sequence[Pair], results: Results, suite: str, measure: str, family: int | None = None
+) -> list[list[str]]:
+    """A line of cells for each (row, row it is compared with[, mark]): the names, the difference in every column, the
+    difference of their mean with its 95% intervals, and the relative gain by both definitions (`relative_gains`).
+
+    A mark (*) stands where a two-tailed paired t-test over the questions of the column is significant. The columns of a
+    pair are one family: p-values are multiplied by their number, or by `family` if that is more (Bonferroni; Yang et
+    al. 2022, §4, count six). A question's value is its mean over the seeds that both rows have. The intervals are over
+    seeds, paired, where there are several, and over questions (bootstrap of the paired differences).
+
+    Columns and questions that one of the two rows lacks are left out, and so are pairs with a row that was not run.
+    """
+    found = []
+    columns = list(dict.fromkeys(column for pair in pairs for column in _shared(pair, results, suite, measure)[1]))
+    for pair in pairs:
+        seeds, shared = _shared(pair, results, suite, measure)
+        if not shared:
+            continue
+        both = {column: _questions(*([run[column] for run in runs] for runs in seeds)) for column in shared}
+        tested = {column: paired_p(*values) for column, values in both.items() if len(values[0]) > 1}
+        tests = max(family or 0, len(tested))
+        cells = []
+        for column in columns:
+            if column in both:
+                significant = column in tested and tested[column] * tests < ALPHA
+                mark = pair[2] if len(pair) == 3 else "*"
+                cells.append(f"{float(np.subtract(*both[column]).mean()):+.3f}{mark if significant else ''}")
+            else:
+                cells.append("–")
+        means = [{column: fmean(fmean(run[column].values()) for run in runs) for column in shared} for runs in seeds]
+        differences = [macro(a) - macro(b) for a, b in zip(*seeds, strict=True)]
+        intervals = []
+        if len(differences) > 1:
+            intervals.append(f"{bounds(seed_interval(differences))} seeds")
+        if len(tested) == len(shared):
+            over = stratified_interval({column: (a - b).tolist() for column, (a, b) in both.items()})
+            intervals.append(f"{bounds(over)} questions")
+        gains = relative_gains(*means)
+        found.append(
+            [
+                f"{pair[0]} − {pair[1]}",
+                *cells,
+                f"{fmean(differences):+.4f}",
+                "; ".join(intervals) or "–",
+                *("–" if gain is None else f"{100 * gain:+.1f}%" for gain in gains),
+            ]
+        )
+    return [["difference", *columns, "mean", "95% interval", "Δ", "Δ of means"], *found] if found else []
+
+
+def relative_gains(of: Mapping[str, float], over: Mapping[str, float]) -> tuple[float | None, float | None]:
+    """The gain of one row over another in two ways: the mean of the columns' relative gains, and the relative gain of
+    their means (Yang et al. 2022 print one without saying which). None where a value to divide by is zero."""
+    columns = [column for column in of if column in over]
+    whole = fmean(over[column] for column in columns)
+    each = None if any(over[column] == 0 for column in columns) else fmean(of[c] / over[c] - 1 for c in columns)
+    return each, None if whole == 0 else fmean(of[column] for column in columns) / whole - 1
+
+
+Columns = Mapping[str, Mapping[str, float]]
+
+
+def _shared(
+    pair: Pair, results: Results, suite: str, measure: str
+) -> tuple[tuple[list[Columns], list[Columns]], list[str]]:
+    """The values of both rows in the seeds that both have, and the columns that all of these have."""
+    runs = [results.get(row, ()) for row in pair[:2]]
+    held = [
+        (a[suite][measure], b[suite][measure])
+        for a, b in zip(*runs, strict=False)
+        if a.get(suite, {}).get(measure) and b.get(suite, {}).get(measure)
+    ]
+    columns = [column for column in (held[0][0] if held else ()) if all(column in run for both in held for run in both)]
+    return ([{c: a[c] for c in columns} for a, _ in held], [{c: b[c] for c in columns} for _, b in held]), columns
+
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def _questions(first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]]) -> tuple[Floats, Floats]:
+    """`[questions]` of both rows in one order, means over seeds; questions that not all of them have are left out."""
+    shared = [question for question in first[0] if all(question in run for run in (*first, *second))]
+    a, b = (np.array([fmean(run[question] for run in runs) for question in shared]) for runs in (first, second))
+    return a, b
+
+
+def present(
+    table: TableSpec,
+    scale: str,
+    results: Results,
+    form: str = "markdown",
+    *,
+    problems: Sequence[str] = (),
+    calibrations: Mapping[str, str] | None = None,
+) -> str:
+    """The whole reproduction as Markdown (or plain text): `problems` first, as what is not in it, and at the end what
+    calibration did."""
+    seeds = max(map(len, results.values()))
     parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}."]
-    measured = dict.fromkeys(
-        (suite, measure) for runs in results.values() for suite, by_measure in runs[0].items() for measure in by_measure
-    )
-    for suite, measure in measured:
+    if problems:
+        parts.append("**Not complete:**\n\n" + "\n".join(f"- {problem}" for problem in problems))
+    family = table.family if of_the_paper(scale) else None
+    for suite, measure in _measured(results):
         # a row that is ranked by a pipeline has no numbers of the suites that are not searched
-        these = {row: runs for row, runs in results.items() if measure in runs[0].get(suite, {})}
+        these = {row: runs for row, runs in results.items() if done(runs, suite, measure)}
         parts.append(f"## {suite}: {measure}")
         parts.append(suite_table(table, scale, these, suite, measure).render(form))
         parts.append(averages(table, scale, these, suite, measure))
-        if tested := comparisons(table.compare, these, suite, measure):
+        if tested := comparisons(table.compare, these, suite, measure, family):
+            marks = "".join(dict.fromkeys(pair[2] if len(pair) == 3 else "*" for pair in table.compare))
+            counted = f"a family of {family}" if family else "the columns a family"
             parts.append(
-                "difference in each column; * significant (paired t-test over questions, Bonferroni over "
-                "the columns, p < .05):\n\n" + "\n".join(tested)
+                f"Differences. {' or '.join(marks)}: significant (paired t-test over questions, Bonferroni with "
+                f"{counted}, p < .05). Δ: mean of the columns' relative gains."
+            )
+            parts.append(
+                tabulate(
+                    tested[1:],
+                    tested[0],
+                    tablefmt="github" if form == "markdown" else "simple",
+                    disable_numparse=True,
+                    colalign=["left", *["right"] * (len(tested[0]) - 1)],
+                )
             )
     for suite, by_measure in table.expected.items():
         for measure, rows in by_measure.items():
             parts.append(f"## The paper's numbers, {suite}: {measure}")
             parts.append(paper_table(measure, rows).render(form))
+            if gains := paper_gains(table, rows):
+                parts.append("\n".join(gains))
+    for row, said in (calibrations or {}).items():
+        parts.append(f"## What calibration did: {row}, seed 1\n\n```\n{said}\n```")
     return "\n\n".join(parts) + "\n"
 
 
+def of_the_paper(scale: str) -> bool:
+    """Whether a scale is the paper's own, or one of its parts (`paper-zh`)."""
+    return scale.partition("-")[0] == "paper"
+
+
+def _measured(results: Results) -> list[tuple[str, str]]:
+    """Every (suite, measure) that some row has."""
+    return list(
+        dict.fromkeys(
+            (suite, measure)
+            for runs in results.values()
+            for run in runs
+            for suite, by_measure in run.items()
+            for measure, columns in by_measure.items()
+            if columns
+        )
+    )
+
+
+def columns_of(results: Results, suite: str, measure: str) -> list[str]:
+    """The columns that some row has."""
+    return list(
+        dict.fromkeys(
+            column for runs in results.values() for run in runs for column in run.get(suite, {}).get(measure, {})
+        )
+    )
+
+
+def done(runs: Sequence[Values], suite: str, measure: str) -> list[Columns]:
+    """The columns of the seeds that have this measure."""
+    return [run[suite][measure] for run in runs if run.get(suite, {}).get(measure)]
+
+
 def suite_table(table: TableSpec, scale: str, results: Results, suite: str, measure: str) -> Table:
-    """Rows × columns, the mean over seeds; at the paper's scale its own numbers stand under ours."""
-    columns = list(next(iter(results.values()))[0][suite][measure])
-    counts = {c: len(q) for c, q in next(iter(results.values()))[0][suite][measure].items() if set(q) != {"mean"}}
+    """Rows × columns, the mean over seeds; at the paper's scales its own numbers stand under ours."""
+    columns = columns_of(results, suite, measure)
+    counts: dict[str, int] = {}
+    for runs in results.values():
+        for run in done(runs, suite, measure):
+            for column, questions in run.items():
+                if set(questions) != {"mean"}:
+                    counts[column] = max(counts.get(column, 0), len(questions))
     drawn = Table(measure, columns, counts=counts)
-    expected = table.expected.get(suite, {}).get(measure, {}) if scale == "paper" else {}
+    expected = table.expected.get(suite, {}).get(measure, {}) if of_the_paper(scale) else {}
     for row, runs in results.items():
-        values = {column: fmean(fmean(run[suite][measure][column].values()) for run in runs) for column in columns}
+        seeds = done(runs, suite, measure)
+        values = {
+            column: fmean(fmean(run[column].values()) for run in seeds if column in run)
+            for column in columns
+            if any(column in run for run in seeds)
+        }
         drawn.add(Row(row, values, expected={k: v for k, v in expected.get(row, {}).items() if k in columns}))
     return drawn
 
@@ -113,6 +232,18 @@ def paper_table(measure: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
     return drawn
 
 
+def paper_gains(table: TableSpec, rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The relative gains of the compared rows out of the paper's own cells, by both definitions."""
+    lines = []
+    for row, other, *_ in table.compare:
+        of, over = rows.get(row), rows.get(other)
+        if isinstance(of, Mapping) and isinstance(over, Mapping) and set(of) & set(over):
+            each, whole = relative_gains(of, over)
+            if each is not None and whole is not None:
+                lines.append(f"- {row} over {other}: Δ {100 * each:+.1f}%, Δ of means {100 * whole:+.1f}%")
+    return lines
+
+
 def averages(table: TableSpec, scale: str, results: Results, suite: str, measure: str) -> str:
     """A line a row: macro average over the columns with its interval, named subsets, the gain over the first row."""
     lines = [
@@ -121,58 +252,70 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
         + ":",
         "",
     ]
-    first: list[float] = []
+    first = next(iter(results))
+    columns = columns_of(results, suite, measure)
     subsets = table.subsets.get(scale, {})
     for row, runs in results.items():
-        per_seed = [macro(run[suite][measure]) for run in runs]
-        first = first or per_seed
-        line = f"- {row}: {fmean(per_seed):.4f} {shown(interval(runs, suite, measure))}"
-        for name, columns in subsets.items():
-            kept = [{c: run[suite][measure][c] for c in columns if c in run[suite][measure]} for run in runs]
+        seeds = done(runs, suite, measure)
+        per_seed = [macro(run) for run in seeds]
+        line = f"- {row}: {fmean(per_seed):.4f} {shown(interval(seeds))}".rstrip()
+        if (held := sum(all(column in run for run in seeds) for column in columns)) < len(columns):
+            line += f" over {held} of {len(columns)} columns"
+        if len(seeds) < len(runs):
+            line += f" ({len(seeds)} of {len(runs)} seeds)"
+        for name, of_subset in subsets.items():
+            kept = [{c: run[c] for c in of_subset if c in run} for run in seeds]
             if kept[0]:
                 line += f"; {name} ({' '.join(kept[0])}) {fmean(macro(k) for k in kept):.4f}"
-        if row != next(iter(results)):
-            gains = [a - b for a, b in zip(per_seed, first, strict=True)]
-            line += f"; gain {fmean(gains):+.4f} {shown(seed_interval(gains)) if len(gains) > 1 else ''}".rstrip()
+        if row != first:
+            (own, theirs), shared = _shared((row, first), results, suite, measure)
+            gains = [macro(a) - macro(b) for a, b in zip(own, theirs, strict=True)] if shared else []
+            if gains:
+                line += f"; gain {fmean(gains):+.4f} {shown(seed_interval(gains)) if len(gains) > 1 else ''}".rstrip()
         lines.append(line)
     return "\n".join(lines)
 
 
-def macro(columns: Mapping[str, Mapping[str, float]]) -> float:
+def macro(columns: Columns) -> float:
     """The unweighted mean of the columns' means."""
     return fmean(fmean(queries.values()) for queries in columns.values())
 
 
-def interval(runs: Sequence[Values], suite: str, measure: str) -> Interval | None:
+def interval(seeds: Sequence[Columns]) -> Interval | None:
     """Over seeds where there are several, else over queries (stratified by column)."""
-    if len(runs) > 1:
-        return seed_interval([macro(run[suite][measure]) for run in runs])
-    columns = runs[0][suite][measure]
-    return stratified_interval(columns) if all(len(q) > 1 for q in columns.values()) else None
+    if len(seeds) > 1:
+        return seed_interval([macro(run) for run in seeds])
+    return stratified_interval(seeds[0]) if all(len(q) > 1 for q in seeds[0].values()) else None
 
 
 def shown(interval: Interval | None) -> str:
     """`[low, high]` and what was resampled."""
-    return "" if interval is None else f"[{interval.low:.4f}, {interval.high:.4f}] ({interval.method})"
+    return "" if interval is None else f"{bounds(interval)} ({interval.method})"
+
+
+def bounds(interval: Interval) -> str:
+    """`[low, high]`."""
+    return f"[{interval.low:.4f}, {interval.high:.4f}]"
 
 
 def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Path]:
     """SVG files named after `stem`, one a suite and its first measure; none (and a word) without the extra `plots`."""
     made = []
-    suites = {suite: by_measure for runs in results.values() for suite, by_measure in runs[0].items()}
-    for suite, by_measure in suites.items():
-        measure = next(iter(by_measure))
-        these = {row: runs for row, runs in results.items() if suite in runs[0]}
+    first: dict[str, str] = {}
+    for suite, measure in _measured(results):
+        first.setdefault(suite, measure)
+    for suite, measure in first.items():
+        these = {row: seeds for row, runs in results.items() if (seeds := done(runs, suite, measure))}
         path = stem.with_name(f"{stem.name}-{suite.lower().replace(' ', '-')}.svg")
         try:
             if table.x is None:
                 bars = {
-                    row: {c: fmean(fmean(r[suite][measure][c].values()) for r in runs) for c in by_measure[measure]}
-                    for row, runs in these.items()
+                    row: {c: fmean(fmean(run[c].values()) for run in seeds) for c in seeds[0]}
+                    for row, seeds in these.items()
                 }
                 made.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
             else:
-                points = [(table.rows[row].x, interval(runs, suite, measure)) for row, runs in these.items()]
+                points = [(table.rows[row].x, interval(seeds)) for row, seeds in these.items()]
                 known = [(x, i) for x, i in points if x is not None and i is not None]
                 if known:
                     made.append(plot_curves({suite: known}, path, x_label=table.x, y_label=measure))
@@ -189,7 +332,13 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     drawn = [
         (name, suite, column) for name, suite in work.table.suites(work.scale).items() for column in suite.projection
     ]
-    models = {row: work.model(row, 1) for row in work.rows()} if drawn else {}
+    # a row that crashed has no picture, nor have vectors made elsewhere
+    pictured = [
+        row
+        for row in (work.rows() if drawn else ())
+        if work.table.rows[row].vectors is None and (work.folder(row, 1) / "values.json").exists()
+    ]
+    models = {row: work.model(row, 1) for row in pictured}
     points = {row: model for row, model in models.items() if isinstance(model, DualEncoder)}  # one vector a text
     for name, suite, column in drawn:
         pairs = drawn_pairs(suite, column, partial(fill, data=work.data))

@@ -10,16 +10,19 @@ import json
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from interlingua.alignment import Calibration
 from interlingua.data.datasets import DataSpec, read
-from interlingua.errors import BadInput, suggestion
-from interlingua.experiments.spec import CalibrationSpec, Reading, TableSpec, fill, filled
-from interlingua.experiments.suites import Values, measure
+from interlingua.data.readers.source import files_of
+from interlingua.errors import BadInput, InterlinguaError, NotFound, suggestion
+from interlingua.evaluation.tatoeba import StoredVectors
+from interlingua.experiments.spec import CalibrationSpec, Reading, Suite, TableSpec, fill, filled
+from interlingua.experiments.suites import Values, measure, measured
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
@@ -38,6 +41,7 @@ from interlingua.training.recipe import (
     recipe_text,
     same_recipe,
 )
+from interlingua.training.trainer import Stopped
 from interlingua.training.weighted import check
 
 logger = logging.getLogger(__name__)
@@ -50,8 +54,9 @@ def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
     return DualEncoder(Encoder.load(folder, layer=how.layer, pooling=how.pooling, device=device))
 
 
-def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec) -> DualEncoder:
-    """The same model with maps fitted on raw text: of each language a random `source.limit` of its sentences."""
+def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec) -> tuple[DualEncoder, str]:
+    """The same model with maps fitted on raw text: of each language a random `source.limit` of its sentences. And what
+    each step did, as a table of the languages."""
     texts: dict[str, list[str]] = defaultdict(list)
     seen: Counter[str] = Counter()
     random = Random(0)
@@ -62,18 +67,31 @@ def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec) -> D
             held.append(sentence.text)
         elif (place := random.randrange(seen[sentence.lang])) < source.limit:  # Vitter's reservoir: all equally likely
             held[place] = sentence.text
+    reports = []
     for role in ("passage",) if model.tied else ("query", "passage"):
         encoder = model.encoder(role)
         vectors = {lang: encoder.encode(those, role=role) for lang, those in texts.items()}
-        encoder.language_maps = Calibration.fit(
-            vectors, pivot=spec.pivot, shift=spec.shift, scale=spec.scale, rotate=spec.rotate
-        ).maps
-    return model
+        fitted = Calibration.fit(
+            vectors,
+            pivot=spec.pivot,
+            shift=spec.shift,
+            scale=spec.scale,
+            rotate=spec.rotate,
+            gate=spec.gate,
+            adversarial=spec.adversarial,
+        )
+        encoder.language_maps = fitted.maps
+        reports.append(fitted.table())
+    return model, "\n\n".join(reports)
 
 
 @dataclass(slots=True)
 class Reproduction:
-    """A table at a scale: where its data is, where its runs go, with which seeds."""
+    """A table at a scale: where its data is, where its runs go, with which seeds.
+
+    What is missing afterwards is in `problems`: columns without data, seeds that crashed, questions without a value.
+    `calibrations` tells, of the rows that were rotated, what calibration did with the first seed.
+    """
 
     table: TableSpec
     name: str
@@ -84,6 +102,9 @@ class Reproduction:
     device: str | None = None
     only: Sequence[str] | None = None
     processes: Processes = ALONE
+    columns: Sequence[str] | None = None
+    problems: list[str] = field(default_factory=list)
+    calibrations: dict[str, str] = field(default_factory=dict)
 
     def rows(self) -> list[str]:
         """The rows to run; an unknown name among those asked for is an error, and so is no seed."""
@@ -106,13 +127,18 @@ class Reproduction:
 
     def plan(self) -> list[str]:
         """Describe the run that is planned, one line a row; every recipe is resolved and checked."""
+        if self.scale in self.table.merged:
+            return [f"{part.scale}: {line}" for part in self.parts() for line in part.plan()]
         lines = []
         wanted = self.rows()
         before = dict.fromkeys(after for row in wanted if (after := self.table.rows[row].after) is not None)
         for row in [*(row for row in before if row not in wanted), *wanted]:
+            spec = self.table.rows[row]
+            if spec.vectors is not None:
+                lines.append(f"{row}: vectors of {spec.vectors}")
+                continue
             recipe = self.recipe(row, 1)
             check(recipe)
-            spec = self.table.rows[row]
             ranking = self.table.ranking(row, self.scale)
             ranked = "" if ranking is None else f", ranked by {ranking.pipeline}"
             if ranking is not None and not ranking.needs_model:
@@ -134,21 +160,122 @@ class Reproduction:
             )
         return lines
 
+    def parts(self) -> list[Reproduction]:
+        """The same of each scale that is reported under this name: of itself, or of those that are merged."""
+        names = self.table.parts(self.scale)
+        if names == [self.scale]:
+            return [self]
+        held = [self.table.scale(name).columns for name in names]
+        asked = [
+            name
+            for name, columns in zip(names, held, strict=True)
+            if self.columns is None or columns is None or set(columns) & set(self.columns)
+        ]
+        found = []
+        for name in asked or names:
+            there = self.table.rows_at(name)
+            only = None if self.only is None else [row for row in self.only if row in there]
+            found.append(replace(self, scale=name, only=only, problems=[], calibrations={}))
+        return found
+
     def run(self) -> dict[str, list[Values]]:
-        """Train and measure everything: row → one `Values` a seed. Of several processes the first has all values."""
+        """Train and measure everything: row → one `Values` a seed, empty for a seed that crashed.
+
+        Raises what happened where nothing at all could be measured.
+        """
         rows = self.rows()
-        self._check_data()
         self.processes = Processes.join(self.device)
         if self.processes.count > 1:
             self.device = str(self.processes.device)
+        if self.scale in self.table.merged:
+            return self._merged(rows, self.parts())
+        wanted = self._wanted()
         self._start()
         results: dict[str, list[Values]] = {}
+        crashed: dict[tuple[str, int], Exception] = {}
         for row in rows:
             ranking = self.table.ranking(row, self.scale)
             # without a model nothing depends on the seed
-            seeds = range(1, self.seeds + 1) if ranking is None or ranking.needs_model else [1] * self.seeds
-            results[row] = [self._row(row, seed) for seed in seeds]
+            fixed = self.table.rows[row].vectors is not None or not (ranking is None or ranking.needs_model)
+            seeds = [1] * self.seeds if fixed else list(range(1, self.seeds + 1))
+            results[row] = [self._attempt(row, seed, wanted, crashed) for seed in seeds]
+        if crashed and not any(any(runs) for runs in results.values()):
+            raise next(iter(crashed.values()))
+        self._compare_questions(results)
         return results
+
+    def _merged(self, rows: Sequence[str], parts: Sequence[Reproduction]) -> dict[str, list[Values]]:
+        """The results of several scales, their columns side by side."""
+        found: dict[str, list[Values]] = {row: [{} for _ in range(self.seeds)] for row in rows}
+        failed: list[Exception] = []
+        for part in parts:
+            try:
+                results = part.run()
+            except Stopped:
+                raise
+            except Exception as error:
+                failed.append(error)
+                self.problems.append(f"{part.scale}: {error}")
+                continue
+            for row, runs in results.items():
+                for whole, values in zip(found[row], runs, strict=True):
+                    join(whole, values)
+            self.problems += [f"{part.scale}: {problem}" for problem in part.problems]
+            self.calibrations |= part.calibrations
+        if len(failed) == len(parts):
+            raise failed[0]
+        return found
+
+    def _attempt(
+        self, row: str, seed: int, wanted: Mapping[str, Suite], crashed: dict[tuple[str, int], Exception]
+    ) -> Values:
+        """The values of a row and seed; where it crashes, that is said, and the other rows go on without it."""
+        if (row, seed) in crashed:
+            return {}
+        spec = self.table.rows[row]
+        for name in (spec.of, spec.after):
+            if name is not None and (name, seed) in crashed and not (self.folder(name, seed) / "model").exists():
+                self._say(f"row '{row}', seed {seed}: not measured, since '{name}' has no model")
+                return {}
+        try:
+            return self._row(row, seed, wanted)
+        except Stopped:
+            raise
+        except Exception as error:
+            if self.processes.count > 1:  # the others would wait for this one
+                raise
+            logger.debug("", exc_info=True)
+            crashed[row, seed] = error
+            if spec.after is not None:  # which is trained by the first row that comes after it
+                crashed.setdefault((spec.after, seed), error)
+            what = str(error) if isinstance(error, InterlinguaError) else f"{type(error).__name__}: {error}"
+            self._say(f"row '{row}', seed {seed}: {what}")
+            return {}
+
+    def _say(self, problem: str) -> None:
+        if problem not in self.problems:
+            logger.warning(problem)
+            self.problems.append(problem)
+
+    def _compare_questions(self, results: Mapping[str, Sequence[Values]]) -> None:
+        """Say which rows have fewer questions in a column than others: results of another copy of the data, say."""
+        asked: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        every = [
+            (row, number, (suite, measure, column), set(questions))
+            for row, runs in results.items()
+            for number, run in enumerate(runs, 1)
+            for suite, by_measure in run.items()
+            for measure, columns in by_measure.items()
+            for column, questions in columns.items()
+        ]
+        for _, _, place, questions in every:
+            asked[place] |= questions
+        for row, number, place, questions in every:
+            if lacking := asked[place] - questions:
+                self._say(
+                    f"row '{row}', seed {number}, {', '.join(place)}: no value of {len(lacking):,} of the "
+                    f"{len(asked[place]):,} questions, such as '{min(lacking)}'"
+                )
 
     def recipe(self, row: str, seed: int) -> Recipe:
         """The recipe of one row with one seed: from the common start, or from the model of the row it comes after."""
@@ -156,7 +283,7 @@ class Reproduction:
         start = self.start_folder() if after is None else self.run_folder(after, seed) / "model"
         return self.table.recipe(row, self.scale, self.data, seed, start)
 
-    def _row(self, row: str, seed: int) -> Values:
+    def _row(self, row: str, seed: int, wanted: Mapping[str, Suite]) -> Values:
         folder = self.folder(row, seed)
         file, scale, spec = folder / "values.json", self.table.scale(self.scale), self.table.rows[row]
         # a row of another row's model depends on that row's recipe, not on its own
@@ -165,7 +292,6 @@ class Reproduction:
         suites = self.table.suites(self.scale)
         asked = {
             "measures": self.table.measures,
-            "columns": scale.columns,
             "suites": {name: suite.model_dump(mode="json", exclude_defaults=True) for name, suite in suites.items()},
             "data": self.data,
             "of": spec.of,
@@ -180,32 +306,68 @@ class Reproduction:
             asked["pipeline"] = {ranking.pipeline: spec.tune}
         if spec.after is not None:
             asked["after"] = recipe_text(self.recipe(spec.after, seed))
+        if spec.vectors is not None:
+            asked["vectors"] = spec.vectors
+        values: Values = {}
+        columns: dict[str, list[str]] = {}
+        problems: list[str] = []
+        calibration = ""
         done = file.exists()
-        self.processes.wait()  # all have looked before the first one writes
         if done:
             kept = json.loads(file.read_text(encoding="utf-8"))
             before = dict(kept.get("asked") or {})
+            before.pop("columns", None)  # as older runs have it: which columns there are, the values tell
             if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
                 raise BadInput(
                     f"{folder}: holds results of another recipe, suite or --data folder. "
                     "Delete it, or use another --out."
                 )
+            values, problems, calibration = kept["values"], kept.get("problems", []), kept.get("calibration", "")
+            columns = kept.get("measured") or measured_columns(suites, values)
+        stored = StoredVectors(Path(fill(spec.vectors, self.data))) if spec.vectors is not None else None
+        left: dict[str, Suite] = {}
+        for name, suite in wanted.items():
+            missing = [column for column in suite.columns() if column not in columns.get(name, ())]
+            if missing and measured(suite.kind, stored, ranking):
+                left[name] = suite if suite.pool else suite.only(missing)
+        self.processes.wait()  # all have looked before the first one writes
+        if done and not left:
             logger.info(f"{row}, seed {seed}: done before ({file})")
-            return dict(kept["values"])
-        logger.info(f"{row}, seed {seed}")
-        model = self.model(row, seed) if ranking is None or ranking.needs_model else None
-        shards = Shards(folder / "vectors", scale.vectors, processes=self.processes)
-        values = measure(model, suites, self.table.measures, self.data, scale.columns, ranking, shards)
-        if self.processes.first:
-            with atomic_write(file) as stream:
-                json.dump({"asked": {"recipe": recipe_text(recipe), **asked}, "values": values}, stream)
-        shards.remove()
-        return values
+        else:
+            logger.info(f"{row}, seed {seed}")
+            model: Any = stored
+            if stored is None and (ranking is None or ranking.needs_model):
+                model, calibration = self.read(row, seed)
+            shards = Shards(folder / "vectors", scale.vectors, processes=self.processes)
+            join(values, measure(model, left, self.table.measures, self.data, ranking, problems.append, shards))
+            for name, suite in left.items():
+                columns[name] = list(dict.fromkeys([*columns.get(name, ()), *suite.columns()]))
+            kept = {
+                "asked": {"recipe": recipe_text(recipe), **asked},
+                "measured": columns,
+                "values": values,
+                "problems": problems,
+                "calibration": calibration,
+            }
+            if self.processes.first:
+                with atomic_write(file) as stream:
+                    json.dump(kept, stream)
+            shards.remove()
+        for problem in problems:
+            self._say(f"row '{row}': {problem}")
+        if calibration and spec.calibrate is not None and spec.calibrate.rotate != "none":
+            self.calibrations.setdefault(row, calibration)
+        return chosen(values, wanted)
 
     def model(self, row: str, seed: int) -> Model:
         """Load the model of a row, read as the scale says and calibrated if the row is."""
+        return self.read(row, seed)[0]
+
+    def read(self, row: str, seed: int) -> tuple[Model, str]:
+        """The model of a row, and what calibration did to it ("" if it is not calibrated)."""
         scale, spec, start = self.table.scale(self.scale), self.table.rows[row], self.start_folder()
         model: Model
+        said = ""
         if spec.of == "start" and start is None:
             model = self._untrained(row, seed)
         else:
@@ -214,8 +376,8 @@ class Reproduction:
         if spec.calibrate is not None and scale.calibrate_on is not None:
             if not isinstance(model, DualEncoder):
                 raise BadInput(f"row '{row}': only a model with one vector a text can be calibrated.")
-            model = calibrated(model, spec.calibrate, filled(scale.calibrate_on, self.data))
-        return model
+            model, said = calibrated(model, spec.calibrate, filled(scale.calibrate_on, self.data))
+        return model, said
 
     def _trained(self, row: str, seed: int) -> Path:
         """Train the model of a row unless that is done, by whichever table; return its folder."""
@@ -279,16 +441,85 @@ class Reproduction:
             train(read_recipe(recipe, data=self.data), folder.parent, self.device)
         return folder
 
-    def _check_data(self) -> None:
-        """Say what is missing before hours pass, not after."""
-        source = self.table.scale(self.scale).calibrate_on
-        texts = [path for path in source.paths() if "*" not in path] if source is not None else []
-        for suite in self.table.suites(self.scale).values():
-            for path in [*suite.paths(), *texts]:
-                if "{data}" in path and self.data is None:
-                    raise BadInput(f"{self.name} at scale {self.scale} reads files. Say where with --data FOLDER.")
-                if "{data}" in path and not Path(fill(path, self.data)).exists():
-                    raise BadInput(f"{fill(path, self.data)}: not there. --data must name the folder that holds it.")
+    def _wanted(self) -> dict[str, Suite]:
+        """The suites with those of their columns that are asked for and have their data; the others are `problems`.
+
+        Raises BadInput, before hours pass, where no column is left, a column that is asked for is in no suite, or the
+        text for calibration is missing.
+        """
+        scale, suites = self.table.scale(self.scale), self.table.suites(self.scale)
+        known = {column for suite in suites.values() for column in suite.columns()}
+        for column in self.columns or ():
+            if column not in known:
+                raise BadInput(f"column '{column}' is not in this table.{suggestion(column, known)}")
+        texts = [] if scale.calibrate_on is None else [path for path in scale.calibrate_on.paths() if "*" not in path]
+        for path in texts:
+            if why := self._missing(path):
+                raise BadInput(why)
+        wanted: dict[str, Suite] = {}
+        missing: list[str] = []
+        for name, suite in suites.items():
+            there = []
+            for column, paths in suite.columns().items():
+                if column and any(some is not None and column not in some for some in (scale.columns, self.columns)):
+                    continue
+                why = next(filter(None, map(self._missing, paths)), None)
+                if why is None:
+                    there.append(column)
+                else:
+                    missing.append(f"{name}{column and f', {column}'}: {why}")
+            if suite.pool and len(there) < len(suite.columns()) and missing:
+                continue  # the pool of some languages is another pool
+            if there:
+                wanted[name] = suite.only(there)
+        if not wanted:
+            raise BadInput(missing[0].partition(": ")[2] if missing else "no column is asked for.")
+        for problem in missing:
+            self._say(problem)
+        return wanted
+
+    def _missing(self, path: str) -> str | None:
+        """Why a path of a suite cannot be read, or None. Two Moses files may be named by their common beginning."""
+        if "{data}" not in path:
+            return None
+        if self.data is None:
+            raise BadInput(f"{self.name} at scale {self.scale} reads files. Say where with --data FOLDER.")
+        file = Path(fill(path, self.data))
+        if file.exists():
+            return None
+        try:
+            files_of(file)
+        except NotFound:
+            return f"{file}: not there. --data must name the folder that holds it."
+        return None
+
+
+def measured_columns(suites: Mapping[str, Suite], values: Values) -> dict[str, list[str]]:
+    """The columns of each suite that `values` have."""
+    return {
+        name: [
+            column for column in suites[name].columns() if not column or any(column in m for m in by_measure.values())
+        ]
+        for name, by_measure in values.items()
+        if name in suites
+    }
+
+
+def join(values: Values, more: Values) -> None:
+    """Add the columns of `more` to those of `values`."""
+    for suite, by_measure in more.items():
+        for name, columns in by_measure.items():
+            values.setdefault(suite, {}).setdefault(name, {}).update(columns)
+
+
+def chosen(values: Values, wanted: Mapping[str, Suite]) -> Values:
+    """The values of the suites and columns that are wanted, in their order."""
+    found: Values = {}
+    for name, suite in wanted.items():
+        for label, columns in values.get(name, {}).items():
+            order = columns if suite.xor is not None else [column for column in suite.columns() if column in columns]
+            found.setdefault(name, {})[label] = {column: columns[column] for column in order}
+    return found
 
 
 def slug(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import fsum
@@ -14,13 +14,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from tabulate import tabulate
 
+from interlingua.alignment.rotation import Adversarial
 from interlingua.data.datasets import DataSpec
 from interlingua.data.records import Collection, Query
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.measures import evaluate
 from interlingua.files import existing
 from interlingua.models.protocols import AnyEncoder
+from interlingua.retrieval.pipeline.grammar import RunFile, leaves, parse_pipeline
 from interlingua.retrieval.pipeline.run import Asked, Stages
+from interlingua.retrieval.run import Run
 from interlingua.settings import Settings, explain
 from interlingua.training.recipe import Recipe, find_recipe, merge, raw_recipe, read_yaml, resolve
 
@@ -62,9 +65,10 @@ class Ranking:
         measures: Sequence[str],
         translated: Mapping[str, Query] | None = None,
         dev: Collection | None = None,
+        report: Callable[[str], None] = logger.warning,
     ) -> Scored:
         """Measure → query id → value. `model` is None for a pipeline without one; `translated` are the questions as
-        BM25 reads them.
+        BM25 reads them. `report` is told of run files that lack some of the questions, which then count 0.
 
         The numbers of a grid are those that are best in the first measure for the questions of `dev`, which are asked
         of the same passages. Without `dev` every question is ranked by the numbers that are best for the half of the
@@ -82,6 +86,15 @@ class Ranking:
             return {setting: evaluate(asked.run(setting, DEPTH), of.qrels, measures).per_query for setting in settings}
 
         settings = self.settings()
+        for path in dict.fromkeys(
+            leaf.path for leaf in leaves(parse_pipeline(settings[0])) if isinstance(leaf, RunFile)
+        ):
+            held = Run.read_trec(path)
+            if lacking := [query for query in collection.qrels if query not in held]:
+                report(
+                    f"{path}: no results for {len(lacking):,} of the {len(collection.qrels):,} queries of "
+                    f"{collection.name}, such as '{lacking[0]}'; they count 0"
+                )
         if len(settings) > 1 and dev is not None:
             settings = [_best(scored(settings, dev, None), measures[0], list(dev.qrels))]
             logger.info(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
@@ -153,6 +166,10 @@ class CalibrationSpec(Settings):
     scale: Literal["std", "variance"] | None = "std"
     rotate: Literal["refine", "adversarial", "none"] = "refine"
     pivot: str = "en"
+    gate: bool = Field(
+        True, description="rotate only where held-out texts gain; false: as the paper, whatever they show"
+    )
+    adversarial: Adversarial = Adversarial()
 
 
 class Scale(Settings):
@@ -182,9 +199,13 @@ class XorRetrieve(Settings):
     passages: str
 
 
+KINDS = ("collections", "tatoeba", "tatoeba_dump", "tatoeba_all", "bucc", "planted", "projection", "pool", "xor")
+"""What a suite may have, one of them."""
+
+
 class Suite(Settings):
-    """Test sets of one kind: collections, Tatoeba files (two that share English, for a pair without it),
-    BUCC folders, planted bitext, pictures of translations or a pool of languages by column; or XOR-Retrieve."""
+    """Test sets of one kind: collections, Tatoeba files (two that share English, for a pair without it), the dump of
+    Tatoeba, BUCC folders, planted bitext, pictures of translations or a pool of languages by column; XOR-Retrieve."""
 
     collections: dict[str, str] = Field(default_factory=dict)
     passages: str | None = Field(None, description="search this collection's passages with the others' questions")
@@ -202,6 +223,13 @@ class Suite(Settings):
         "column's passages; without, one half of the questions is tuned on the other",
     )
     tatoeba: dict[str, str | tuple[str, str]] = Field(default_factory=dict)
+    tatoeba_dump: dict[str, str] = Field(
+        default_factory=dict, description="folder of sentences.csv and links.csv, by pair of languages (de-el)"
+    )
+    tatoeba_all: dict[str, str] = Field(
+        default_factory=dict, description="folders of LASER's files, all languages of which are averaged"
+    )
+    languages: int | None = Field(None, gt=0, description="how many languages the folders of tatoeba_all must hold")
     bucc: dict[str, str] = Field(default_factory=dict)
     planted: dict[str, str] = Field(default_factory=dict, description="parallel files to plant bitext from")
     origins: list[str] | None = Field(None, description="of the pairs in tatoeba and planted, those of these sources")
@@ -216,32 +244,43 @@ class Suite(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Suite:
-        kinds = ("collections", "tatoeba", "bucc", "planted", "projection", "pool", "xor")
-        if sum(bool(getattr(self, kind)) for kind in kinds) != 1:
-            raise ValueError(f"a suite has one of {', '.join(kinds)}")
+        if sum(bool(getattr(self, kind)) for kind in KINDS) != 1:
+            raise ValueError(f"a suite has one of {', '.join(KINDS)}")
         if self.passages is not None and self.questions is not None:
             raise ValueError("a suite has passages or questions of its own, not both")
         if self.translations == "columns" and self.questions is None:
             raise ValueError("translations: columns is for a suite with questions of its own")
         return self
 
+    @property
+    def kind(self) -> str:
+        """What it has: one of `KINDS`."""
+        return next(kind for kind in KINDS if getattr(self, kind))
+
+    def columns(self) -> dict[str, list[str]]:
+        """Every column with the files and folders that it needs, `{data}` not yet filled in. XOR-Retrieve, whose
+        columns are the languages of its questions, has the one column ""."""
+        if self.xor is not None:
+            return {"": [self.xor.questions, self.xor.passages]}
+        shared = [path for path in (self.passages, self.questions) if path is not None]
+        translations = self.translations if isinstance(self.translations, dict) else {}
+        found = {}
+        for column, path in getattr(self, self.kind).items():
+            own = [path] if isinstance(path, str) else list(path)
+            of_column = [where[column] for where in (self.dev, translations) if column in where]
+            found[column] = [*own, *of_column, *shared]
+        return found
+
     def paths(self) -> list[str]:
         """Every file and folder that it reads, `{data}` not yet filled in."""
-        files = [
-            *self.collections.values(),
-            *self.dev.values(),
-            *self.bucc.values(),
-            *self.planted.values(),
-            *self.projection.values(),
-            *self.pool.values(),
-        ]
-        for path in self.tatoeba.values():
-            files += [path] if isinstance(path, str) else path
+        return [path for needed in self.columns().values() for path in needed]
+
+    def only(self, columns: Container[str]) -> Suite:
+        """The same suite with some of its columns."""
         if self.xor is not None:
-            files += [self.xor.questions, self.xor.passages]
-        if isinstance(self.translations, dict):
-            files += self.translations.values()
-        return files + [path for path in (self.passages, self.questions) if path is not None]
+            return self
+        kept = {column: path for column, path in getattr(self, self.kind).items() if column in columns}
+        return self.model_copy(update={self.kind: kept})
 
 
 class TableRow(BaseModel):
@@ -259,6 +298,9 @@ class TableRow(BaseModel):
     tune: dict[str, list[float]] = Field(
         default_factory=dict, description="numbers to try for each {name} in the pipeline"
     )
+    vectors: str | None = Field(
+        None, description="a folder of vectors of Tatoeba's sentences, made elsewhere, instead of a model"
+    )
     x: float | None = Field(None, description="its place on a figure's horizontal axis")
     scales: list[str] | None = Field(None, description="only at these scales")
 
@@ -275,8 +317,14 @@ class TableSpec(Settings):
     scales: dict[str, Scale]
     rows: dict[str, TableRow]
     set: dict[str, list[str]] = Field(default_factory=dict, description="overrides of every row, by scale")
-    compare: list[tuple[str, str]] = Field(
-        default_factory=list, description="rows whose difference is tested, each with the row it is compared with"
+    merged: dict[str, list[str]] = Field(default_factory=dict, description="scales reported together, under one name")
+    compare: list[tuple[str, str] | tuple[str, str, str]] = Field(
+        default_factory=list,
+        description="rows whose difference is tested, each with the row it is compared with, and the mark of a "
+        "significant one (*)",
+    )
+    family: int | None = Field(
+        None, gt=0, description="tests in a family at the paper's scales, as the paper counts them"
     )
     subsets: dict[str, dict[str, list[str]]] = Field(default_factory=dict, description="named averages, by scale")
     x: str | None = Field(None, description="a figure: what the rows' x means")
@@ -290,7 +338,10 @@ class TableSpec(Settings):
             named.update(row.scales or (), row.model_extra or (), row.recipe)
         if unknown := sorted(named - set(self.scales)):
             raise ValueError(f"'{unknown[0]}' is neither a key of a row nor a scale of this table")
-        for name in (name for pair in self.compare for name in pair):
+        for name, parts in self.merged.items():
+            if name in self.scales or not parts or not set(parts) <= set(self.scales):
+                raise ValueError(f"merged '{name}' must name scales of this table, and not be one of them")
+        for name in (name for pair in self.compare for name in pair[:2]):
             if name not in self.rows:
                 raise ValueError(f"compare names '{name}', which is no row of this table")
         for name, row in self.rows.items():
@@ -303,6 +354,8 @@ class TableSpec(Settings):
                 raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(named_there)}")
             if "{model}" not in (row.pipeline or "{model}") and (row.of or row.calibrate or row.set):
                 raise ValueError(f"row '{name}': its pipeline has no {{model}}, so of, calibrate and set say nothing")
+            if row.vectors is not None and (row.set or row.of or row.after or row.calibrate or row.pipeline):
+                raise ValueError(f"row '{name}' has vectors: of, after, set, calibrate and pipeline say nothing")
             if row.after is not None and (
                 row.after not in self.rows
                 or self.rows[row.after].after is not None
@@ -332,12 +385,18 @@ class TableSpec(Settings):
     def scale(self, name: str) -> Scale:
         """The scale called `name`, or an error naming those there are."""
         if name not in self.scales:
-            raise BadInput(f"scale '{name}' is not known for this table.{suggestion(name, self.scales)}")
+            known = [*self.scales, *self.merged]
+            raise BadInput(f"scale '{name}' is not known for this table.{suggestion(name, known)}")
         return self.scales[name]
+
+    def parts(self, scale: str) -> list[str]:
+        """The scales that are reported under this name: itself, or those that are merged."""
+        return self.merged.get(scale) or [scale]
 
     def rows_at(self, scale: str) -> dict[str, TableRow]:
         """The rows that this scale has."""
-        return {name: row for name, row in self.rows.items() if row.scales is None or scale in row.scales}
+        parts = set(self.parts(scale))
+        return {name: row for name, row in self.rows.items() if row.scales is None or parts & set(row.scales)}
 
     def ranking(self, row: str, scale: str) -> Ranking | None:
         """The pipeline of a row, where it has one."""
@@ -358,7 +417,8 @@ class TableSpec(Settings):
         return resolve(merge(tree, {"seed": seed}), overrides, data, where=f"{self.title}, row '{row}'")
 
     def suites(self, scale: str) -> dict[str, Suite]:
-        """The suites of a scale."""
+        """The suites of a scale; of merged ones those of the first."""
+        scale = self.parts(scale)[0]
         path = existing(self.folder / self.scale(scale).suites, "file of suites")
         try:
             return TypeAdapter(dict[str, Suite]).validate_python(read_yaml(path))

@@ -10,12 +10,13 @@ from interlingua.data.collections import cross, load_collection, question_transl
 from interlingua.data.irds import read_answered
 from interlingua.data.passages import read_passages
 from interlingua.data.readers import read_parallel
+from interlingua.data.readers.tatoeba import FEW, laser_sets, read_dump
 from interlingua.data.records import Collection, ParallelPair, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.languages import TOP, language_matrix, language_projection
 from interlingua.evaluation.protocol import evaluate_on
-from interlingua.evaluation.tatoeba import pivot_pairs, tatoeba_pairs
+from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
 from interlingua.experiments.spec import Ranking, Scored, Suite, fill
 from interlingua.models.protocols import AnyEncoder, Encoder, has_token_vectors
@@ -31,9 +32,11 @@ Columns = dict[str, dict[str, float]]
 """column → query id → value; a column with one value for all has it under "mean"."""
 Fill = Callable[[str], str]
 """Puts the data folder into a path."""
+AnyModel = Encoder | StoredVectors
+"""What sentences are measured of: a model, or their vectors made elsewhere."""
 
 
-def tatoeba_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+def tatoeba_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The mean accuracy of the two directions; of two files, on the pairs that they share English with."""
     found: Columns = {}
     for column in columns:
@@ -48,8 +51,57 @@ def tatoeba_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fi
                 f"{column}: {len(pairs):,} pairs through English, {joined.repeated:,} left out as repeated, "
                 f"{joined.over:,} over the limit"
             )
-        found[column] = {"mean": tatoeba_pairs(model, pairs[: suite.most], column).mean}
+            if len(pairs) < FEW:
+                raise BadInput(
+                    f"{column}: {len(pairs):,} pairs through English; {FEW} at least are needed, an accuracy over "
+                    "fewer says nothing. Take a file of direct pairs, or tatoeba_dump."
+                )
+        add_accuracy(found, model, column, pairs[: suite.most])
     return {"accuracy": found}
+
+
+def tatoeba_dump_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+    """The mean accuracy of the two directions on pairs that the dump of Tatoeba links directly."""
+    found: Columns = {}
+    columns = list(columns)
+    for folder in dict.fromkeys(suite.tatoeba_dump[column] for column in columns):
+        names = tuple(column for column in columns if suite.tatoeba_dump[column] == folder)
+        for column, pairs in _dump(fill(folder), names).items():
+            add_accuracy(found, model, column, pairs)
+    return {"accuracy": found}
+
+
+@lru_cache(maxsize=1)
+def _dump(folder: str, pairs: tuple[str, ...]) -> dict[str, list[ParallelPair]]:
+    """The pairs of the dump; the last ones stay in memory, as every row asks for them."""
+    return read_dump(folder, pairs)
+
+
+def tatoeba_all_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+    """The same for every language that LASER's folder has (CCP's AVG_all): a value a language. Nothing for vectors made
+    elsewhere, which are of a table's own columns."""
+    found: Columns = {}
+    if isinstance(model, StoredVectors):
+        return {"accuracy": found}
+    for column in columns:
+        sets = laser_sets(fill(suite.tatoeba_all[column]))
+        if suite.languages is not None and len(sets) != suite.languages:
+            raise BadInput(
+                f"{fill(suite.tatoeba_all[column])}: {len(sets):,} languages, {suite.languages:,} are needed for the "
+                "average over all of them. Fetch LASER's folder again."
+            )
+        found[column] = {
+            lang: tatoeba_pairs(model, list(read_parallel(files)), lang).mean for lang, files in sets.items()
+        }
+    return {"accuracy": found}
+
+
+def add_accuracy(found: Columns, model: AnyModel, column: str, pairs: Sequence[ParallelPair]) -> None:
+    """Add a column's accuracy; none where the model is vectors made elsewhere that do not have it."""
+    if not isinstance(model, StoredVectors):
+        found[column] = {"mean": tatoeba_pairs(model, pairs, column).mean}
+    elif (result := model.accuracy(column, pairs)) is not None:
+        found[column] = {"mean": result.mean}
 
 
 def planted_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
@@ -126,8 +178,13 @@ def _of_origins(path: str, suite: Suite) -> list[ParallelPair]:
     return [pair for pair in read_parallel(path) if suite.origins is None or pair.origin in suite.origins]
 
 
-SUITES: Mapping[str, Callable[[Encoder, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
+PAIRS: Mapping[str, Callable[[AnyModel, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
     "tatoeba": tatoeba_suite,
+    "tatoeba_dump": tatoeba_dump_suite,
+    "tatoeba_all": tatoeba_all_suite,
+}
+SUITES: Mapping[str, Callable[[Encoder, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
+    **PAIRS,
     "planted": planted_suite,
     "bucc": bucc_suite,
     "projection": projection_suite,
@@ -139,36 +196,56 @@ Values = dict[str, dict[str, dict[str, dict[str, float]]]]
 """suite → measure → column → query id → value."""
 
 
+def measured(kind: str, model: AnyEncoder | StoredVectors | None, ranking: Ranking | None) -> bool:
+    """Whether a suite of this kind is measured of such a row: a pipeline ranks collections, vectors made elsewhere are
+    of sentences."""
+    if ranking is not None:
+        return kind == "collections"
+    return not isinstance(model, StoredVectors) or kind in ("tatoeba", "tatoeba_dump")
+
+
 def measure(
-    model: AnyEncoder | None,
+    model: AnyEncoder | StoredVectors | None,
     suites: Mapping[str, Suite],
     measures: Sequence[str],
     data: str | None,
-    columns: Sequence[str] | None = None,
     ranking: Ranking | None = None,
+    report: Callable[[str], None] = logger.warning,
     shards: Shards | None = None,
 ) -> Values:
     """Every suite's values; `measures` are those of collections, the other kinds have their own. `model` may be None
     where the pipeline of `ranking` has none. With `ranking`, and with a model of late interaction, the collections
-    are ranked by a pipeline, and the kinds that are not searched are left out.
+    are ranked by a pipeline, and the kinds that are not searched are left out. `report` is told what is wrong with a
+    number that is given all the same.
 
     With `shards`, the passages of large collections are on the disk; of several processes each encodes and searches its
     part of them. What is not divided the first process does alone, and it alone has all values.
     """
     found: Values = {}
     first = shards is None or shards.processes.first
+    filled = partial(fill, data=data)
+    if isinstance(model, StoredVectors):
+        for name, suite in suites.items():
+            if first and measured(suite.kind, model, None) and (wanted := list(getattr(suite, suite.kind))):
+                found[name] = PAIRS[suite.kind](model, suite, wanted, filled)
+        return found
+    if ranking is None and (model is None or has_token_vectors(model)):
+        ranking = Ranking()  # several vectors a text: searched by MaxSim
     for name, suite in suites.items():
-        chosen = [column for column in suite.collections if columns is None or column in columns]
+        if not measured(suite.kind, model, ranking):
+            continue
         if ranking is not None or model is None or has_token_vectors(model):
             if not first:
                 continue
             by_column = {
-                column: _ranked(ranking or Ranking(), model, suite, column, measures, data) for column in chosen
+                column: _ranked(ranking or Ranking(), model, suite, column, measures, data, report)
+                for column in suite.collections
             }
             if by_column:
                 found[name] = {m: {column: dict(values[m]) for column, values in by_column.items()} for m in measures}
             continue
         # passages shared by all columns are encoded once; others are held one collection at a time
+        chosen = list(suite.collections)
         groups = [chosen] if suite.passages is not None else [[column] for column in chosen]
         results = []
         for group in filter(None, groups):
@@ -176,17 +253,21 @@ def measure(
             results += evaluate_on(model, held_now, measures, DEPTH, shards=shards)
         if results:
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
-        for kind, run in SUITES.items():
-            wanted = [column for column in getattr(suite, kind) if columns is None or column in columns]
-            if wanted and first:
-                found[name] = run(model, suite, wanted, partial(fill, data=data))
+        if first and suite.kind in SUITES and getattr(suite, suite.kind):
+            found[name] = SUITES[suite.kind](model, suite, list(getattr(suite, suite.kind)), filled)
         if suite.xor is not None:
-            found[name] = xor_suite(model, suite, partial(fill, data=data), shards)
+            found[name] = xor_suite(model, suite, filled, shards)
     return found
 
 
 def _ranked(
-    ranking: Ranking, model: AnyEncoder | None, suite: Suite, column: str, measures: Sequence[str], data: str | None
+    ranking: Ranking,
+    model: AnyEncoder | None,
+    suite: Suite,
+    column: str,
+    measures: Sequence[str],
+    data: str | None,
+    report: Callable[[str], None],
 ) -> Scored:
     collection, theirs = held(suite, column, data)
     translated: Mapping[str, Query] | None = theirs if suite.translations == "columns" else None
@@ -202,7 +283,7 @@ def _ranked(
             for query in translated_queries(collection.queries, translated, language_of(collection.passages), path)
         }
     dev = load(fill(suite.dev[column], data)) if ranking.grid and column in suite.dev else None
-    return ranking.scores(model, collection, measures, translated, dev)
+    return ranking.scores(model, collection, measures, translated, dev, report)
 
 
 def held(suite: Suite, column: str, data: str | None) -> tuple[Collection, dict[str, Query]]:

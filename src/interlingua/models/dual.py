@@ -172,6 +172,15 @@ class DualEncoder(nn.Module):
                     maps.save(folder / file_name(role))
 
     @classmethod
+    def both(cls, name_or_path: str | Path, *, similarity: str | None = None, **options: Any) -> DualEncoder | None:
+        """The two encoders of a folder that holds two, each with `options`, those of `Encoder.load`; None for any other
+        model. Calibrations are left out: it is for training on."""
+        folder = model_folder(name_or_path)
+        if not (folder / "modules.json").is_file() or read_modules(folder)[0][0] != "Router":
+            return None
+        return cls(*(Encoder.of(parts, **options) for parts in read(folder)), similarity=similarity)
+
+    @classmethod
     def load(
         cls,
         name_or_path: str | Path,

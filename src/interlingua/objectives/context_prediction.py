@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Self, cast
 
 import torch
@@ -245,6 +245,10 @@ def context_rows(
     return F.cross_entropy(logits, partner, reduction="none") if windows else logits.sum(1)
 
 
+LANG = 16
+"""Bytes of a language code in an exchange; the longest has fewer."""
+
+
 class ContextPrediction(Objective):
     """`context_prediction` on windows of documents, with the projection head and the memory bank of CCP. Both are
     trained and kept with the objective; the saved model has neither. `dim`: size of the encoder's vectors."""
@@ -357,6 +361,19 @@ class ContextPrediction(Objective):
         if self.similarity == "cosine":
             vectors = F.normalize(vectors, dim=-1)
         self._seen.append((lang, vectors, documents.repeat(len(vectors) // max(1, len(documents)))))
+
+    def exchange(self, rows: Callable[[Tensor], Tensor]) -> None:
+        """Every process remembers what all have seen, and goes on with the mean of their running statistics."""
+        seen = self._seen
+        if seen:
+            names = rows(torch.tensor([list(lang.encode().ljust(LANG)) for lang, _, _ in seen], dtype=torch.uint8))
+            vectors, documents = rows(torch.stack([v for _, v, _ in seen])), rows(torch.stack([d for _, _, d in seen]))
+            langs = [bytes(name.tolist()).decode().rstrip() for name in names]
+            self._seen = list(zip(langs, vectors, documents, strict=True))
+        if seen and self.head.norm != "none":
+            for name in ("running_mean", "running_var"):
+                held = self.head.get_buffer(name)
+                held.copy_(rows(held[None]).mean(0))
 
     def after_step(self) -> None:
         """Put what the step has seen into the bank: no sentence was its own negative."""

@@ -121,6 +121,10 @@ class Objective(nn.Module):
         """The loss of the whole batch; `vectors[name]` is a tensor `[texts, dim]` float32 in the order requested."""
         raise NotImplementedError
 
+    def exchange(self, rows: Callable[[Tensor], Tensor]) -> None:
+        """Called before `after_step` where several processes read batches of their own, so that what an objective keeps
+        is the same on all of them. `rows(own)` are the rows of all processes, in the same order on each."""
+
     def after_step(self) -> None:
         """Called once the optimizer has taken its step, for what an objective keeps from batch to batch."""
 

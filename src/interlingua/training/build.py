@@ -159,18 +159,22 @@ def model_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, s
 
 
 def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, seed: int) -> DualEncoder:
-    """A dual encoder as the recipe's `model:` describes it, from `start` if given, else from its backbone."""
-    encoder = build_encoder(
-        str(start) if start is not None else spec.backbone,
-        texts=texts,
-        seed=seed,
-        pooling=spec.pooling,
-        layer=None if start is not None else spec.layer,
-        normalize=spec.normalize,
-        max_length=spec.max_length,
-        prompts=spec.prompts,
-        template=spec.template,
-    )
+    """A dual encoder as the recipe's `model:` describes it, from `start` if given, else from its backbone. Of an untied
+    one that starts from a model of two encoders, each goes on from its own."""
+    source = str(start) if start is not None else spec.backbone
+    options: dict[str, Any] = {
+        "pooling": spec.pooling,
+        "layer": None if start is not None else spec.layer,
+        "normalize": spec.normalize,
+        "max_length": spec.max_length,
+        "prompts": spec.prompts,
+        "template": spec.template,
+    }
+    if spec.encoders == "untied" and isinstance(source, str):
+        both = DualEncoder.both(source, similarity=spec.similarity, **options)
+        if both is not None:
+            return both
+    encoder = build_encoder(source, texts=texts, seed=seed, **options)
     kind = DualEncoder.tied if spec.encoders == "tied" else DualEncoder.untied
     return kind(encoder, similarity=spec.similarity)
 

@@ -90,6 +90,20 @@ class Processes:
             summed.append(whole.to_sparse(1) if rows else whole)
         return summed
 
+    def rows(self, own: Tensor) -> Tensor:
+        """The rows of all processes, `[rows · processes, …]`: the first of each, then the second of each, … All have as
+        many."""
+        if self.count == 1:
+            return own
+        own = own.to(self.device).contiguous()
+        received = [torch.empty_like(own) for _ in range(self.count)]
+        dist.all_gather(received, own)
+        return torch.stack(received, dim=1).flatten(0, 1)
+
+    def alone(self) -> Processes:
+        """This process by itself, for what it computes without the others."""
+        return Processes(0, 1, self.device)
+
     def total(self, value: float) -> float:
         """The sum of a number over the processes."""
         if self.count == 1:

@@ -91,6 +91,11 @@ class TrainingSpec(Settings):
     steps: int = Field(gt=0)
     step_mode: Literal["accumulate", "alternate"] = "accumulate"
     accumulate: int = Field(1, gt=0, description="batches a step; their gradients are averaged")
+    own_batches: bool = Field(
+        False,
+        description="several processes: each reads whole batches of its own, `accumulate` of all together a step; else "
+        "they share the texts of every batch",
+    )
     objective_sampling: dict[str, float] | None = Field(
         None, description="one objective a step, drawn with these shares, instead of their sum"
     )
@@ -112,10 +117,11 @@ class TrainingSpec(Settings):
 
     @model_serializer(mode="wrap")
     def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """All fields, but `balance_gradients` only where it is on."""
+        """All fields, but those that came later only where they are on."""
         written: dict[str, Any] = fields(self)
-        if not self.balance_gradients:
-            written.pop("balance_gradients", None)
+        for name in ("balance_gradients", "own_batches"):
+            if not getattr(self, name):
+                written.pop(name, None)
         return written
 
 

@@ -19,6 +19,7 @@ from torch import nn
 
 from interlingua.data.store import Store
 from interlingua.data.stream import Permutation, Stream, key_of
+from interlingua.errors import BadInput
 from interlingua.files import atomic_write, sync
 from interlingua.models.encode import TokenVectors, embed_in_batches
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, embed_rows
@@ -215,6 +216,11 @@ class Trainer:
 
     def run(self) -> Model:
         """Train to the end; the model with its last weights. Raises `Stopped` on Ctrl-C or SIGTERM."""
+        if self.spec.own_batches and self.spec.accumulate % self.processes.count:
+            raise BadInput(
+                f"training.accumulate is {self.spec.accumulate}, and {self.processes.count} processes read batches of "
+                "their own: it must be a multiple of their number."
+            )
         self.model.train()
         start = self._resume()
         share = self.spec.share_forward and self.spec.step_mode == "accumulate" and self.spec.objective_sampling is None
@@ -271,39 +277,50 @@ class Trainer:
             {name: next(self.streams[name]) for name in self.streams if name in read}
             for _ in range(self.spec.accumulate)
         ]
-        found: list[dict[str, Report]] = [{} for _ in batches]
+        own, group_of = self.spec.own_batches and self.processes.count > 1, self.processes
+        numbers = list(range(len(batches)))
+        if own:  # all draw the same batches, so that their streams stay together; each reads every so many of them
+            numbers, group_of = numbers[self.processes.rank :: self.processes.count], self.processes.alone()
+        found: list[dict[str, Report]] = [{} for _ in numbers]
         norm = 0.0
         for turn in [[group] for group in parts] if self.spec.step_mode == "alternate" else [parts]:
-            for number, batch in enumerate(batches):
+            for place, number in enumerate(numbers):
                 for group in turn:
-                    found[number] |= backward(
+                    found[place] |= backward(
                         group,
                         self.model,
-                        batch,
+                        batches[number],
                         step * len(batches) + number,
                         self.chunking,
-                        self.processes,
-                        measure and number == len(batches) - 1,
+                        group_of,
+                        measure and place == len(numbers) - 1,
                         self.spec.balance_gradients,
                     )
-            self._add_up([weighted for group in turn for weighted in group])
+            self._add_up([weighted for group in turn for weighted in group], own)
             for parameter in self.optimizer.parameters if len(batches) > 1 else ():
                 if parameter.grad is not None:
                     parameter.grad /= len(batches)
             norm = self.optimizer.step(step, self.chunking.loss_scale)
         for group in parts:
             for weighted in group:
+                if own:
+                    weighted.objective.exchange(self.processes.rows)
                 weighted.objective.after_step()
-        return merged(found), norm
+        reports = merged(found)
+        if own and measure:
+            for report in reports.values():
+                report.loss = self.processes.total(report.loss) / self.processes.count
+        return reports, norm
 
-    def _add_up(self, objectives: list[WeightedObjective]) -> None:
-        """Sum over processes. A contrastive objective's own gradient is computed whole on every process already."""
+    def _add_up(self, objectives: list[WeightedObjective], own: bool) -> None:
+        """Sum over processes. Where they share batches, a contrastive objective's own gradient is computed whole on
+        every process already."""
         shared = [
             *self.model.parameters(),
             *(
                 p
                 for weighted in objectives
-                if isinstance(weighted.objective, TokenObjective)
+                if own or isinstance(weighted.objective, TokenObjective)
                 for p in weighted.objective.parameters()
             ),
         ]

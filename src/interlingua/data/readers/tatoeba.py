@@ -1,7 +1,8 @@
 """Tatoeba: the test files that LASER publishes, and pairs of any two languages out of the dump.
 
-LASER: `tatoeba.fra-eng.fra` and `tatoeba.fra-eng.eng`, line by line translations of up to 1,000 sentences, 112 languages
-with English. The dump: `sentences.csv` (`id <tab> language <tab> text`) and `links.csv` (`id <tab> id`), .gz too.
+LASER: `tatoeba.fra-eng.fra` and `tatoeba.fra-eng.eng`, up to 1,000 sentences and their translations line by line, 112
+languages with English. The dump: `sentences.csv` (`id <tab> language <tab> text`) and `links.csv` (`id <tab> id`), also
+gzipped.
 """
 
 from __future__ import annotations
@@ -33,8 +34,7 @@ WHOLE = "Fetch the file again: a test set is read whole or not at all."
 def read_dump(
     folder: PathLike, pairs: Sequence[str], *, limit: int = LIMIT, least: int = FEW, seed: int = 0
 ) -> dict[str, list[ParallelPair]]:
-    """Pairs such as "de-el" → sentences that the dump in `folder` links with each other, in neither case through a third
-    sentence.
+    """Pairs such as "de-el" → sentences that the dump in `folder` links with each other, never through a third one.
 
     A seeded sample of at most `limit` pairs, in which every sentence occurs once; it depends on the sentences and links
     alone, not on their order in the files. Holds the ids of the languages' sentences and the texts of the sample.
@@ -51,8 +51,8 @@ def read_dump(
     few = [f"{pair} ({len(chosen):,})" for pair, chosen in found.items() if len(chosen) < least]
     if few:
         raise BadInput(
-            f"{folder}: too few sentences are linked for {', '.join(few)}; {least} pairs at least are needed. An accuracy "
-            "over fewer says nothing. Leave the pairs out, or fetch the whole dump."
+            f"{folder}: too few sentences are linked for {', '.join(few)}; {least} pairs at least are needed. An "
+            "accuracy over fewer says nothing. Leave the pairs out, or fetch the whole dump."
         )
     texts = _texts(sentences, {int(number) for chosen in found.values() for number in np.ravel(chosen)})
     return {
@@ -151,7 +151,7 @@ def _linked(
 def _one_to_one(links: Links, limit: int, seed: int) -> Links:
     """At most `limit` of the links, drawn at random, no id twice."""
     taken: set[int] = set()
-    chosen = []
+    chosen: list[list[int]] = []
     for row in np.random.default_rng(seed).permutation(len(links)):
         pair = links[row].tolist()
         if len(chosen) < limit and taken.isdisjoint(pair):
