@@ -108,3 +108,20 @@ def test_a_router_without_both_routes_is_named(tiny_encoder, tmp_path):
     file.write_text(json.dumps(config))
     with pytest.raises(InterlinguaError, match="routes query and document is needed"):
         DualEncoder.load(tmp_path / "m", device="cpu")
+
+
+def test_training_goes_on_with_both_encoders_of_a_model_of_two(tiny_encoder, sentences, tmp_path):
+    """Supervised XOR-Retrieve starts from the two encoders that Natural Questions made."""
+    from interlingua.training.build import dual_of
+    from interlingua.training.recipe import ModelSpec
+
+    first = changed(DualEncoder.untied(tiny_encoder(normalize=False), similarity="dot"))
+    first.save(tmp_path / "dual")
+    spec = ModelSpec(backbone=str(tmp_path / "dual"), encoders="untied", similarity="dot")
+    again = dual_of(spec, None, None, 0)
+    assert again.similarity == "dot"
+    for role in ("query", "passage"):
+        expected = first.encoder(role).encode(sentences, role=role)
+        np.testing.assert_array_equal(again.encoder(role).encode(sentences, role=role), expected)
+    with pytest.raises(InterlinguaError, match="holds two encoders"):
+        dual_of(spec.model_copy(update={"encoders": "tied"}), None, None, 0)
