@@ -28,12 +28,15 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="only these rows, to share the work among machines; their report is called …-rows.md",
     )
     parser.add_argument("--columns", action=Repeated, metavar="COLUMN", help="only these columns, and only their data")
-    parser.add_argument("--plan", action="store_true", help="check every row's recipe and say what would run")
+    parser.add_argument(
+        "--plan", action="store_true", help="check recipes and data, and say what would run at what cost"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run, print, and write Markdown beside the runs."""
+    from interlingua.experiments.plan import plan
     from interlingua.experiments.present import draw, draw_projections, present
     from interlingua.experiments.run import Reproduction
     from interlingua.experiments.spec import compute_table, read_table
@@ -55,7 +58,10 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.columns,
     )
     if arguments.plan:
-        print("\n".join(work.plan()))
+        text, lacking = plan(work)
+        print(text, end="")
+        if lacking:
+            raise BadInput(f"{arguments.table}: data is missing or malformed: {'; '.join(lacking)}.")
         return
     results = work.run()
     if not work.processes.first:  # under torchrun one process reports

@@ -32,17 +32,9 @@ from interlingua.retrieval.dense.sharded import ALONE, Shards
 from interlingua.training.backbones import Backbone
 from interlingua.training.build import dual_of, train
 from interlingua.training.processes import Processes
-from interlingua.training.recipe import (
-    Recipe,
-    kept_recipe,
-    read_recipe,
-    recipe_digest,
-    recipe_folder,
-    recipe_text,
-    same_recipe,
-)
+from interlingua.training.recipe import Recipe, kept_recipe, read_recipe, recipe_folder, recipe_text, same_recipe
 from interlingua.training.trainer import Stopped
-from interlingua.training.weighted import check
+from interlingua.training.weighted import check, training_digest
 
 logger = logging.getLogger(__name__)
 
@@ -397,7 +389,7 @@ class Reproduction:
 
     def _note(self, recipe: Recipe) -> Path:
         """The file that says where the model of a recipe was trained."""
-        return self.out / "trained" / recipe_digest(recipe)
+        return self.out / "trained" / training_digest(recipe)
 
     def run_folder(self, row: str, seed: int) -> Path:
         """The run folder of the model of a row: where another table, or another row, trained the same recipe to its
@@ -409,7 +401,7 @@ class Reproduction:
         other = self.out / note.read_text(encoding="utf-8").strip()
         text = other / "recipe.yaml"
         kept = kept_recipe(text.read_text(encoding="utf-8")) if (other / "model").exists() and text.exists() else None
-        return other if kept is not None and recipe_digest(kept) == recipe_digest(recipe) else own
+        return other if kept is not None and training_digest(kept) == training_digest(recipe) else own
 
     def _untrained(self, row: str, seed: int) -> DualEncoder:
         """The untrained model of a recipe where the scale has no start: its backbone, pooled as it says."""

@@ -229,17 +229,14 @@ def measure(
             if first and measured(suite.kind, model, None) and (wanted := list(getattr(suite, suite.kind))):
                 found[name] = PAIRS[suite.kind](model, suite, wanted, filled)
         return found
-    if ranking is None and (model is None or has_token_vectors(model)):
-        ranking = Ranking()  # several vectors a text: searched by MaxSim
     for name, suite in suites.items():
-        if not measured(suite.kind, model, ranking):
-            continue
+        # several vectors a text: searched by MaxSim
         if ranking is not None or model is None or has_token_vectors(model):
-            if not first:
+            ranking = ranking or Ranking()
+            if not first or not measured(suite.kind, model, ranking):
                 continue
             by_column = {
-                column: _ranked(ranking or Ranking(), model, suite, column, measures, data, report)
-                for column in suite.collections
+                column: _ranked(ranking, model, suite, column, measures, data, report) for column in suite.collections
             }
             if by_column:
                 found[name] = {m: {column: dict(values[m]) for column, values in by_column.items()} for m in measures}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -157,12 +156,6 @@ class Recipe(Settings):
 def recipe_text(recipe: Recipe) -> str:
     """A checked recipe as the YAML that is kept beside its run."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def recipe_digest(recipe: Recipe) -> str:
-    """Equal for recipes that train the same model: 32 hex digits over everything but the description."""
-    text = recipe_text(recipe.model_copy(update={"description": ""}))
-    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def kept_recipe(text: str) -> Recipe | None:

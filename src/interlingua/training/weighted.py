@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from pydantic import Field
@@ -30,7 +31,7 @@ from interlingua.objectives.masked_lm import MaskedLanguageModelHead
 from interlingua.objectives.objective import Batch, Objective, SpanObjective, TokenObjective
 from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone
-from interlingua.training.recipe import Recipe
+from interlingua.training.recipe import Recipe, recipe_text
 
 logger = logging.getLogger(__name__)
 
@@ -201,6 +202,22 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, 
                 "Set model.similarity alone."
             )
     return entry, kind.Settings.checked(options, where)
+
+
+def training_digest(recipe: Recipe) -> str:
+    """Equal for recipes that train the same model: 32 hex digits over everything but the description, objectives that
+    are switched off, and data that no objective reads (unless a vocabulary is learned from it)."""
+    named = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
+    data = recipe.data
+    if isinstance(recipe.model.backbone, str):
+        read = set()
+        for name, spec in named.items():
+            entry, _ = options_of(name, spec, recipe)
+            for stream in (one.removesuffix("?") for one in OBJECTIVES[kind_of(name, spec)].streams):
+                read.add(entry.reads.get(stream, stream))
+        data = {name: spec for name, spec in data.items() if name in read}
+    same = recipe.model_copy(update={"description": "", "objectives": named, "data": data})
+    return blake2b(recipe_text(same).encode(), digest_size=16).hexdigest()
 
 
 def weighted_objective(

@@ -1,0 +1,406 @@
+"""What it takes to run a table: the data that is there, missing or malformed, how many trainings, and at what cost.
+
+`recipes/datasets.yaml` describes the data. Only what was read here to the end is called complete.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from interlingua.data.collections import load_collection
+from interlingua.data.datasets import DataSpec
+from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences
+from interlingua.errors import BadInput, InterlinguaError
+from interlingua.experiments.run import Reproduction
+from interlingua.experiments.spec import Suite, TableSpec, read_table
+from interlingua.files import read_lines
+from interlingua.settings import Settings
+from interlingua.training.recipe import Recipe, read_recipe, read_yaml, recipe_folder
+from interlingua.training.weighted import training_digest
+
+logger = logging.getLogger(__name__)
+
+MARK = "{data}"
+FETCHED = "ir_datasets:"
+READERS: dict[str, Any] = {
+    "questions": read_questions,
+    "parallel": read_parallel,
+    "sentences": read_sentences,
+    "documents": read_documents,
+}
+UNLIMITED: dict[str, dict[str, Any]] = {"wikimatrix": {"limit": None, "threshold": 0.0}, "passages": {"limit": None}}
+"""Options with which a reader gives every row."""
+
+
+class Check(Settings):
+    """What says that a file or folder is complete."""
+
+    kind: Literal["questions", "parallel", "sentences", "documents"] | None = None
+    format: str | None = None
+    rows: int | None = Field(None, description="records, exactly")
+    least: int | None = Field(None, description="records, at least")
+    lines: int | None = Field(None, description="lines of a text file, exactly")
+    least_lines: int | None = Field(None, description="lines of a text file, at least")
+    passages: int | None = Field(None, description="of a collection, at least")
+    queries: int | None = Field(None, description="of a collection, at least")
+    holds: list[str] = Field(default_factory=list, description="patterns of files in the folder")
+
+
+class DataSet(Settings):
+    """A public data set: where it comes from and how it lies in the data folder."""
+
+    name: str
+    address: str
+    size: str
+    licence: str
+    layout: str
+    convert: str
+    files: dict[str, Check]
+
+
+class Fetched(Settings):
+    """Collections of ir_datasets."""
+
+    name: str
+    address: str
+    licence: str
+    tokens: int = Field(description="subwords of a passage, assumed")
+
+
+class Backbone(Settings):
+    """A pretrained model of the hub."""
+
+    address: str
+    licence: str
+    parameters: int
+    embedding: int
+    layers: int
+    hidden: int
+    heads: int
+
+
+class Catalogue(Settings):
+    """`recipes/datasets.yaml`."""
+
+    data: list[DataSet]
+    fetched: dict[str, Fetched]
+    models: dict[str, Backbone]
+
+    @classmethod
+    def read(cls) -> Catalogue:
+        """The bundled one."""
+        path = recipe_folder() / "datasets.yaml"
+        return cls.checked(read_yaml(path), str(path))
+
+    def of(self, path: str) -> tuple[DataSet | None, Check]:
+        """The data set that a path under the data folder belongs to, and its check."""
+        for data in self.data:
+            for pattern, check in data.files.items():
+                if fnmatchcase(path, pattern):
+                    return data, check
+        return None, Check()  # type: ignore[call-arg]
+
+
+@dataclass
+class Found:
+    """A data set as it is in the data folder."""
+
+    data: DataSet | None
+    complete: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    malformed: list[str] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that the table reads of it is complete."""
+        return not self.missing and not self.malformed
+
+    def lines(self) -> Iterator[str]:
+        """What there is, and where the rest comes from."""
+        name = self.data.name if self.data is not None else "files of which no public data set is known here"
+        state = "MISSING" if self.missing else "MALFORMED" if self.malformed else "complete"
+        if self.data is None and self.ready:
+            yield f"- there, not read: {', '.join(self.complete)}"
+            return
+        yield f"- {state}: {name}"
+        yield from (f"    missing: {path}" for path in self.missing)
+        yield from (f"    malformed: {reason}" for reason in self.malformed)
+        if self.ready:
+            yield f"    {len(self.complete)} read to the end: {', '.join(self.complete)}"
+        if self.data is not None and not self.ready:
+            for key in ("address", "size", "licence", "layout", "convert"):
+                yield f"    {key}: {getattr(self.data, key)}"
+
+
+def plan(work: Reproduction) -> tuple[str, list[str]]:
+    """The plan of a table as text, and the names of the data sets that are missing or malformed."""
+    catalogue = Catalogue.read()
+    wanted, fetched, models = needs(work)
+    if wanted and work.data is None:
+        raise BadInput(f"{work.name} at scale {work.scale} reads files. Say where with --data FOLDER.")
+    found: dict[str, Found] = {}
+    for path in wanted:
+        data, check = catalogue.of(path)
+        entry = found.setdefault("" if data is None else data.name, Found(data))
+        examine(Path(str(work.data)) / path, path, check, entry)
+    lines = [f"{work.name} at scale {work.scale}", "", "Rows:", *(f"- {line}" for line in work.plan()), ""]
+    lines += [*trainings(work), ""]
+    lines += [f"Data in {work.data}:" if wanted else "Data: none but what is bundled."]
+    lines += [line for entry in found.values() for line in entry.lines()]
+    lines += elsewhere(catalogue, fetched, models)
+    lines += ["", *costs(work, catalogue, fetched)]
+    lacking = [name or entry.missing[0] for name, entry in found.items() if not entry.ready]
+    end = "All that is named above as complete was read to its end." if "" in found else "The data folder is complete."
+    lines += ["", f"Not ready: {'; '.join(lacking)}." if lacking else end]
+    return "\n".join(lines) + "\n", lacking
+
+
+def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
+    """What the rows read: paths under the data folder, collections of ir_datasets, and models of the hub."""
+    scale, table = work.table.scale(work.scale), work.table
+    paths: list[str] = []
+    models: list[str] = []
+    recipes = [table.recipe(row, work.scale, MARK, 1, None) for row in trained_rows(work)]
+    if scale.start is not None:
+        recipes.append(read_recipe(str(table.folder / scale.start), data=MARK))
+    for recipe in recipes:
+        # an entry that no objective reads is there for the tokenizer of a new model, or not read at all
+        paths += [path for spec in recipe.data.values() for path in spec.files()]
+        if recipe.validation is not None:
+            paths += recipe.validation.questions.files()
+        if isinstance(recipe.model.backbone, str):
+            (paths if MARK in recipe.model.backbone else models).append(recipe.model.backbone)
+    if isinstance(scale.calibrate_on, DataSpec):
+        paths += scale.calibrate_on.paths()
+    for suite in table.suites(work.scale).values():
+        paths += suite_paths(suite, scale.columns)
+    unique = list(dict.fromkeys(paths))
+    return (
+        [path.replace(f"{MARK}/", "") for path in unique if MARK in path],
+        [path.removeprefix(FETCHED).partition("#")[0] for path in unique if path.startswith(FETCHED)],
+        list(dict.fromkeys(models)),
+    )
+
+
+def trained_rows(work: Reproduction) -> list[str]:
+    """The rows whose own recipe is trained."""
+    found = []
+    for row in work.rows():
+        spec, ranking = work.table.rows[row], work.table.ranking(row, work.scale)
+        if ranking is not None and not ranking.needs_model:
+            continue
+        trained = row if spec.of is None else spec.of
+        if trained != "start":
+            found += [name for name in (work.table.rows[trained].after, trained) if name is not None]
+    return list(dict.fromkeys(found))
+
+
+def suite_paths(suite: Suite, columns: list[str] | None) -> list[str]:
+    """What a suite reads for some columns."""
+    if columns is None:
+        return suite.paths()
+    chosen = {
+        name: {column: path for column, path in value.items() if column in columns}
+        for name in type(suite).model_fields
+        if isinstance(value := getattr(suite, name), dict)
+    }
+    return suite.model_copy(update=chosen).paths()
+
+
+def examine(place: Path, path: str, check: Check, entry: Found) -> None:
+    """Note in `entry` whether what lies at `place` is complete."""
+    matches = sorted(place.parent.glob(place.name)) if place.parent.exists() else []
+    if not matches:
+        entry.missing.append(path)
+        return
+    try:
+        said = measured(place, check)
+    except (InterlinguaError, OSError, EOFError) as error:
+        entry.malformed.append(f"{path}: {error}")
+        return
+    if entry.data is None:
+        entry.complete.append(path)
+    elif said.startswith("has "):
+        entry.malformed.append(f"{path}: {said}")
+    else:
+        entry.complete.append(f"{path} ({said})")
+
+
+def measured(place: Path, check: Check) -> str:
+    """What was counted; it begins with "has" where that is not enough."""
+    if check.holds:
+        absent = [pattern for pattern in check.holds if not any(place.glob(f"{pattern}*"))]
+        return f"has no {', '.join(absent)}" if absent else f"{len(check.holds)} files"
+    if check.passages is not None or check.queries is not None:
+        collection = load_collection(place)
+        counts = {"passages": len(collection.passages), "queries": len(collection.queries)}
+        for name, needed in (("passages", check.passages or 0), ("queries", check.queries or 0)):
+            if counts[name] < needed:
+                return f"has {counts[name]:,} {name}, {needed:,} are needed"
+        return f"{counts['passages']:,} passages, {counts['queries']:,} queries"
+    if check.kind is not None:
+        what, exactly, least = "rows", check.rows, check.least
+        options: dict[str, Any] = UNLIMITED.get(check.format or "", {})
+        count = sum(1 for _ in READERS[check.kind](place, format=check.format, **options))
+    else:
+        what, exactly, least = "lines", check.lines, check.least_lines
+        count = sum(1 for _ in read_lines(place)) if (exactly or least) and place.is_file() else 0
+    if exactly is not None and count != exactly:
+        return f"has {count:,} {what}, {exactly:,} are needed"
+    if least is not None and count < least:
+        return f"has {count:,} {what}, {least:,} at least are needed"
+    return f"{count:,} {what}"
+
+
+def trainings(work: Reproduction) -> list[str]:
+    """How many models are trained, after sharing, and which of them are there."""
+    rows = trained_rows(work)
+    recipes = {
+        training_digest(work.recipe(row, seed)): (row, seed) for row in rows for seed in range(1, work.seeds + 1)
+    }
+    every, done = len(rows) * work.seeds, 0
+    for row, seed in recipes.values():
+        done += (work.run_folder(row, seed) / "model").exists()
+    lines = [
+        f"Trainings: {len(rows)} rows × {work.seeds} seed(s) = {every}; {every - len(recipes)} shared between rows; "
+        f"{done} done before by this or another table in {work.out}; {len(recipes) - done} left."
+    ]
+    lines += together(work)
+    start = work.start_folder()
+    if start is not None:
+        lines.append(f"A common start: {start} ({'there' if start.exists() else 'trained first'}).")
+    return lines
+
+
+def together(work: Reproduction) -> list[str]:
+    """The trainings of all tables of the same paper at this scale: what they have in common is trained once."""
+    folder = work.table.folder
+    if not folder.resolve().is_relative_to(recipe_folder()):
+        return []
+    digests: list[str] = []
+    tables = 0
+    for path in sorted(folder.glob("*.yaml")):
+        table = read_table(str(path)) if "title" in read_yaml(path) else None
+        if not isinstance(table, TableSpec) or work.scale not in table.scales:
+            continue
+        tables += 1
+        other = replace(work, table=table, name=path.stem, only=None)
+        digests += [
+            training_digest(other.recipe(row, seed)) for row in trained_rows(other) for seed in range(1, work.seeds + 1)
+        ]
+    return [
+        f"All {tables} tables and figures of {folder.name} at this scale: {len(digests)} trainings, "
+        f"{len(set(digests))} after sharing."
+    ]
+
+
+def elsewhere(catalogue: Catalogue, fetched: Iterable[str], models: Iterable[str]) -> list[str]:
+    """What is not in the data folder: it is named, not checked."""
+    lines = []
+    groups: dict[str, list[str]] = {}
+    for name in fetched:
+        pattern = next((one for one in catalogue.fetched if fnmatchcase(name, one)), "")
+        groups.setdefault(pattern, []).append(name)
+    for pattern, names in groups.items():
+        about = catalogue.fetched.get(pattern)
+        said = f"{about.name}, {about.licence}, {about.address}" if about else "see https://ir-datasets.com"
+        lines.append(f"- fetched by ir_datasets at first use, not checked here: {said}: {', '.join(names)}")
+    for name in models:
+        backbone = catalogue.models.get(name)
+        about_model = f"{backbone.parameters:,} parameters, {backbone.licence}, {backbone.address}" if backbone else ""
+        lines.append(f"- fetched from the hub at first use, not checked here: {name} {about_model}".rstrip())
+    return ["Not in the data folder:", *lines] if lines else []
+
+
+QUESTION, SENTENCE = 20, 40
+"""Subwords of a question and of a sentence, assumed."""
+PASSAGE = 180
+"""Subwords of a training passage with its title, assumed."""
+SPEED = 110e12
+"""Useful operations a second: an A100 (312e12 in bfloat16) at 35%."""
+
+
+def costs(work: Reproduction, catalogue: Catalogue, fetched: list[str]) -> list[str]:
+    """Memory, time and disk of each row, with the arithmetic. Estimates: nothing of it was measured."""
+    lines = [
+        f"Cost a training (estimated: {QUESTION} subwords a question, {PASSAGE} a passage, {SENTENCE} a sentence, "
+        f"{SPEED / 1e12:.0f} TFLOP/s, an A100 at 35%):"
+    ]
+    passages = evaluated(catalogue, fetched)
+    same: dict[str, list[str]] = {}
+    for row in trained_rows(work):
+        recipe = work.table.recipe(row, work.scale, MARK, 1, None)
+        backbone = catalogue.models.get(recipe.model.backbone) if isinstance(recipe.model.backbone, str) else None
+        if backbone is None:
+            said = "    not estimated: the backbone is no model of the hub that is known here"
+        else:
+            vectors = 2 if work.table.scale(work.scale).vectors == "float16" else 4
+            said = "\n".join(f"    {line}" for line in cost(recipe, backbone, passages, vectors))
+        same.setdefault(said, []).append(row)
+    return [*lines, *(f"- {'; '.join(rows)}:\n{said}" for said, rows in same.items())]
+
+
+def evaluated(catalogue: Catalogue, fetched: list[str]) -> dict[str, tuple[int, int]]:
+    """Passages, and subwords of each, of the collections that are searched; several splits are of one set of them."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in fetched:
+        about = next((one for pattern, one in catalogue.fetched.items() if fnmatchcase(name, pattern)), None)
+        if about is not None:
+            import ir_datasets  # type: ignore[import-untyped]
+
+            count = ir_datasets.load(name).metadata().get("docs", {}).get("count")
+            if count:
+                found[name.rpartition("/")[0]] = (count, about.tokens)
+    return found
+
+
+def cost(recipe: Recipe, backbone: Backbone, passages: dict[str, tuple[int, int]], vector_bytes: int) -> list[str]:
+    """The arithmetic of one training and its evaluation."""
+    body = backbone.parameters - backbone.embedding
+    encoders = 1 if recipe.model.encoders == "tied" else 2
+    weights = encoders * backbone.parameters
+    used = {name for name, options in recipe.objectives.items() if options is not None}
+    batch = {name: spec.batch for name, spec in recipe.data.items()}
+    options = recipe.objectives.get("retrieval") or {}
+    parts = []
+    if "questions" in batch:
+        each = QUESTION + PASSAGE * (1 + int(options.get("hard_negatives", 0)))
+        parts.append((batch["questions"] * each, f"{batch['questions']} × {each}"))
+    if used & {"semantic", "language"} and "parallel" in batch:
+        parts.append((2 * batch["parallel"] * SENTENCE, f"2 × {batch['parallel']} × {SENTENCE}"))
+    if "language" in used and "sentences" in batch:
+        parts.append((batch["sentences"] * SENTENCE, f"{batch['sentences']} × {SENTENCE}"))
+    tokens = sum(count for count, _ in parts)
+    steps = recipe.training.steps
+    hours = 6 * body * tokens * steps / SPEED / 3600
+    # bytes of activations a token and layer: 34 · hidden + 5 · heads · length (Korthikanti et al. 2022), half precision
+    layer = 34 * backbone.hidden + 5 * backbone.heads * PASSAGE
+    largest = max(count for count, _ in parts) if parts else 0
+    held = largest if recipe.training.gradient_cache is None else min(largest, recipe.training.chunk_tokens)
+    memory = 16 * weights + held * layer * backbone.layers
+    files = weights * (12 * recipe.training.keep_checkpoints + 4 * 3)
+    lines = [
+        f"{steps:,} steps × ({' + '.join(said for _, said in parts)} = {tokens:,} tokens) × 6 × {body / 1e6:.0f}M "
+        f"= {6 * body * tokens * steps:.1e} operations: {hours:.1f} GPU hours",
+        f"memory on one GPU: 16 bytes × {weights / 1e6:,.0f}M parameters (weight, gradient, two moments) = "
+        f"{16 * weights / 2**30:.0f} GiB, and activations of {held:,} tokens × {backbone.layers} layers × {layer:,} "
+        f"bytes = {held * layer * backbone.layers / 2**30:.0f} GiB: {memory / 2**30:.0f} GiB (GPUs share the latter)",
+        f"disk: {weights / 1e6:,.0f}M parameters × ({recipe.training.keep_checkpoints} checkpoints × 12 + start, best "
+        f"and model × 4 bytes) = {files / 2**30:.0f} GiB",
+    ]
+    if passages:
+        total = sum(count for count, _ in passages.values())
+        work = 2 * body * sum(count * each for count, each in passages.values())
+        lines.append(
+            f"evaluation: {total:,} passages × {next(iter(passages.values()))[1]} tokens × 2 × {body / 1e6:.0f}M = "
+            f"{work:.1e} operations: {work / SPEED / 3600:.1f} GPU hours; vectors on the disk meanwhile: {total:,} × "
+            f"{backbone.hidden} × {vector_bytes} bytes = {total * backbone.hidden * vector_bytes / 2**30:.0f} GiB"
+        )
+    return lines

@@ -1,0 +1,204 @@
+"""What a table needs: `--plan` reads the data folder to the end and names exactly what is missing or malformed."""
+
+import gzip
+import json
+from fnmatch import fnmatchcase
+
+import pytest
+
+from interlingua.cli import main
+from interlingua.experiments.plan import Catalogue, Check, Found, examine, needs, plan
+from interlingua.experiments.run import Reproduction
+from interlingua.experiments.spec import TableSpec, read_table
+from interlingua.training.recipe import read_yaml, recipe_folder, resolve
+from interlingua.training.weighted import training_digest
+
+PAIRS = "WikiMatrix.en-sw.tsv.gz"
+RECIPE = """
+model: {backbone: {static: {vocab_size: 200, dim: 8}}, encoders: tied}
+data:
+  questions: {path: "{data}/train/qa/*.jsonl.gz", batch: 2}
+  parallel: {path: "{data}/wikimatrix/WikiMatrix.en-sw.tsv.gz", format: wikimatrix, batch: 2}
+objectives:
+  retrieval: {temperature: 0.05, hard_negatives: 0}
+  semantic: {temperature: 0.05}
+training: {steps: 1}
+"""
+TABLE = """
+title: "A small table"
+measures: [RR@10]
+scales: {tiny: {recipe: recipe.yaml, suites: suites.yaml, columns: [en]}}
+rows:
+  retrieval: {set: ["objectives.semantic=null"]}
+  again: {set: ["objectives.semantic=null", "data.parallel.langs=[sw]", "description=the same"]}
+  + semantic: {set: []}
+"""
+SUITES = """
+mono: {collections: {en: "{data}/dev/xquad_en", fi: "{data}/dev/not_asked_for"}}
+"""
+
+
+def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8") as stream:
+        stream.writelines(f"{line}\n" for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A table, and a folder that has all of its data. The real data sets are larger: few rows are enough here."""
+    for name, text in (("table", TABLE), ("recipe", RECIPE), ("suites", SUITES)):
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    catalogue = Catalogue.read()
+    for data in catalogue.data:
+        for check in data.files.values():
+            check.least = check.least and 3
+            check.passages, check.queries = check.passages and 2, check.queries and 2
+    monkeypatch.setattr(Catalogue, "read", lambda: catalogue)
+    data = tmp_path / "data"
+    write(
+        data / "train/qa/a.jsonl.gz", [json.dumps({"question": f"what {i}?", "passage": f"It is {i}."}) for i in "abc"]
+    )
+    write(data / "wikimatrix" / PAIRS, [f"1.0{i}\tOne sentence {i}.\tSentensi moja {i}." for i in range(4)])
+    collection = data / "dev/xquad_en"
+    write(collection / "passages.jsonl.gz", [json.dumps({"id": f"p{i}", "text": f"Text {i}."}) for i in range(2)])
+    write(collection / "queries.tsv.gz", [f"q{i}\tWhat is {i}?" for i in range(2)])
+    (collection / "qrels.txt").write_text("q0 0 p0 1\nq1 0 p1 1\n", encoding="utf-8")
+    return tmp_path
+
+
+def planned(folder, capsys):
+    code = main(["reproduce", str(folder / "table.yaml"), "--scale", "tiny", "--plan", "--data", str(folder / "data")])
+    return code, *capsys.readouterr()
+
+
+def test_a_whole_folder_is_complete_and_counted(folder, capsys):
+    code, printed, _ = planned(folder, capsys)
+    assert code == 0
+    assert "The data folder is complete." in printed
+    for data, counted in (
+        ("English questions with passages", "train/qa/*.jsonl.gz (3 rows)"),
+        ("WikiMatrix v1", f"wikimatrix/{PAIRS} (4 rows)"),
+        ("XQuAD", "dev/xquad_en (2 passages, 2 queries)"),
+    ):
+        assert f"- complete: {data}\n    1 read to the end: {counted}\n" in printed
+    assert "not_asked_for" not in printed  # of a column that this scale does not have
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "others"),
+    [
+        ("train/qa", "English questions with passages", ["WikiMatrix v1", "XQuAD"]),
+        ("wikimatrix", "WikiMatrix v1", ["English questions with passages", "XQuAD"]),
+        ("dev/xquad_en", "XQuAD", ["English questions with passages", "WikiMatrix v1"]),
+    ],
+)
+def test_a_missing_data_set_is_named_and_no_other(folder, capsys, path, name, others):
+    (folder / "data" / path).rename(folder / "elsewhere")
+    code, printed, said = planned(folder, capsys)
+    assert code == 2
+    assert said.strip().endswith(f"data is missing or malformed: {name}.")
+    assert f"Not ready: {name}." in printed
+    assert f"- MISSING: {name}\n    missing: {path}" in printed
+    assert "    licence: " in printed
+    assert "    address: " in printed
+    assert all(f"- complete: {other}" in printed for other in others)
+
+
+def test_what_is_cut_or_too_small_is_malformed(folder, capsys):
+    file = folder / "data/wikimatrix" / PAIRS
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-12])
+    code, printed, _ = planned(folder, capsys)
+    assert code == 2
+    assert f"- MALFORMED: WikiMatrix v1\n    malformed: wikimatrix/{PAIRS}: " in printed
+    write(file, ["1.05\tOne.\tMoja."])
+    assert "has 1 rows, 3 at least are needed" in planned(folder, capsys)[1]
+    file.write_bytes(whole)
+    (folder / "data/dev/xquad_en/qrels.txt").write_text("q0 0 nowhere 1\n", encoding="utf-8")
+    assert "- MALFORMED: XQuAD\n" in planned(folder, capsys)[1]
+
+
+def test_an_empty_folder_is_nothing_that_was_checked(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    table = read_table(str(folder / "table.yaml"))
+    text, lacking = plan(Reproduction(table, "table", "tiny", str(tmp_path / "empty"), tmp_path / "out"))
+    assert lacking == ["English questions with passages", "WikiMatrix v1", "XQuAD"]
+    assert "complete" not in text
+
+
+def test_a_file_of_ones_own_is_there_and_not_said_to_be_complete(folder, capsys):
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(RECIPE.replace("{data}/train/qa/*.jsonl.gz", "{data}/mine/questions.jsonl.gz"), encoding="utf-8")
+    code, printed, said = planned(folder, capsys)
+    assert code == 2
+    assert said.strip().endswith("malformed: mine/questions.jsonl.gz.")
+    write(folder / "data/mine/questions.jsonl.gz", ['{"question": "what?", "passage": "It."}'])
+    code, printed, _ = planned(folder, capsys)
+    assert code == 0
+    assert "- there, not read: mine/questions.jsonl.gz" in printed
+    assert "The data folder is complete" not in printed
+
+
+def test_rows_count_and_files_of_a_folder(tmp_path):
+    write(tmp_path / "a.jsonl.gz", ['{"lang": "en", "sentences": ["A.", "B."]}'] * 2)
+    for check, said in (
+        (Check(kind="documents", rows=2), ""),
+        (Check(kind="documents", rows=3), "has 2 rows, 3 are needed"),
+        (Check(lines=2), ""),
+        (Check(least_lines=3), "has 2 lines, 3 at least are needed"),
+        (Check(holds=["*.training.en", "*.jsonl"]), "has no *.training.en"),
+    ):
+        entry = Found(Catalogue.read().data[0])
+        examine(tmp_path if check.holds else tmp_path / "a.jsonl.gz", "a", check, entry)
+        assert entry.malformed == ([f"a: {said}"] if said else [])
+        assert entry.ready is not bool(said)
+
+
+def test_rows_with_one_recipe_are_one_training(folder, tmp_path):
+    table = read_table(str(folder / "table.yaml"))
+    work = Reproduction(table, "table", "tiny", str(folder / "data"), tmp_path / "out", seeds=3)
+    text, _ = plan(work)
+    # the vocabulary of a new model is learned from all data: the data that no objective reads counts
+    assert "Trainings: 3 rows × 3 seed(s) = 9; 0 shared between rows; 0 done before" in text
+    recipes = [table.recipe(row, "tiny", "/data", 1, tmp_path / "model") for row in table.rows]
+    digests = [training_digest(recipe) for recipe in recipes]
+    assert digests[0] == digests[1] != digests[2]
+    assert training_digest(recipes[0]) != training_digest(recipes[0].model_copy(update={"seed": 2}))
+    loud = resolve(recipes[2].model_dump(mode="json"), ["objectives.semantic.weight=2"])
+    assert training_digest(loud) != digests[2]
+
+
+TABLES = [
+    f"{path.parent.name}/{path.stem}"
+    for paper in ("c3", "ccp", "hu2023")
+    for path in sorted((recipe_folder() / paper).glob("*.yaml"))
+    if "title" in read_yaml(path) and "rows" in read_yaml(path)
+]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_file_of_the_papers_tables_belongs_to_a_public_data_set(name, tmp_path):
+    table, catalogue = read_table(name), Catalogue.read()
+    assert isinstance(table, TableSpec)
+    for scale in table.scales:
+        work = Reproduction(table, name, scale, "DATA", tmp_path)
+        paths, fetched, models = needs(work)
+        assert paths or fetched
+        for path in paths:
+            data, check = catalogue.of(path)
+            assert data is not None, path
+            assert check.model_dump(exclude_defaults=True), path
+        assert all(any(fnmatchcase(one, pattern) for pattern in catalogue.fetched) for one in fetched)
+        if scale.startswith("paper"):
+            assert set(models) <= set(catalogue.models)
+
+
+def test_the_plan_of_the_paper_shows_its_arithmetic_and_what_tables_share(tmp_path):
+    text, lacking = plan(Reproduction(read_table("hu2023/table2"), "hu2023/table2", "paper", str(tmp_path), tmp_path))
+    assert lacking == ["Natural Questions, DPR's training files", "WikiMatrix v1"]
+    assert "24,540 steps × (48 × 380 = 18,240 tokens) × 6 × 303M" in text
+    assert "16 bytes × 1,120M parameters" in text
+    assert "58,043,326 × 1024 × 2 bytes = 111 GiB" in text
+    assert "Trainings: 4 rows × 1 seed(s) = 4" in text
+    assert "tables and figures of hu2023 at this scale: " in text
