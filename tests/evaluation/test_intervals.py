@@ -7,6 +7,7 @@ from scipy import stats
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import bootstrap_interval, seed_interval, stratified_interval
 from interlingua.evaluation import significance as intervals
+from interlingua.evaluation.significance import spread_ratio
 
 
 def test_bootstrap_agrees_with_scipy():
@@ -62,3 +63,21 @@ def test_seed_interval_is_students():
 def test_what_has_no_interval_is_refused(call):
     with pytest.raises(InterlinguaError):
         call()
+
+
+def test_the_ratio_of_spreads_between_seeds():
+    first, last = [0.1, 0.3, 0.2, 0.5, 0.4], [0.21, 0.20, 0.22, 0.205, 0.215]
+    found = spread_ratio(first, last)
+    assert found.mean == pytest.approx(np.std(last, ddof=1) / np.std(first, ddof=1))
+    # R: var.test(last, first)$conf.int is the square of the interval
+    low, high = stats.f.ppf(0.025, 4, 4), stats.f.ppf(0.975, 4, 4)
+    assert found.low == pytest.approx(found.mean / high**0.5)
+    assert found.high == pytest.approx(found.mean / low**0.5)
+    assert found.high < 1
+    back = spread_ratio(last, first)
+    assert (back.low, back.high) == (pytest.approx(1 / found.high), pytest.approx(1 / found.low))
+    assert spread_ratio(first[:3], first[1:4]).low < 1 < spread_ratio(first[:3], first[1:4]).high
+    with pytest.raises(InterlinguaError, match="three seeds at least"):
+        spread_ratio(first[:2], last)
+    with pytest.raises(InterlinguaError, match="do not vary"):
+        spread_ratio([0.5] * 3, last)

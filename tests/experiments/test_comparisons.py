@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from interlingua.evaluation.significance import seed_interval, stratified_interval
-from interlingua.experiments.present import comparisons, paper_gains, relative_gains
-from interlingua.experiments.spec import read_table
+from interlingua.experiments.present import comparisons, paper_gains, present, relative_gains
+from interlingua.experiments.spec import TableSpec, read_table
 
 AB = [("A", "B")]
 
@@ -98,3 +98,29 @@ def test_relative_gains_by_both_definitions_as_the_papers_cells_give_them():
         "- XLM-align DPR + C3 over XLM-align DPR: Δ +6.5%, Δ of means +5.9%",
     ]
     assert [line.split("Δ ")[1].split("%")[0] for line in said["nDCG@10"]] == ["+9.0", "+14.0", "+7.9", "+9.0"]
+
+
+def figure(seeds, **columns):
+    table = TableSpec.model_validate(
+        {
+            "title": "A figure",
+            "measures": ["RR@100"],
+            "x": "sentences",
+            "scales": {"tiny": {"recipe": "r", "suites": "s"}},
+            "rows": {"dashed": {}, "0": {"x": 0}, "10": {"x": 10}},
+        }
+    )
+    wide, narrow = [0.1, 0.3, 0.2], [0.30, 0.31, 0.32]
+    results = {
+        row: [run(de=[value, value + 0.1]) for value in values[:seeds]]
+        for row, values in (("dashed", narrow), ("0", wide), ("10", narrow))
+    }
+    return present(table, "tiny", results)
+
+
+def test_a_figure_tells_how_much_its_points_vary_between_seeds():
+    assert (
+        "standard deviation between seeds, by sentences: 0: 0.1000, 10: 0.0100. From the first to the last it is "
+        "multiplied by 0.10 [0.02, 0.62]" in figure(3)
+    )
+    assert "standard deviation between seeds" not in figure(2)

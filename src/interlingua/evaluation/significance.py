@@ -206,6 +206,30 @@ def seed_interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, "t interval over seeds", len(array))
 
 
+def spread_ratio(first: Sequence[float], last: Sequence[float]) -> Interval:
+    """The standard deviation of `last` over that of `first`, with its 95% interval (F distribution): a ratio whose
+    interval lies under 1 says that the values vary less. With a few seeds the interval is very wide.
+
+    Raises BadInput for fewer than three values on a side, or values of `first` that do not vary.
+    """
+    from scipy.stats import f  # type: ignore[import-untyped]
+
+    one, two = _values(first), _values(last)
+    if min(len(one), len(two)) < 3:
+        raise BadInput("a standard deviation between seeds needs three seeds at least.")
+    if (before := float(one.std(ddof=1))) == 0:
+        raise BadInput("the first values do not vary: there is no ratio of standard deviations.")
+    ratio = float(two.std(ddof=1)) / before
+    low, high = f.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], len(two) - 1, len(one) - 1)
+    return Interval(
+        ratio,
+        ratio / float(np.sqrt(high)),
+        ratio / float(np.sqrt(low)),
+        "F interval of the ratio of standard deviations between seeds",
+        len(one) + len(two),
+    )
+
+
 def _values(values: Sequence[float] | Mapping[str, float]) -> NDArray[np.float64]:
     array = np.array(list(values.values()) if isinstance(values, Mapping) else list(values), dtype=np.float64)
     if not len(array) or not np.isfinite(array).all():

@@ -14,7 +14,7 @@ from tabulate import tabulate
 from interlingua.errors import NotFound
 from interlingua.evaluation.languages import language_projection
 from interlingua.evaluation.plots import plot_curves, plot_languages, plot_projections
-from interlingua.evaluation.significance import Interval, paired_p, seed_interval, stratified_interval
+from interlingua.evaluation.significance import Interval, paired_p, seed_interval, spread_ratio, stratified_interval
 from interlingua.evaluation.table import Row, Table
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, fill
@@ -138,6 +138,8 @@ def present(
         parts.append(f"## {suite}: {measure}")
         parts.append(suite_table(table, scale, these, suite, measure).render(form))
         parts.append(averages(table, scale, these, suite, measure))
+        if varied := spreads(table, these, suite, measure):
+            parts.append(varied)
         if tested := comparisons(table.compare, these, suite, measure, family):
             marks = "".join(dict.fromkeys(pair[2] if len(pair) == 3 else "*" for pair in table.compare))
             counted = f"a family of {family}" if family else "the columns a family"
@@ -274,6 +276,25 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
                 line += f"; gain {fmean(gains):+.4f} {shown(seed_interval(gains)) if len(gains) > 1 else ''}".rstrip()
         lines.append(line)
     return "\n".join(lines)
+
+
+def spreads(table: TableSpec, results: Results, suite: str, measure: str) -> str:
+    """Of a figure with three seeds or more: how much the average varies between seeds at each point, and the ratio of
+    the last point's standard deviation to the first's with its interval. Otherwise nothing."""
+    points = [
+        (x, [macro(run) for run in seeds])
+        for row, runs in results.items()
+        if (x := table.rows[row].x) is not None and len(seeds := done(runs, suite, measure)) > 2
+    ]
+    if len(points) < 2 or not np.ptp(points[0][1]):
+        return ""
+    points.sort(key=lambda point: point[0])
+    each = ", ".join(f"{x:g}: {np.std(values, ddof=1):.4f}" for x, values in points)
+    ratio = spread_ratio(points[0][1], points[-1][1])
+    return (
+        f"standard deviation between seeds, by {table.x}: {each}. From the first to the last it is multiplied by "
+        f"{ratio.mean:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] ({ratio.method})."
+    )
 
 
 def macro(columns: Columns) -> float:
