@@ -17,11 +17,13 @@ from pydantic import Field
 from interlingua.data.collections import load_collection
 from interlingua.data.datasets import DataSpec
 from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences
-from interlingua.errors import BadInput, InterlinguaError
+from interlingua.data.readers.source import files_of
+from interlingua.errors import BadInput, InterlinguaError, NotFound
 from interlingua.experiments.run import Reproduction
-from interlingua.experiments.spec import Suite, TableSpec, read_table
+from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.files import read_lines
 from interlingua.settings import Settings
+from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import Recipe, read_recipe, read_yaml, recipe_folder
 from interlingua.training.weighted import training_digest
 
@@ -74,7 +76,7 @@ class Fetched(Settings):
     tokens: int = Field(description="subwords of a passage, assumed")
 
 
-class Backbone(Settings):
+class HubModel(Settings):
     """A pretrained model of the hub."""
 
     address: str
@@ -91,7 +93,7 @@ class Catalogue(Settings):
 
     data: list[DataSet]
     fetched: dict[str, Fetched]
-    models: dict[str, Backbone]
+    models: dict[str, HubModel]
 
     @classmethod
     def read(cls) -> Catalogue:
@@ -151,11 +153,13 @@ def plan(work: Reproduction) -> tuple[str, list[str]]:
         entry = found.setdefault("" if data is None else data.name, Found(data))
         examine(Path(str(work.data)) / path, path, check, entry)
     lines = [f"{work.name} at scale {work.scale}", "", "Rows:", *(f"- {line}" for line in work.plan()), ""]
-    lines += [*trainings(work), ""]
+    for part in work.parts():
+        lines += [*trainings(part), ""]
     lines += [f"Data in {work.data}:" if wanted else "Data: none but what is bundled."]
     lines += [line for entry in found.values() for line in entry.lines()]
     lines += elsewhere(catalogue, fetched, models)
-    lines += ["", *costs(work, catalogue, fetched)]
+    for part in work.parts():
+        lines += ["", *costs(part, catalogue, needs(part)[1])]
     lacking = [name or entry.missing[0] for name, entry in found.items() if not entry.ready]
     end = "All that is named above as complete was read to its end." if "" in found else "The data folder is complete."
     lines += ["", f"Not ready: {'; '.join(lacking)}." if lacking else end]
@@ -164,28 +168,35 @@ def plan(work: Reproduction) -> tuple[str, list[str]]:
 
 def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
     """What the rows read: paths under the data folder, collections of ir_datasets, and models of the hub."""
+    if len(parts := work.parts()) > 1:
+        each = [needs(part) for part in parts]
+        paths, fetched, models = ([name for found in each for name in found[i]] for i in range(3))
+        return list(dict.fromkeys(paths)), list(dict.fromkeys(fetched)), list(dict.fromkeys(models))
+    (work,) = parts
     scale, table = work.table.scale(work.scale), work.table
-    paths: list[str] = []
-    models: list[str] = []
+    read: list[str] = [path for row in work.rows() if (path := table.rows[row].vectors) is not None]
+    hub: list[str] = []
     recipes = [table.recipe(row, work.scale, MARK, 1, None) for row in trained_rows(work)]
     if scale.start is not None:
         recipes.append(read_recipe(str(table.folder / scale.start), data=MARK))
     for recipe in recipes:
         # an entry that no objective reads is there for the tokenizer of a new model, or not read at all
-        paths += [path for spec in recipe.data.values() for path in spec.files()]
+        read += [path for spec in recipe.data.values() for path in spec.files()]
         if recipe.validation is not None:
-            paths += recipe.validation.questions.files()
-        if isinstance(recipe.model.backbone, str):
-            (paths if MARK in recipe.model.backbone else models).append(recipe.model.backbone)
+            read += recipe.validation.questions.files()
+        if (name := Backbone.of(recipe.model.backbone).name) is not None:
+            (read if MARK in name else hub).append(name)
     if isinstance(scale.calibrate_on, DataSpec):
-        paths += scale.calibrate_on.paths()
+        read += scale.calibrate_on.paths()
     for suite in table.suites(work.scale).values():
-        paths += suite_paths(suite, scale.columns)
-    unique = list(dict.fromkeys(paths))
+        for column, of_column in suite.columns().items():
+            if not column or all(some is None or column in some for some in (scale.columns, work.columns)):
+                read += of_column
+    unique = list(dict.fromkeys(read))
     return (
         [path.replace(f"{MARK}/", "") for path in unique if MARK in path],
         [path.removeprefix(FETCHED).partition("#")[0] for path in unique if path.startswith(FETCHED)],
-        list(dict.fromkeys(models)),
+        list(dict.fromkeys(hub)),
     )
 
 
@@ -194,7 +205,7 @@ def trained_rows(work: Reproduction) -> list[str]:
     found = []
     for row in work.rows():
         spec, ranking = work.table.rows[row], work.table.ranking(row, work.scale)
-        if ranking is not None and not ranking.needs_model:
+        if spec.vectors is not None or (ranking is not None and not ranking.needs_model):
             continue
         trained = row if spec.of is None else spec.of
         if trained != "start":
@@ -202,24 +213,14 @@ def trained_rows(work: Reproduction) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def suite_paths(suite: Suite, columns: list[str] | None) -> list[str]:
-    """What a suite reads for some columns."""
-    if columns is None:
-        return suite.paths()
-    chosen = {
-        name: {column: path for column, path in value.items() if column in columns}
-        for name in type(suite).model_fields
-        if isinstance(value := getattr(suite, name), dict)
-    }
-    return suite.model_copy(update=chosen).paths()
-
-
 def examine(place: Path, path: str, check: Check, entry: Found) -> None:
     """Note in `entry` whether what lies at `place` is complete."""
-    matches = sorted(place.parent.glob(place.name)) if place.parent.exists() else []
-    if not matches:
-        entry.missing.append(path)
-        return
+    if not place.exists():
+        try:
+            files_of(place)  # a pattern, or what the names of two Moses files have in common
+        except NotFound:
+            entry.missing.append(path)
+            return
     try:
         said = measured(place, check)
     except (InterlinguaError, OSError, EOFError) as error:
@@ -337,7 +338,7 @@ def costs(work: Reproduction, catalogue: Catalogue, fetched: list[str]) -> list[
     same: dict[str, list[str]] = {}
     for row in trained_rows(work):
         recipe = work.table.recipe(row, work.scale, MARK, 1, None)
-        backbone = catalogue.models.get(recipe.model.backbone) if isinstance(recipe.model.backbone, str) else None
+        backbone = catalogue.models.get(Backbone.of(recipe.model.backbone).name or "")
         if backbone is None:
             said = "    not estimated: the backbone is no model of the hub that is known here"
         else:
@@ -361,7 +362,7 @@ def evaluated(catalogue: Catalogue, fetched: list[str]) -> dict[str, tuple[int, 
     return found
 
 
-def cost(recipe: Recipe, backbone: Backbone, passages: dict[str, tuple[int, int]], vector_bytes: int) -> list[str]:
+def cost(recipe: Recipe, backbone: HubModel, passages: dict[str, tuple[int, int]], vector_bytes: int) -> list[str]:
     """The arithmetic of one training and its evaluation."""
     body = backbone.parameters - backbone.embedding
     encoders = 1 if recipe.model.encoders == "tied" else 2

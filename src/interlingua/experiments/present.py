@@ -284,7 +284,7 @@ def spreads(table: TableSpec, results: Results, suite: str, measure: str) -> str
     points = [
         (x, [macro(run) for run in seeds])
         for row, runs in results.items()
-        if (x := table.rows[row].x) is not None and len(seeds := done(runs, suite, measure)) > 2
+        if row in table.rows and (x := table.rows[row].x) is not None and len(seeds := done(runs, suite, measure)) > 2
     ]
     if len(points) < 2 or not np.ptp(points[0][1]):
         return ""

@@ -93,8 +93,8 @@ class Reproduction:
     seeds: int = 1
     device: str | None = None
     only: Sequence[str] | None = None
-    processes: Processes = ALONE
     columns: Sequence[str] | None = None
+    processes: Processes = ALONE
     problems: list[str] = field(default_factory=list)
     calibrations: dict[str, str] = field(default_factory=dict)
 
