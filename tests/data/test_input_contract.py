@@ -127,6 +127,10 @@ LINES = "The lake is deep.\nFish live here.\n"
 ROWS = jsonl({"id": "p1", "text": "a book", "lang": "en"}, {"id": "p2", "text": "a star", "title": "Sky", "lang": "en"})
 QRELS = "q1 0 p1 1\nq1 0 p2 0\nq2 0 p2 1\n"
 QUERIES = "q1\twhat is read?\nq2\twhat shines?\n"
+CCNET = jsonl(
+    {"url": "x", "digest": "1", "raw_content": "Järvi on syvä.\nTorni.", "language": "fi"},
+    {"url": "y", "digest": "2", "raw_content": "Sataa. Tuulee.", "language": "fi"},
+)
 CLIRMATRIX = jsonl({"src_id": "12", "src_query": "River", "tgt_results": [["73", 6], ["80", 5]]})
 
 READERS: dict[str, Reader] = {
@@ -160,7 +164,9 @@ READERS: dict[str, Reader] = {
     ),
     "parallel/tsv": parallel("t.tsv", fixture("parallel/ara-eng.tsv"), source_lang="ar", target_lang="en"),
     "documents/jsonl": Reader("d.jsonl", fixture("documents/documents.jsonl"), listed(read_documents)),
+    "documents/ccnet": Reader("fi_head_0000.json", CCNET, listed(read_documents)),
     "sentences/jsonl": Reader("d.jsonl", fixture("documents/documents.jsonl"), listed(read_sentences)),
+    "sentences/ccnet": Reader("fi_head_0000.json", CCNET, listed(read_sentences)),
     "sentences/text": Reader("s.txt", fixture("documents/sw.txt"), listed(read_sentences, lang="sw")),
     "sentences/passages": Reader(
         "docs.jsonl", b'{"id": "1#0", "contents": "Title\\n\\nText."}\n' * 3, listed(read_sentences, lang="sw")

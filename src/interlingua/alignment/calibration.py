@@ -332,7 +332,8 @@ class Calibration:
             "format": "interlingua calibration 1",
             "pivot": pivot,
             "settings": json.dumps(
-                {"shift": shift, "scale": fitter.scale, "rotate": fitter.rotate, "seed": seed, "gate": gate}
+                {"shift": shift, "scale": fitter.scale, "rotate": fitter.rotate, "seed": seed}
+                | ({} if gate else {"gate": False})
             ),
             "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False),
         }
