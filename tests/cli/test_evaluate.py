@@ -228,3 +228,20 @@ def test_a_run_needs_the_texts_of_its_passages(place, tmp_path, capsys):
     (tmp_path / "a.run").write_text("fiq Q0 1 1 0.5 t\n", encoding="utf-8")
     assert main(["evaluate", "--xor", str(place / "xor.jsonl"), "--predictions", str(tmp_path / "a.run")]) == 2
     assert "a TREC run names passages" in capsys.readouterr().err
+
+
+def test_vectors_on_the_disk_give_the_same_table_and_are_made_once(place, tmp_path, capsys):
+    wanted = (place / "static", "--on", "encyclopedia:fi", "encyclopedia:sw", "--measures", "RR@10")
+    plain = printed(capsys, *wanted)
+    assert printed(capsys, *wanted, "--vectors", tmp_path / "vectors") == plain
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "vectors").rglob("*.npy")}
+    assert len(files) == 2
+    assert printed(capsys, *wanted, "--vectors", tmp_path / "vectors") == plain
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "vectors").rglob("*.npy")} == files
+
+
+@pytest.mark.parametrize("option", [["--matrix"], ["--pipeline", "bm25"]])
+def test_vectors_are_for_tables_of_models(place, capsys, option):
+    argv = ["evaluate", str(place / "static"), "--on", "encyclopedia:fi", *option, "--vectors", "v"]
+    assert main(argv) == 2
+    assert "Leave --vectors out" in capsys.readouterr().err

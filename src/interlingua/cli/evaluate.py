@@ -56,11 +56,16 @@ GOES_WITH = {
     "translated": ("pipeline",),
     "translate": ("pipeline",),
     "lang": ("on",),
+    "vectors": ("on",),
 }
 """Option → the subjects of which one must be there, too."""
 APART: dict[tuple[str, ...], str] = {
     ("on", "xor", "passages"): "--passages would be for both --on and --xor. Give two commands.",
     ("translated", "translate"): "--translated and --translate say the same in two ways. Give one of them.",
+    **{
+        (option, "vectors"): f"--vectors is for tables of MODELs; --{option} searches in memory. Leave --vectors out."
+        for option in ("matrix", "pipeline")
+    },
     **{
         ("matrix", option): f"--matrix has no use for --{option}: it has one measure, written after it "
         "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands."
@@ -159,9 +164,14 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Model]:
     from interlingua.models.late_interaction import load_any
     from interlingua.models.protocols import has_token_vectors
 
-    models = {name: load_any(name, precision=arguments.precision) for name in arguments.models}
+    device = None
+    if arguments.vectors:
+        from interlingua.training.processes import Processes
+
+        device = str(Processes.join().device)
+    models = {name: load_any(name, device=device, precision=arguments.precision) for name in arguments.models}
     for name, model in models.items():
-        for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling"):
+        for option in ("matrix", "tatoeba", "bucc", "xor", "layer", "pooling", "vectors"):
             if has_token_vectors(model) and getattr(arguments, option) not in (None, []):
                 raise BadInput(
                     f"{name}: is a late-interaction model, which gives a vector for each token; "

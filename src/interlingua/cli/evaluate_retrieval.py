@@ -51,6 +51,12 @@ def collection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--measures", action=Repeated, metavar="M", help="RR@100 R@100 nDCG@10, unless you name others")
     group.add_argument("--depth", type=int, default=100, help="passages retrieved per question (100)")
     group.add_argument("--runs", metavar="DIR", help="write TREC run and qrels files here")
+    group.add_argument(
+        "--vectors",
+        metavar="DIR",
+        help="keep the passages' vectors in DIR, on the disk, instead of in memory; the same command goes on after an "
+        "interruption, and torchrun divides the work",
+    )
 
 
 def pipeline_options(parser: argparse.ArgumentParser) -> None:
@@ -100,8 +106,23 @@ def print_tables(
     from interlingua.evaluation.protocol import evaluate_on
 
     measures = arguments.measures or DEFAULT_MEASURES
-    systems = {name: evaluate_on(model, collections, measures, arguments.depth) for name, model in models.items()}
-    print_systems(arguments, systems, collections)
+    held = {name: vector_folder(arguments, name) for name in models}
+    systems = {
+        name: evaluate_on(model, collections, measures, arguments.depth, shards=held[name])
+        for name, model in models.items()
+    }
+    if all(shards is None or shards.processes.first for shards in held.values()):  # under torchrun one reports
+        print_systems(arguments, systems, collections)
+
+
+def vector_folder(arguments: argparse.Namespace, name: str) -> Any:
+    """Where the vectors of a model are kept with --vectors: every collection's, whatever its size; else None."""
+    from interlingua.retrieval.dense.sharded import Shards
+    from interlingua.training.processes import Processes
+
+    if not arguments.vectors:
+        return None
+    return Shards(Path(arguments.vectors) / run_file(name), least=0, processes=Processes.join())
 
 
 def print_matrices(

@@ -136,10 +136,12 @@ class Shards:
     dtype: Literal["float16", "float32"] = "float32"
     size: int = SHARD
     processes: Processes = ALONE
+    least: int | None = None
 
     def wanted(self, passages: int) -> bool:
-        """Whether so many passages are held in shards: those of more than one shard, and of several processes all."""
-        return passages > self.size or self.processes.count > 1
+        """Whether so many passages are held in shards: more than `least` (those of one shard unless said), and of
+        several processes all."""
+        return passages > (self.size if self.least is None else self.least) or self.processes.count > 1
 
     def of(self, encoder: Encoder, passages: Iterable[Passage], name: str, **encode_options: Any) -> PassageShards:
         """The passages of the collection called `name`, encoded unless they were before."""
