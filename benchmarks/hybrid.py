@@ -4,10 +4,11 @@
 
 Indexes each collection for itself and asks its questions: of XQuAD in the passages' own language, and from and to
 English; of the other collections as people asked them. Prints the mean reciprocal rank (RR@100) of each group, and of
-each native collection. Then the bundled encyclopedia, eleven languages in one index: average precision, where a passage
-that answers is relevant in every language, and the reciprocal rank of that in the question's own. "without subwords"
-leaves out what is matched subword by subword (retrieval/late_interaction/static.py); "weight" is one of dense scores
-beside BM25 scores, for all languages (index/ranking.py).
+each native collection. Then the bundled encyclopedia, eleven languages in one index, and XQuAD, twelve: average
+precision, where a passage that answers is relevant in every language, the reciprocal rank of that in the question's
+own, and how often this one comes before its translations. "without subwords" leaves out what is matched subword by
+subword (retrieval/late_interaction/static.py); "weight" is one of meaning beside words, for all languages
+(index/ranking.py).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from __future__ import annotations
 import argparse
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -29,6 +31,7 @@ from interlingua.data.records import Collection, Passage
 from interlingua.evaluation import evaluate
 from interlingua.index import ranking as hybrid
 from interlingua.index.index import Index
+from interlingua.index.metadata import Question
 from interlingua.models.late_interaction import load_any
 from interlingua.retrieval.run import Run
 
@@ -56,7 +59,7 @@ def tests(data: Path) -> dict[str, list[Collection]]:
     }
 
 
-def found(index: Index, asked: dict[str, str], mode: str) -> Run:
+def found(index: Index, asked: Mapping[str, str | Question], mode: str) -> Run:
     """The first 100 passages for each question, given as its id and text."""
     run = Run()
     for name, hits in zip(asked, index.search_many(list(asked.values()), 100, mode=mode), strict=True):
@@ -72,23 +75,27 @@ def ask(index: Index, collection: Collection, count: int) -> dict[str, float]:
     return {system: evaluate(found(index, asked, mode), qrels, ["RR@100"])["RR@100"] for system, mode in systems()}
 
 
-def pool(model: Any) -> list[dict[str, Any]]:
-    """A row for each system on the encyclopedia in one index."""
-    held = {lang: load_collection(f"encyclopedia:{lang}") for lang in BUNDLED}
+def pool(model: Any, name: str, held: Mapping[str, Collection], count: int) -> list[dict[str, Any]]:
+    """A row for each system on passages in many languages in one index, translations of one another; up to `count`
+    questions of each language. The language of a question is detected, or in the last row not known at all."""
     passages = [Passage(f"{lang}:{p.id}", p.text, p.title, lang) for lang, one in held.items() for p in one.passages]
     asked, whole, own = {}, {}, {}
     for lang, one in held.items():
-        for query in one.queries:
-            if golds := [name for name, grade in one.qrels[query.id].items() if grade > 0]:
-                name = f"{lang}:{query.id}"
-                asked[name], own[name] = query.text, {f"{lang}:{gold}": 1 for gold in golds}
-                whole[name] = {f"{other}:{gold}": 1 for other in BUNDLED for gold in golds}
+        for query in [query for query in one.queries if any(one.qrels[query.id].values())][:count]:
+            golds = [passage for passage, grade in one.qrels[query.id].items() if grade > 0]
+            asked[f"{lang}:{query.id}"] = query.text
+            own[f"{lang}:{query.id}"] = {f"{lang}:{gold}": 1 for gold in golds}
+            whole[f"{lang}:{query.id}"] = {f"{other}:{gold}": 1 for other in held for gold in golds}
+    unknown = {query: Question(text, "") for query, text in asked.items()}
     with TemporaryDirectory() as folder:
         index, rows = Index.build(model, passages, Path(folder) / "index"), []
-        for system, mode in systems():
-            run = found(index, asked, mode)
+        for system, mode in chain(systems(), [("language unknown", "hybrid")]):
+            run = found(index, unknown if system == "language unknown" else asked, mode)
             precision, first = evaluate(run, whole, ["AP"])["AP"], evaluate(run, own, ["RR@100"])["RR@100"]
-            rows.append({"encyclopedia, one pool": system, "AP": precision, "own language, RR": first})
+            best = {query: next((name for name in run[query] if name in whole[query]), None) for query in asked}
+            before = [name in own[query] for query, name in best.items() if name is not None]
+            values = {"AP": precision, "own language, RR": first, "own language first": fmean(before)}
+            rows.append({f"{name}, one pool": system, **values})
     return rows
 
 
@@ -105,12 +112,14 @@ def systems() -> Iterator[tuple[str, str]]:
 @contextmanager
 def settings(weight: float | None, matched: bool) -> Iterator[None]:
     """Search with one `weight` of meaning for all languages (None: as it is), and with subwords `matched` or not."""
-    before = hybrid.OWN, hybrid.FOREIGN, hybrid.MATCHED
-    if weight is not None:
-        hybrid.OWN = hybrid.FOREIGN = weight
+    names = ("OWN", "FOREIGN", "OWN_STATES", "FOREIGN_STATES", "UNKNOWN")
+    before = {name: getattr(hybrid, name) for name in (*names, "MATCHED")}
+    for name in names if weight is not None else ():
+        setattr(hybrid, name, weight)
     hybrid.MATCHED = hybrid.MATCHED if matched else 0
     yield
-    hybrid.OWN, hybrid.FOREIGN, hybrid.MATCHED = before
+    for name, value in before.items():
+        setattr(hybrid, name, value)
 
 
 def main() -> None:
@@ -119,9 +128,10 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--questions", type=int, default=200, help="of each collection (200)")
+    parser.add_argument("--pools", action="store_true", help="only the pools of many languages")
     arguments = parser.parse_args()
     model, table = load_any(arguments.model), defaultdict(dict)
-    for group, collections in tests(arguments.data).items():
+    for group, collections in () if arguments.pools else tests(arguments.data).items():
         each = []
         for number, collection in enumerate(collections):
             with TemporaryDirectory() as folder:
@@ -133,7 +143,12 @@ def main() -> None:
         for system in each[0]:
             table[system][group] = fmean(one[system] for one in each)
     print(tabulate([{"RR@100": system, **values} for system, values in table.items()], headers="keys", floatfmt=".3f"))
-    print("\n" + tabulate(pool(model), headers="keys", floatfmt=".3f"))
+    pools = {
+        "encyclopedia": {lang: load_collection(f"encyclopedia:{lang}") for lang in BUNDLED},
+        "XQuAD": {lang: load_collection(arguments.data / f"xquad_{lang}") for lang in LANGS},
+    }
+    for name, held in pools.items():
+        print("\n" + tabulate(pool(model, name, held, arguments.questions), headers="keys", floatfmt=".3f"))
 
 
 if __name__ == "__main__":

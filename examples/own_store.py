@@ -23,7 +23,7 @@ from interlingua.index import Index
 from interlingua.index.metadata import IndexMetadata, terms_of
 from interlingua.index.store import LexicalMatches, Store, View, encode_passages
 from interlingua.models.folder import fingerprint
-from interlingua.retrieval.bm25.postings import document_vector, max_score, query_vector, term_number
+from interlingua.retrieval.bm25.postings import document_vector, inverse_frequency, query_vector, term_number
 
 Entry = tuple[Passage, Any, Any]
 """A passage, its vector and its subwords."""
@@ -75,11 +75,11 @@ class MemoryView(View[int]):
 
     def lexical(self, terms: Sequence[Counter[str]], depth: int) -> Iterator[LexicalMatches[int]]:
         for counts in terms:
-            question = list(counts.elements())
-            scores = partial(self.lexical_scores, query_vector(question, self.found_in, len(self)))
+            scores = partial(self.lexical_scores, query_vector(list(counts.elements()), self.found_in, len(self)))
             best = {row: score for row, score in scores(self.chosen).items() if score > 0}
-            highest = max_score((self.found_in.get(term_number(term), 0) for term in question), len(self))
-            yield LexicalMatches(best, highest, scores)
+            found = {term: self.found_in.get(term_number(term), 0) for term in counts}
+            weights = {term: float(inverse_frequency(number, len(self))) for term, number in found.items()}
+            yield LexicalMatches(best, weights, scores)
 
     def lexical_scores(self, question: Mapping[int, float], rows: Sequence[int]) -> dict[int, float]:
         sums = {row: sum(weight * self.weights[row].get(term, 0) for term, weight in question.items()) for row in rows}

@@ -1,43 +1,45 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 
+from interlingua.data import encyclopedia
+from interlingua.data.collections import load_collection
 from interlingua.data.records import Passage
 from interlingua.index import Index
 from interlingua.index import ranking as hybrid
 from interlingua.index.local.store import LocalView
-from interlingua.index.ranking import fuse, meaning_weight, share_of_own
-from interlingua.retrieval.bm25 import postings as sparse_bm25
-from interlingua.retrieval.bm25.postings import term_number
+from interlingua.index.metadata import Question, load_to_encode
+from interlingua.index.ranking import fuse, lexical_shares, meaning_weight, share_of_own
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 
 
 def test_words_are_two_shares_and_meaning_is_brought_to_0_to_1():
-    lexical, dense = {"a": 6.0, "b": 3.0, "c": 0.0}, {"a": -0.5, "b": 0.5, "c": 1.5}
-    shares = [36 / (6 * 12), 9 / (6 * 12), 0]  # of the best candidate's score · of the most there could be
-    assert dict(fuse(lexical, 12.0, [dense], 1.0)["q"]) == pytest.approx(
+    lexical, dense = {"a": 0.5, "b": 0.25, "c": 0.0}, {"a": -0.5, "b": 0.5, "c": 1.5}
+    shares = [0.5, 0.25 / 2, 0]  # of the most there could be · of the best candidate's score
+    assert dict(fuse(lexical, [dense], 1.0)["q"]) == pytest.approx(
         dict(zip("abc", [(shares[0] + 0) / 2, (shares[1] + 0.5) / 2, (shares[2] + 1) / 2], strict=True))
     )
-    assert dict(fuse(lexical, 12.0, [dict.fromkeys(lexical, 0.3)], 1.0)["q"]) == pytest.approx(
+    assert dict(fuse(lexical, [dict.fromkeys(lexical, 0.3)], 1.0)["q"]) == pytest.approx(
         dict(zip("abc", [(share + 0.5) / 2 for share in shares], strict=True))
     )
-    assert dict(fuse(lexical, 6.0, [dense], 3.0)["q"]) == pytest.approx({"a": 0.25, "b": 0.4375, "c": 0.75})
+    assert dict(fuse({"a": 1.0, "b": 0.5, "c": 0.0}, [dense], 3.0)["q"]) == pytest.approx(
+        {"a": 0.25, "b": 0.4375, "c": 0.75}
+    )
 
 
 def test_the_fewer_of_the_words_occur_the_less_do_they_count():
-    lexical, dense = {"a": 2.0, "b": 0.0}, {"a": 0.1, "b": 0.9}
-    assert dict(fuse(lexical, 2.0, [dense], 1.0)["q"]) == pytest.approx({"a": 0.5, "b": 0.5})
-    assert fuse(lexical, 4.0, [dense], 1.0).ids("q") == ["b", "a"]  # as many words again that nobody has
-    assert fuse(dict.fromkeys(lexical, 0.0), 0.0, [dense], 1.0).ids("q") == ["b", "a"]  # a question without a term
+    lexical, dense = {"a": 1.0, "b": 0.0}, {"a": 0.1, "b": 0.9}
+    assert dict(fuse(lexical, [dense], 1.0)["q"]) == pytest.approx({"a": 0.5, "b": 0.5})
+    assert fuse({"a": 0.5, "b": 0.0}, [dense], 1.0).ids("q") == ["b", "a"]  # as many words again that nobody has
+    assert fuse(dict.fromkeys(lexical, 0.0), [dense], 1.0).ids("q") == ["b", "a"]  # a question without a term
 
 
 def test_a_candidate_that_was_not_matched_gets_the_lowest_score_of_those_that_were():
     dense, tokens = {"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.2, "b": 0.6}
-    found = dict(fuse(dict.fromkeys(dense, 0.0), 1.0, [dense, tokens], 1.0)["q"])
+    found = dict(fuse(dict.fromkeys(dense, 0.0), [dense, tokens], 1.0)["q"])
     assert found == pytest.approx({"a": 0.25, "b": 0.25, "c": 0.0})
 
 
@@ -47,6 +49,10 @@ def test_meaning_weighs_more_the_fewer_passages_are_in_the_language_of_the_quest
     assert meaning_weight(1.0) == pytest.approx(own)
     assert meaning_weight(0.0) == pytest.approx(foreign)
     assert meaning_weight(0.5) == pytest.approx((own * foreign) ** 0.5)
+    assert own < meaning_weight(1.0, states=True) == hybrid.OWN_STATES
+    assert foreign < meaning_weight(0.0, states=True) == hybrid.FOREIGN_STATES
+    assert meaning_weight(1.0, known=False) == pytest.approx((own * foreign) ** 0.5)
+    assert meaning_weight(0.0, known=False) == hybrid.UNKNOWN > foreign
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,9 @@ def test_meaning_weighs_more_the_fewer_passages_are_in_the_language_of_the_quest
         ("eng", {"en": 10}, 1.0),
         ("fi", {"en": 10}, 0.0),
         ("fi", {"fi": 5, "en": 15}, 0.25),
-        ("", {"fi": 10}, 0.5),
+        ("", {"fi": 10}, 1.0),
+        ("", {"fi": 5, "en": 15}, 0.25**2 + 0.75**2),
+        ("", {"en": 5, "eng": 5, "fi": 10}, 0.5),
         ("fi", {}, 0.5),
     ],
 )
@@ -81,15 +89,19 @@ def test_a_match_counts_by_how_much_it_is_better_than_others_in_its_language():
     langs = {"en1": "en", "en2": "en", "fi1": "fi", "fi2": "fi"}
     parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
     scores = {"en1": 0.9, "en2": 0.8, "fi1": 0.7, "fi2": 0.1}  # English asks: all English passages are near
-    run = hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(scores), list)
+    run = hybrid.hybrid("q", parts, parts["lexical"], hybrid.FOREIGN, 0.0, langs, Words(scores), list)
     assert run.ids("q") == ["fi1", "en1", "en2", "fi2"]
     assert parts["tokens"] == pytest.approx(scores)
     alone = {**scores, "fi1": 0.99}
     del alone["fi2"]  # the only one in its language is above all the same
     parts = {"lexical": dict.fromkeys(alone, 0.0), "dense": dict.fromkeys(alone, 0.5)}
-    assert hybrid.hybrid("q", parts, 1.0, 0.0, langs, Words(alone), list).ids("q")[0] == "fi1"
+    assert (
+        hybrid.hybrid("q", parts, parts["lexical"], hybrid.FOREIGN, 0.0, langs, Words(alone), list).ids("q")[0] == "fi1"
+    )
     parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
-    one_language = hybrid.hybrid("q", parts, 1.0, 0.0, dict.fromkeys(langs, "en"), Words(scores), list)
+    one_language = hybrid.hybrid(
+        "q", parts, parts["lexical"], hybrid.FOREIGN, 0.0, dict.fromkeys(langs, "en"), Words(scores), list
+    )
     assert one_language.ids("q") == ["en1", "en2", "fi1", "fi2"]
 
 
@@ -105,7 +117,14 @@ def test_long_passages_must_match_better_in_the_language_of_the_question():
     def best(share):
         parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
         found = hybrid.hybrid(
-            "q", parts, 1.0, share, langs, Matched(scores), lambda names: [subwords[name] for name in names]
+            "q",
+            parts,
+            parts["lexical"],
+            meaning_weight(share),
+            share,
+            langs,
+            Matched(scores),
+            lambda names: [subwords[name] for name in names],
         )
         assert parts["tokens"] == pytest.approx(scores)
         return found.ids("q")[0]
@@ -119,11 +138,11 @@ def test_the_most_that_terms_could_give_counts_those_that_no_passage_has(tmp_pat
     passages = [Passage("1", "cat cat dog", lang="en"), Passage("2", "cat", lang="en"), Passage("3", "bird", lang="en")]
     index = Index.build(tiny_static(), passages, tmp_path / "idx")
     idf = {found: math.log(1 + (3 - found + 0.5) / (found + 0.5)) for found in range(4)}
-    [matches] = index.refresh().lexical([Counter({"cat": 1, "dog": 2, "unseen": 3})], 10)
-    assert matches.max_score == pytest.approx(idf[2] + 2 * idf[1] + 3 * idf[0])
-    counts = {term_number("cat"): 2, term_number("dog"): 1}
-    found = [counts.get(term_number(term), 0) for term in ("cat", "dog", "dog", *["unseen"] * 3)]
-    assert sparse_bm25.max_score(found, 3) == matches.max_score
+    question = Question("cat dog dog unseen unseen unseen", "en")
+    [matches] = index.refresh().lexical([question.terms(["en"])], 10)
+    assert matches.weights == pytest.approx({"cat": idf[2], "dog": idf[1], "unseen": idf[0]})
+    [share] = lexical_shares(question, ["en"], matches.weights, {"1": 2.0}, {"1": "en"}).values()
+    assert share == pytest.approx(2.0 / (idf[2] + 2 * idf[1] + 3 * idf[0]))
 
 
 def test_the_languages_of_the_passages_are_those_that_count(tmp_path, monkeypatch, tiny_static, sentences):
@@ -149,3 +168,27 @@ def test_the_first_candidates_are_matched_subword_by_subword(tmp_path, monkeypat
     ) == 3
     monkeypatch.setattr(hybrid, "MATCHED", 0)
     assert all(set(hit.parts) == {"dense", "lexical"} for hit in index.search(sentences[0], lang="en"))
+
+
+def test_parts_of_a_word_that_one_analyzer_finds_count_no_more_than_the_word():
+    """Indonesian has a stemmer, Finnish n-grams; the language of so short a question is not known."""
+    question, langs = Question("Apa kegunaan huruf Braille?", ""), {"id": "id", "fi": "fi"}
+    weights = dict.fromkeys(question.terms(["fi", "id"]), 1.0)
+    terms = {lang: question.counts(lang) for lang in langs}
+    assert "braille" in terms["id"]
+    assert {"brai", "ille"} <= terms["fi"].keys()
+    lexical = {"id": float(len(terms["id"])), "fi": 4.0}  # all words of the one, four parts of one word of the other
+    shares = lexical_shares(question, ["fi", "id"], weights, lexical, langs)
+    assert shares == pytest.approx({"id": 1.0, "fi": 4.0 / len(terms["fi"])})
+    known = Question("Apa kegunaan huruf Braille?", "id")
+    assert lexical_shares(known, ["fi", "id"], weights, lexical, langs)["fi"] == 1.0  # read by one analyzer
+
+
+def test_a_passage_with_the_words_of_the_question_comes_before_its_translations(tmp_path):
+    passages = [
+        Passage(f"{lang}:{passage.id}", passage.text, passage.title, lang)
+        for lang in encyclopedia.languages()
+        for passage in load_collection(f"encyclopedia:{lang}").passages
+    ]
+    index = Index.build(load_to_encode("default"), passages, tmp_path / "idx")
+    assert index.search("Apa kegunaan huruf Braille?", 1)[0].passage.id == "id:braille"

@@ -25,7 +25,7 @@ from interlingua.index.ranking import Arriving, named, only
 from interlingua.index.search import Hit, Search
 from interlingua.index.store import BuildSettings, Store, View, chunks, store_class
 from interlingua.lazy import Once
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, has_token_states
 from interlingua.retrieval.bm25.bm25 import K1, B, check_parameters
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
@@ -179,7 +179,8 @@ class Index:
                 vectors = embed_queries(encoder, asked.queries)
         words = self._words = StaticMaxSim.of(self._encoder.value, self._words)  # another thread may write the latter
         for left in reversed(range(TRIES)):
-            search = Search(view.narrowed(langs, where or {}, mode), mode, k, asked.searched, words, budget)
+            narrowed = view.narrowed(langs, where or {}, mode)
+            search = Search(narrowed, mode, k, asked.searched, words, budget, has_token_states(self._encoder.value))
             try:
                 return search.hits(asked, vectors, reranker)
             except Stale:

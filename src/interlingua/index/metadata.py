@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -245,13 +245,17 @@ class Question:
             self.is_cut |= not whole
         return self._counts[code]
 
-    def terms(self, languages: Iterable[str]) -> Counter[str]:
-        """The terms to look for in passages in `languages`, at most `TERMS`: by the analyzer of the question's language
-        where there are passages in it, else by all analyzers of the passages, each term as often as the one that finds
-        it most often says."""
-        codes = sorted({find_code(name) or "" for name in languages})
+    def sought(self, lang: str, languages: Names[str]) -> str:
+        """The language of the analyzer that finds the terms for passages in `lang`, among passages in `languages`: the
+        question's, where there are passages in it, else the passages' own."""
         code = find_code(self.lang) or ""
-        found = [self.counts(chosen) for chosen in ([code] if code and code in codes else codes)]
+        return code if code and any(find_code(name) == code for name in languages) else find_code(lang) or ""
+
+    def terms(self, languages: Names[str]) -> Counter[str]:
+        """The terms to look for in passages in `languages`, at most `TERMS`: by the analyzer of the question's language
+        where there are passages in it, else by all analyzers of the passages (`sought`), each term as often as the one
+        that finds it most often says."""
+        found = [self.counts(chosen) for chosen in sorted({self.sought(name, languages) for name in languages})]
         terms: Counter[str] = Counter()
         for counts in found:
             terms |= counts

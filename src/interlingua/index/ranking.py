@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
+from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import normalised
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
 from interlingua.retrieval.run import Run
@@ -148,36 +150,68 @@ MATCHED = 64
 OWN, FOREIGN = 0.2, 0.7
 """Weights of meaning, words having 1, where all passages are in the question's language and where none is:
 docs/search.md says what was measured."""
+OWN_STATES, FOREIGN_STATES = 0.5, 1.4
+"""The same for vectors that a transformer made of token states."""
+UNKNOWN = 3.0
+"""Instead of either `FOREIGN`, for a question whose language is not known."""
 SHORTER = 0.4
 """How much of its score by subwords a passage loses each time that it has e times as many of them, where all passages
 are in the question's language: there many subwords are the question's own by chance."""
 
 
 def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
-    """Of passages in `languages` (how many in each) the share in the language `lang` of a question; ½ if that is
-    unknown."""
-    code, total = find_code(lang) or "", sum(languages.values())
-    own = sum(count for name, count in languages.items() if (find_code(name) or "") == code)
-    return own / total if code and total else 0.5
+    """Of passages in `languages` (how many in each) the share in the language `lang` of a question; if that is unknown,
+    what it is on average where questions are in the languages of passages."""
+    code, counts, total = find_code(lang) or "", Counter[str](), sum(languages.values())
+    for name, count in languages.items():
+        counts[find_code(name) or ""] += count
+    if not total:
+        return 0.5
+    return counts[code] / total if code else sum((count / total) ** 2 for count in counts.values())
 
 
-def meaning_weight(share: float) -> float:
+def meaning_weight(share: float, known: bool = True, states: bool = False) -> float:
     """The weight of meaning where a `share` of the passages is in the question's language: words say less, the fewer
-    are."""
-    return float(FOREIGN ** (1 - share) * OWN**share)
+    are, and less where its language is not `known`, as the terms of many analyzers match by chance. `states`: the
+    vectors come from token states."""
+    own, foreign = (OWN_STATES, FOREIGN_STATES) if states else (OWN, FOREIGN)
+    if not known:
+        own, foreign = (own * foreign) ** 0.5, UNKNOWN
+    return float(foreign ** (1 - share) * own**share)
+
+
+def lexical_shares(
+    question: Question,
+    languages: Collection[str],
+    weights: Mapping[str, float],
+    lexical: Mapping[str, float],
+    langs: Mapping[str, str],
+) -> dict[str, float]:
+    """The `lexical` scores of candidates (`langs`: candidate → language) among passages in `languages`, each as a share
+    of what a passage in its language with all terms of the question in full would score. `weights` are the terms'.
+
+    Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
+    of another five parts of it: these together are no more of the question than the one word is.
+    """
+    most: dict[str, float] = {}
+    for lang in set(langs.values()):
+        terms = question.counts(question.sought(lang, languages)).items()
+        most[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
+    return {name: min(1.0, score / most[langs[name]]) if most[langs[name]] else 0.0 for name, score in lexical.items()}
 
 
 def hybrid(
     text: str,
     parts: dict[str, dict[str, float]],
-    max_score: float,
+    lexical: Mapping[str, float],
+    weight: float,
     share: float,
     langs: Mapping[str, str],
     words: StaticMaxSim | None,
     subwords: Callable[[Sequence[str]], Sequence[Ids]],
 ) -> Run:
-    """The ranking of the candidates of the question `text`, "q", by `parts`: their "lexical" and "dense" scores, each
-    for all of them. `max_score` as in `fuse`; `share` as `share_of_own` gives it.
+    """The ranking of the candidates of the question `text`, "q", by their "dense" scores in `parts` and their `lexical`
+    shares, each for all of them. `weight` is that of meaning; `share` as `share_of_own` gives it.
 
     Where there are `words`, the first `MATCHED` are scored by these too, as "tokens" in `parts`; `subwords` gives those
     of a candidate. What counts is a score less `SHORTER` · `share` · ln of the number of subwords, and by how much that
@@ -185,8 +219,7 @@ def hybrid(
     candidate → language): a subword is nearest to itself, so passages in the question's language have more in common
     with it whatever they say.
     """
-    weight = meaning_weight(share)
-    run = fuse(parts["lexical"], max_score, [parts["dense"]], weight)
+    run = fuse(lexical, [parts["dense"]], weight)
     names = run.ids("q")[:MATCHED]
     if words is None or not names:
         return run
@@ -195,21 +228,21 @@ def hybrid(
     parts["tokens"] = dict(zip(names, scores.tolist(), strict=True))
     fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])
     above = fair - _means(fair, [langs[name] for name in names])
-    return fuse(parts["lexical"], max_score, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
+    return fuse(lexical, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
 
 
-def fuse(lexical: Mapping[str, float], max_score: float, meanings: Sequence[Mapping[str, float]], weight: float) -> Run:
+def fuse(lexical: Mapping[str, float], meanings: Sequence[Mapping[str, float]], weight: float) -> Run:
     """(words + `weight` · meaning) / (1 + `weight`), from 0 to 1, for the candidates of one question, "q".
 
-    Words are the `lexical` score as a share of the best candidate's, times its share of the `max_score`, the BM25 score
-    of a passage with all terms of the question in full: little where few of them occur at all, as in a language that is
-    not the question's. Meaning is the mean of other scores, each min–max normalised among the candidates (½ where all
-    are equal); a candidate without one of these scores gets the lowest.
+    Words are the `lexical` share (see `lexical_shares`), times its share of the best candidate's: little where few of
+    the terms occur at all, as in a language that is not the question's. Meaning is the mean of other scores, each
+    min–max normalised among the candidates (½ where all are equal); a candidate without one of these scores gets the
+    lowest.
     """
     run = Run()
-    whole = max(max_score * max(lexical.values(), default=0.0), float(np.finfo(np.float32).tiny))
+    best = max(max(lexical.values(), default=0.0), float(np.finfo(np.float32).tiny))
     for query, ids, scores in normalised([Run.from_scores({"q": dict(held)}) for held in meanings]):
-        share = np.array([lexical[name] for name in ids]) ** 2 / whole
+        share = np.array([lexical[name] for name in ids]) ** 2 / best
         run.add(query, ids, (share + weight * (scores.mean(axis=0) + 0.5)) / (1 + weight))
     return run
 

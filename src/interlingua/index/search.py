@@ -11,12 +11,13 @@ import numpy as np
 
 from interlingua.data.records import Passage, Query
 from interlingua.index.metadata import Budget, Question, Questions
-from interlingua.index.ranking import hybrid, ranking_names, share_of_own
+from interlingua.index.ranking import hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
 from interlingua.index.store import Floats, LexicalMatches, Row, Scores, View
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever, rerank
 from interlingua.retrieval.run import Run
+from interlingua.text.languages import find_code
 
 DEPTH = 100
 """The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
@@ -43,7 +44,8 @@ class Ranking(Generic[Row]):
 @dataclass(frozen=True)
 class Search(Generic[Row]):
     """Searches of `mode` for `k` passages in `view`, which is narrowed to passages in `languages`; `words` matches
-    passages subword by subword. `budget` is what each question may take, without the reranker."""
+    passages subword by subword. `budget` is what each question may take, without the reranker. `states`: the vectors
+    come from token states."""
 
     view: View[Row]
     mode: str
@@ -51,6 +53,7 @@ class Search(Generic[Row]):
     languages: Mapping[str, int]
     words: StaticMaxSim | None = None
     budget: Budget = field(default_factory=Budget)
+    states: bool = False
 
     def hits(self, questions: Questions, vectors: Floats | None, reranker: AnyEncoder | None = None) -> list[list[Hit]]:
         """The hits for each question; its vector is in `vectors` [questions, dim], None in lexical search."""
@@ -125,11 +128,13 @@ class Search(Generic[Row]):
         rows = {name: row for row, name in names.items()}
         parts = {part: {names[row]: score for row, score in by_row.items()} for part, by_row in scores.items()}
         langs = dict(zip(rows, self.view.langs(every), strict=True))
+        share = share_of_own(question.lang, self.languages)
         run = hybrid(
             question.text,
             parts,
-            matches.max_score,
-            share_of_own(question.lang, self.languages),
+            lexical_shares(question, self.view.languages, matches.weights, parts["lexical"], langs),
+            meaning_weight(share, bool(find_code(question.lang)), self.states),
+            share,
             langs,
             self.words,
             lambda chosen: self.view.subwords([rows[name] for name in chosen]),

@@ -44,12 +44,13 @@ CHUNK = 4096
 class LexicalMatches(Generic[Row]):
     """The passages with terms of one question.
 
-    `best` has the BM25 scores of the `depth` best passages, those above 0 only; `max_score` is what a passage would
-    score that has all terms in full; `scores` gives the scores of any rows of the view, 0 for one without a term.
+    `best` has the BM25 scores of the `depth` best passages, those above 0 only; `weights` is the inverse document
+    frequency of each term, also of one that no passage has: what the term gives a passage at the most, each time that
+    the question has it; `scores` gives the scores of any rows of the view, 0 for one without a term.
     """
 
     best: Scores[Row]
-    max_score: float
+    weights: Mapping[str, float]
     scores: Callable[[Sequence[Row]], Scores[Row]]
 
 

@@ -137,6 +137,11 @@ class DualEncoder(nn.Module):
         """Where the weights are."""
         return self.query.device
 
+    @property
+    def is_static(self) -> bool:
+        """Whether one of the encoders is static (see `Encoder.is_static`)."""
+        return self.query.is_static or self.passage.is_static
+
     def encoder(self, role: str) -> Encoder:
         """The encoder of a role: "query", or "passage" (also called "document")."""
         return self.query if stored_role(role) == "query" else self.passage

@@ -65,3 +65,9 @@ AnyEncoder = Encoder | MultiVectorEncoder
 def has_token_vectors(encoder: AnyEncoder) -> TypeIs[MultiVectorEncoder]:
     """Whether it gives one vector a token, by its `similarity`."""
     return encoder.similarity == "maxsim"
+
+
+def has_token_states(encoder: AnyEncoder | None) -> bool:
+    """Whether its vectors are made of a transformer's token states: it is ours, gives one vector a text, and is not
+    static."""
+    return getattr(encoder, "is_static", True) is False

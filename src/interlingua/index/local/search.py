@@ -17,7 +17,7 @@ from interlingua.index.local.segment import Mask, Segment
 from interlingua.index.local.snapshot import Place, Snapshot
 from interlingua.index.local.table import PassageTable
 from interlingua.retrieval.bm25.bm25 import best_rows
-from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, max_score, term_weights
+from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, term_weights
 
 logger = logging.getLogger(__name__)
 
@@ -169,10 +169,10 @@ class Lexical:
         mean = snapshot.mean_length
         self._norms = [length_norms(segment.postings.lengths, mean, k1, b) for segment in snapshot.segments]
 
-    def scores(self, terms: Counter[str]) -> tuple[list[Floats], float]:
-        """For each segment [rows]: the score of every live row; 0 for the others. And what a passage could score at the
-        most: all terms count there, also those that no passage has."""
-        frequencies: list[int] = []
+    def scores(self, terms: Counter[str]) -> tuple[list[Floats], dict[str, float]]:
+        """For each segment [rows]: the score of every live row; 0 for the others. And the inverse document frequency of
+        each term, also of one that no passage has."""
+        weights: dict[str, float] = {}
         totals: list[Floats] = [np.zeros(len(segment), dtype=np.float32) for segment in self.snapshot.segments]
         for term, times in terms.items():
             held = [
@@ -180,14 +180,14 @@ class Lexical:
                 for segment, live in zip(self.snapshot.segments, self.snapshot.live, strict=True)
             ]
             found = sum(len(rows) for rows, _ in held)
-            frequencies += [found] * times
+            idf = inverse_frequency(found, len(self.snapshot))
+            weights[term] = float(idf)
             if not found:
                 continue
-            idf = inverse_frequency(found, len(self.snapshot))
             for total, norms, (rows, counts) in zip(totals, self._norms, held, strict=True):
                 # a row occurs once in the postings of a term
                 total[rows] += np.float32(times) * term_weights(idf, counts, norms[rows])
-        return totals, max_score(frequencies, len(self.snapshot))
+        return totals, weights
 
     def best(self, scores: Sequence[Floats], depth: int, chosen: Sequence[Mask | None]) -> dict[Place, float]:
         """The scores of the `depth` best of the `chosen` rows of each segment, those above 0 only."""

@@ -111,12 +111,12 @@ class LocalView(View[Place]):
     def lexical(self, terms: Sequence[Counter[str]], depth: int) -> Iterator[LexicalMatches[Place]]:
         """As `View.lexical`, one question after another: each takes a score for every row."""
         for counts in terms:
-            scores, max_score = self.terms.scores(counts)
+            scores, weights = self.terms.scores(counts)
 
             def score(rows: Sequence[Place], scores: list[Floats] = scores) -> Scores[Place]:
                 return {place: float(scores[place[0]][place[1]]) for place in rows}
 
-            yield LexicalMatches(self.terms.best(scores, depth, self._chosen), max_score, score)
+            yield LexicalMatches(self.terms.best(scores, depth, self._chosen), weights, score)
 
     def tokens(self, reranker: AnyEncoder, rows: Sequence[Place]) -> dict[Place, tuple[TokenStore, int]]:
         tokens = self._store.tokens(reranker)

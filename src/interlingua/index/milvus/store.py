@@ -29,7 +29,7 @@ from interlingua.index.milvus.collection import (
 from interlingua.index.milvus.version import IndexRecord, IndexVersion, alias_of
 from interlingua.index.milvus.write import FORMAT, compact, delete_rows, write_index, write_passages
 from interlingua.index.store import AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View
-from interlingua.retrieval.bm25.postings import max_score, query_vector, term_number
+from interlingua.retrieval.bm25.postings import inverse_frequency, query_vector, term_number
 from interlingua.retrieval.late_interaction.static import Ids
 from interlingua.retrieval.retriever import TextEncoder, Vectors
 
@@ -54,10 +54,10 @@ class MilvusRow:
 
 
 class WeightedQuery(NamedTuple):
-    """A question as Milvus searches for it: the weights of its terms, and the most that they could give."""
+    """A question as Milvus searches for it, and the inverse document frequency of each term."""
 
     sparse: dict[int, float]
-    max_score: float
+    weights: dict[str, float]
 
 
 class MilvusView(View[MilvusRow]):
@@ -141,7 +141,7 @@ class MilvusView(View[MilvusRow]):
         for number, query in enumerate(queries):
             scores = lexical_scores(query.sparse, rows.get(number, []))
             best = {row: score for row, score in scores.items() if score > 0}
-            matches.append(LexicalMatches(best, query.max_score, partial(lexical_scores, query.sparse)))
+            matches.append(LexicalMatches(best, query.weights, partial(lexical_scores, query.sparse)))
         return matches
 
     def fused(
@@ -175,16 +175,15 @@ class MilvusView(View[MilvusRow]):
         ]
 
     def _weighted(self, terms: Sequence[Counter[str]]) -> list[WeightedQuery]:
-        listed = [list(counts.elements()) for counts in terms]
         numbers = sorted({term_number(term) for counts in terms for term in counts})
         about, found_in = self.collections.look_up(numbers)
         count = about["passages"]
         return [
             WeightedQuery(
-                query_vector(one, found_in, count),
-                max_score((found_in.get(term_number(term), 0) for term in one), count),
+                query_vector(list(one.elements()), found_in, count),
+                {term: float(inverse_frequency(found_in.get(term_number(term), 0), count)) for term in one},
             )
-            for one in listed
+            for one in terms
         ]
 
     def _search(self, column: str, data: Sequence[Any], limit: int) -> list[list[MilvusRow]]:

@@ -284,9 +284,3 @@ def query_vector(terms: Iterable[str], found_in: Mapping[int, int], passages: in
         for number, count in counts.items()
         if found_in.get(number, 0) > 0
     }
-
-
-def max_score(found_in: Iterable[int], passages: int) -> float:
-    """What a passage could score at the most for terms, each `found_in` so many of the `passages`; repeated terms count
-    again, and so do those that no passage has."""
-    return float(sum(float(inverse_frequency(found, passages)) for found in found_in))
