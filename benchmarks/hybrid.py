@@ -92,7 +92,7 @@ def pool(model: Any, name: str, held: Mapping[str, Collection], count: int) -> l
         for system, mode in chain(systems(), [("language unknown", "hybrid")]):
             run = found(index, unknown if system == "language unknown" else asked, mode)
             precision, first = evaluate(run, whole, ["AP"])["AP"], evaluate(run, own, ["RR@100"])["RR@100"]
-            best = {query: next((name for name in run[query] if name in whole[query]), None) for query in asked}
+            best = {query: next((name for name, _ in run[query] if name in whole[query]), None) for query in asked}
             before = [name in own[query] for query, name in best.items() if name is not None]
             values = {"AP": precision, "own language, RR": first, "own language first": fmean(before)}
             rows.append({f"{name}, one pool": system, **values})

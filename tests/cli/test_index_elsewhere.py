@@ -24,10 +24,14 @@ def place(tiny_static, sentences, tmp_path, monkeypatch):
     return tmp_path
 
 
-def here(ray, model, folder, todo, workers, options):
+class Here:
     """In the place of Ray: one worker in this process."""
-    assert ray == "somewhere:6379"
-    PartEncoder(model, str(folder), options)({"part": todo})
+
+    def __init__(self, address):
+        assert address == "somewhere:6379"
+
+    def encode(self, model, folder, todo, workers, options):
+        PartEncoder(model, str(folder), options)({"part": todo})
 
 
 def found(place, sentences):
@@ -62,8 +66,7 @@ def test_milvus_is_a_place_like_any_other(place, sentences, capsys):
 
 
 def test_parts_that_others_encoded_become_the_same_index(place, sentences, monkeypatch, capsys):
-    monkeypatch.setattr(ray_encoding, "_connected", lambda address: address)
-    monkeypatch.setattr(ray_encoding, "_encode", here)
+    monkeypatch.setattr(ray_encoding, "connected", Here)
     assert main(["index", "model", "docs.jsonl", "--out", "plain"]) == 0
     assert main(["index", "model", "docs.jsonl", "--out", "idx", "--ray", "somewhere:6379"]) == 0
     assert found("idx", sentences) == found("plain", sentences)

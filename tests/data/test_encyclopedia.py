@@ -109,7 +109,7 @@ def _topic(**changes: object) -> str:
 )
 def test_broken_topics(text: str, message: str) -> None:
     with pytest.raises(InterlinguaError, match=message):
-        encyclopedia._parse("t.json", text)
+        encyclopedia.parse_topic("t.json", text)
 
 
 def test_a_file_of_that_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

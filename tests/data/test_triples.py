@@ -57,7 +57,7 @@ def test_ids_become_texts(marco, monkeypatch, chunk):
     store = build(marco)
     assert [store[i] for i in range(len(store))] == [expected(row) for row in ROWS]
     assert store.languages == {"en": range(5)}
-    assert isinstance(store._rows.base, np.memmap)
+    assert isinstance(store.rows.base, np.memmap)
     assert sorted(path.name for path in marco.iterdir() if path.is_dir()) == ["store"]
 
 

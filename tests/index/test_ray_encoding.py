@@ -40,17 +40,28 @@ def model(tiny_encoder, tmp_path_factory):
     return folder
 
 
+class Here:
+    """In the place of Ray: one worker, in this process, from the last part to the first. Of several calls `stop_after`
+    parts the first ends; `asked` counts the parts of each call."""
+
+    def __init__(self, stop_after=None):
+        self.stop_after, self.asked = stop_after, []
+
+    def encode(self, model, folder, todo, workers, options):
+        self.asked.append(len(todo))
+        worker = PartEncoder(model, str(folder), options)
+        for name in reversed(todo[: self.stop_after]):
+            worker({"part": [name]})
+        if self.stop_after is not None:
+            self.stop_after = None
+            raise KeyboardInterrupt
+
+
 @pytest.fixture
-def no_ray(monkeypatch):
-    """Nothing in the place of a connection to Ray."""
-    monkeypatch.setattr(ray_encoding, "_connected", lambda address: None)
-
-
-def here(ray, model, folder, todo, workers, options):
-    """In the place of Ray: one worker, in this process, from the last part to the first."""
-    worker = PartEncoder(model, str(folder), options)
-    for name in reversed(todo):
-        worker({"part": [name]})
+def here(monkeypatch):
+    cluster = Here()
+    monkeypatch.setattr(ray_encoding, "connected", lambda address: cluster)
+    return cluster
 
 
 def contents(parts):
@@ -58,8 +69,7 @@ def contents(parts):
     return [p for held, _ in chunks for p in held], np.concatenate([vectors for _, vectors in chunks])
 
 
-def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, tmp_path, monkeypatch, no_ray):
-    monkeypatch.setattr(ray_encoding, "_encode", here)
+def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, tmp_path, here):
     given = passages(sentences, 23)
     parts = encode_on_ray(str(model), iter(given), tmp_path / "parts", size=5)
     found, vectors = contents(parts)
@@ -68,33 +78,25 @@ def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, t
     assert sorted((tmp_path / "parts").iterdir()) == parts  # nothing else is left
 
 
-def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, tmp_path, monkeypatch, no_ray):
-    done = []
-
-    def stops(ray, model, folder, todo, *rest):
-        here(ray, model, folder, todo[:2], *rest)
-        done.append(list(todo))
-        raise KeyboardInterrupt
-
+def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, tmp_path, here):
+    here.stop_after = 2
     given = passages(sentences, 23)
-    monkeypatch.setattr(ray_encoding, "_encode", stops)
     with pytest.raises(KeyboardInterrupt):
         encode_on_ray(str(model), given, tmp_path / "parts", size=5)
-    monkeypatch.setattr(ray_encoding, "_encode", lambda *told: (done.append(list(told[3])), here(*told)))
     changed = [*given[:-1], Passage("p22", "other", lang="fi")]
     parts = encode_on_ray(str(model), changed, tmp_path / "parts", size=5)
-    assert [len(names) for names in done] == [5, 3]
+    assert here.asked == [5, 3]
     assert contents(parts)[0] == changed
     parts = encode_on_ray(str(model), given, tmp_path / "parts", size=5)
-    assert [len(names) for names in done] == [5, 3, 1]
+    assert here.asked == [5, 3, 1]
     assert sorted((tmp_path / "parts").iterdir()) == parts  # the part of the other text is gone
     DualEncoder.load(model, max_length=8).save(tmp_path / "short")
     encode_on_ray(str(tmp_path / "short"), given, tmp_path / "parts", size=5)
-    assert len(done[-1]) == 5  # another model: all of them
+    assert here.asked[-1] == 5  # another model: all of them
 
 
-def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, monkeypatch, no_ray):
-    monkeypatch.setattr(ray_encoding, "_encode", lambda *told: None)
+def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, here, monkeypatch):
+    monkeypatch.setattr(here, "encode", lambda *told: None)
     with pytest.raises(InterlinguaError, match="5 of 5 parts were not written"):
         encode_on_ray(str(model), passages(sentences, 23), tmp_path / "parts", size=5)
     with pytest.raises(InterlinguaError, match="'p0' occurs twice"):
@@ -105,8 +107,7 @@ def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, monkey
         PartEncoder(str(model), str(tmp_path / "elsewhere"), {})({"part": ["part-0.parquet"]})
 
 
-def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monkeypatch, no_ray):
-    monkeypatch.setattr(ray_encoding, "_encode", here)
+def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, here):
     theirs = tmp_path / "part-00000-9d1c.snappy.parquet"
     theirs.write_bytes(b"of Spark")
     encode_on_ray(str(model), passages(sentences, 3), tmp_path)
@@ -114,14 +115,12 @@ def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, monke
 
 
 @pytest.mark.slow
-def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentences, tmp_path, monkeypatch, no_ray):
-    monkeypatch.setattr(ray_encoding, "_encode", here)
+def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentences, tmp_path, here):
     assert len(build_index_on_ray(str(model), passages(sentences, 3), f"{tmp_path}/idx/")) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["idx"]
 
 
-def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_path, monkeypatch, no_ray):
-    monkeypatch.setattr(ray_encoding, "_encode", here)
+def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_path, here, monkeypatch):
     given, encoder = passages(sentences, 23), DualEncoder.load(model)
     parts = encode_on_ray(str(model), given, tmp_path / "parts", size=5)
     known = EncodedParts(encoder, parts)

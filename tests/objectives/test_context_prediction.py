@@ -273,8 +273,7 @@ def test_telling_sentences_from_the_bank_and_not_from_one_another_is_said():
     objective = ContextPrediction(dim=8, bank=64, batch_norm="none")
     objective.head.first = objective.head.second = torch.nn.Identity()
     one_way = torch.eye(8)[0].repeat(8, 1)
-    objective._seen.append(("sw", torch.eye(8)[1].repeat(64, 1), torch.arange(64) + 100))
-    objective.after_step()
+    objective.bank.add("sw", torch.eye(8)[1].repeat(64, 1), torch.arange(64) + 100)
     found = objective.loss(pairs("sw", 0, 8), {"centers": one_way, "targets": one_way.clone()})
     assert "not from one another" in found.warning
     assert found.report["in_batch"] == pytest.approx(math.log(15), abs=1e-3)

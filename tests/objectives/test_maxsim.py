@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import normalize
 
 from interlingua.errors import InterlinguaError
-from interlingua.objectives.late_interaction import _MaxSim, maxsim
+from interlingua.objectives.late_interaction import MaxSim, maxsim
 
 
 def ragged(texts, longest, dim=6, seed=0):
@@ -53,7 +53,7 @@ def test_gradcheck():
     queries, query_mask = ragged(3, 3, dim=2)
     documents, document_mask = ragged(4, 3, dim=2, seed=1)
     inputs = queries.double().requires_grad_(), documents.double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda q, d: _MaxSim.apply(q, query_mask, d, document_mask), inputs)
+    assert torch.autograd.gradcheck(lambda q, d: MaxSim.apply(q, query_mask, d, document_mask), inputs)
 
 
 def test_padding_changes_nothing_and_gets_no_gradient():

@@ -120,8 +120,8 @@ def test_the_score_lies_between_the_bounds(kind, compiled, monkeypatch):
     queries = vectors[rng.integers(0, ROWS, 9)] + normal(rng, 9, 40)
     matrix = Int8Matrix.build(vectors)
     shown = []
-    reaching = int8_search._reaching
-    monkeypatch.setattr(int8_search, "_reaching", lambda parts, k: shown.append(list(parts)) or reaching(parts, k))
+    reaching = int8_search.reaching
+    monkeypatch.setattr(int8_search, "reaching", lambda parts, k: shown.append(list(parts)) or reaching(parts, k))
     matrix.search(queries, vectors, 300)
     assert len(shown) == len(queries)
     for query, parts in zip(queries.astype(np.float64), shown, strict=True):
@@ -133,7 +133,9 @@ def test_the_score_lies_between_the_bounds(kind, compiled, monkeypatch):
             assert (lowest <= exact - room).all()
             # and not by much: what int8 loses is below a hundredth of the norms
             wide = np.linalg.norm(query) * np.linalg.norm(vectors[rows] - matrix.centre, axis=1)
-            assert (highest - lowest <= 0.04 * wide + 1e-3 * np.linalg.norm(query) * matrix._length + 1e-30).all()
+            assert (
+                highest - lowest <= 0.04 * wide + 1e-3 * np.linalg.norm(query) * np.linalg.norm(matrix.centre) + 1e-30
+            ).all()
 
 
 def test_rows_that_differ_by_less_than_int8_can_hold(compiled):

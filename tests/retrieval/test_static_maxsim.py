@@ -16,7 +16,6 @@ from interlingua.index.local import store as local_store
 from interlingua.index.local.build import encoded
 from interlingua.index.local.rows import SubwordRows, subwords_of, to_rows
 from interlingua.index.local.table import PassageTable
-from interlingua.index.search import Search
 from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.layout import Dense
@@ -186,21 +185,6 @@ def test_vectors_that_were_computed_elsewhere_come_with_subwords(tmp_path, tiny_
     expected = Index.build(encoder, passages, tmp_path / "plain").search(sentences[0], 5, lang="en")
     assert "tokens" in expected[0].parts
     assert index.search(sentences[0], 5, lang="en") == expected
-
-
-def test_a_lexical_search_at_the_same_time_takes_nothing_away(tmp_path, tiny_static, sentences, monkeypatch):
-    tiny_static().save(tmp_path / "model")
-    passages = [Passage(str(n), text, lang="en") for n, text in enumerate(sentences)]
-    Index.build(DualEncoder.load(tmp_path / "model"), passages, tmp_path / "idx", model_path=tmp_path / "model")
-    index = Index.open(tmp_path / "idx")
-    real = Search.hits
-
-    def meanwhile(self, *arguments, **options):
-        index._words = None  # what a lexical search in another thread may store before this one reads it
-        return real(self, *arguments, **options)
-
-    monkeypatch.setattr(Search, "hits", meanwhile)
-    assert "tokens" in index.search(sentences[0], 1, lang="en")[0].parts
 
 
 def test_rows_give_back_what_was_put_in(monkeypatch):

@@ -39,17 +39,17 @@ class ListIndex:
         self.calls: list[list[str]] = []
         self.options: list[dict[str, Any]] = []
         self.written: list[str] = []
-        self.entered, self._go = threading.Event(), threading.Event()
-        self._go.set()
+        self.entered, self.go = threading.Event(), threading.Event()
+        self.go.set()
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         self.entered.clear()
-        self._go.clear()
+        self.go.clear()
         try:
             yield
         finally:
-            self._go.set()
+            self.go.set()
 
     def search_many(
         self,
@@ -63,7 +63,7 @@ class ListIndex:
         self.calls.append(texts)
         self.options.append({"k": k, "langs": langs, **options})
         self.entered.set()
-        assert self._go.wait(30)
+        assert self.go.wait(30)
         if "broken" in texts:
             raise BadInput(f"{self.path}: 'broken' cannot be searched.")
         unknown = set(langs or ()) - set(self.languages)
@@ -100,7 +100,7 @@ class ListIndex:
         """Held by `hold` when its writes are done: they are not on the disk yet. `written` tells the order."""
         yield
         self.entered.set()
-        assert self._go.wait(30)
+        assert self.go.wait(30)
         self.written.append("synced")
 
     def replace(self, passages: Sequence[Passage]) -> int:

@@ -201,7 +201,7 @@ def refused(client: TestClient, found: list[Any], index: Any) -> None:
     answer = client.post("/search", json=SEARCH)
     found.append(answer)
     if answer.status_code == 503:
-        index._go.set()
+        index.go.set()
 
 
 def test_writing_needs_the_token(serving: Serving, index: Any, writer: dict[str, str]) -> None:

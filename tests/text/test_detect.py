@@ -26,7 +26,7 @@ def test_what_is_in_no_language(text: str) -> None:
 
 
 def test_a_guess_is_not_an_answer() -> None:
-    code, probability = detect._identifier().classify("ok")
+    code, probability = detect.identifier().classify("ok")
     assert probability < detect.SURE
     assert code not in ("zxx", "")
     assert detect_language("ok") == ""
@@ -40,14 +40,14 @@ def test_dialects_count_as_their_language() -> None:
 
 def test_a_long_text_is_told_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    identifier = detect._identifier()
+    identifier = detect.identifier()
 
     class Listening:
         def classify(self, text: str) -> tuple[str, float]:
             read.append(len(text))
             return identifier.classify(text)
 
-    monkeypatch.setattr(detect, "_identifier", Listening)
+    monkeypatch.setattr(detect, "identifier", Listening)
     assert detect_language("This is a sentence in English. " * 10_000) == "en"
     assert read == [detect.READ]
 
@@ -57,7 +57,7 @@ def test_half_a_surrogate_pair_is_no_error() -> None:
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    detect._identifier.cache_clear()
+    detect.identifier.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(InterlinguaError, match=r"py3langid: pip install 'interlingua\[index\]'.*--lang"):
         detect_language("some text")
@@ -69,13 +69,13 @@ TEXTS = ["où est né Alan Turing ?", "Missä Alan Turing syntyi?", "アラン�
 @pytest.mark.slow
 def test_the_model_is_unpacked_once(tmp_path, monkeypatch, request):
     """And where what was kept is damaged, or cannot be kept, the answers are the same."""
-    request.addfinalizer(detect._identifier.cache_clear)  # its files are not kept
+    request.addfinalizer(detect.identifier.cache_clear)  # its files are not kept
     real, unpacked = modelio.load_model, []
     monkeypatch.setattr(modelio, "load_model", lambda file: unpacked.append(file) or real(file))
 
     def answers(place):
         monkeypatch.setenv("XDG_CACHE_HOME", str(place))
-        detect._identifier.cache_clear()
+        detect.identifier.cache_clear()
         return [detect_language(text) for text in TEXTS]
 
     expected = answers(tmp_path)

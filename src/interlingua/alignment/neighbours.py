@@ -280,7 +280,7 @@ def _scan(
     x: UnitVectors, y: UnitVectors, k: int, place: torch.device, both: bool, dtype: torch.dtype
 ) -> tuple[Neighbours, Neighbours]:
     """Go through all products, a block at a time, and show each block to the candidates of its rows and columns."""
-    error = _error(x, y, dtype)
+    error = product_error(x, y, dtype)
     forward, backward = (Neighbours.empty(len(one), min(k, len(other))) for one, other in ((x, y), (y, x)))
 
     def candidates(one: UnitVectors, start: int, most: int, other: UnitVectors) -> Candidates:
@@ -322,7 +322,7 @@ def _scan(
     return forward, backward
 
 
-def _error(x: UnitVectors, y: UnitVectors, dtype: torch.dtype) -> float:
+def product_error(x: UnitVectors, y: UnitVectors, dtype: torch.dtype) -> float:
     """How far a product can lie from the cosine: each side's own rounding (by Cauchy and Schwarz), that of the
     result, and twice the bound for a sum in float32 (Higham 2002, section 3.1)."""
     result = 0.0 if dtype == torch.float32 else torch.finfo(dtype).eps / 2

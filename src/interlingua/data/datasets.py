@@ -61,8 +61,8 @@ class TripleStore:
             self.digest: str = held.facts["digest"]
             self.queries: KeyedStore[Query] = KeyedStore(self.folder / "queries")
             self.passages: KeyedStore[Passage] = KeyedStore(self.folder / "passages")
-            self._rows: Indices = held.array("rows", "int64", (None, None))
-            count, width = self._rows.shape
+            self.rows: Indices = held.array("rows", "int64", (None, None))
+            count, width = self.rows.shape
             self._scores: npt.NDArray[np.float32] | None = None
             if held.facts["scored"]:
                 self._scores = held.array("scores", "float32", (count, width - 1))
@@ -120,11 +120,11 @@ class TripleStore:
         return cls(folder)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __getitem__(self, index: int) -> QuestionPassage:
         index = int(index)
-        query_row, positive, *negatives = self._rows[index].tolist()
+        query_row, positive, *negatives = self.rows[index].tolist()
         query = self.queries[query_row]
         scores = () if self._scores is None else tuple(self._scores[index].tolist())
         return QuestionPassage(

@@ -47,10 +47,11 @@ def topic_files() -> list[tuple[str, str]]:
 
 @cache
 def _topics() -> tuple[Topic, ...]:
-    return tuple(_parse(name, text) for name, text in topic_files())
+    return tuple(parse_topic(name, text) for name, text in topic_files())
 
 
-def _parse(name: str, text: str) -> Topic:
+def parse_topic(name: str, text: str) -> Topic:
+    """The topic in the JSON `text` of the file `name`. Raises Damaged where it is none."""
     try:
         row = json.loads(text)
         topic = Topic(

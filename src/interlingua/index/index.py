@@ -177,7 +177,8 @@ class Index:
             encoder = self.encoder  # loaded before anything is measured
             with budget.stage("encoding", *asked.asked):
                 vectors = embed_queries(encoder, asked.queries)
-        words = self._words = StaticMaxSim.of(self._encoder.value, self._words)  # another thread may write the latter
+        words = StaticMaxSim.of(self._encoder.value, self._words)
+        self._words = words or self._words
         for left in reversed(range(TRIES)):
             narrowed = view.narrowed(langs, where or {}, mode)
             search = Search(narrowed, mode, k, asked.searched, words, budget, has_token_states(self._encoder.value))

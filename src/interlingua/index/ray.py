@@ -22,7 +22,7 @@ from dataclasses import asdict
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound
@@ -73,17 +73,17 @@ def encode_on_ray(
     named = canonical_model_name(model)
     whole: list[str] = []
     todo: list[str] = []
-    ray: Any = None
+    cluster: Cluster | None = None
     for part in _spool(passages, folder, size, _made_with(named, options)):
         whole.append(part)
         if not (folder / part).exists():
             if not todo:  # before the rest is read: a cluster that is not there is to be told at once
-                ray = _connected(address)
+                cluster = connected(address)
             todo.append(part)
     if len(todo) < len(whole):
         logger.info(f"{folder}: {len(whole) - len(todo):,} of {len(whole):,} parts are there already")
-    if todo:
-        _encode(ray, named, folder, todo, workers, options)
+    if cluster is not None:
+        cluster.encode(named, folder, todo, workers, options)
     if missing := [part for part in whole if not (folder / part).exists()]:
         raise BadInput(
             f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
@@ -144,47 +144,65 @@ def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
     return json.dumps([fingerprint(DualEncoder.load(model)), told], sort_keys=True).encode()
 
 
-def _encode(
-    ray: Any, model: str, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
-) -> None:
-    data = ray.data.DataContext.get_current()
-    data.enable_progress_bars = False
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus = int(sum(node.get("GPU", 0) for node in nodes))
-    able = [node for node in nodes if node.get("CPU", 0) >= 1]
-    count = workers or gpus or max(1, len(able))
-    cpus = max(1, int(min((node["CPU"] for node in able), default=1)) // -(-count // max(1, len(able))))
-    logger.info(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
-    pool = ray.data.ActorPoolStrategy(min_size=1, initial_size=count, max_size=count)  # goes on when some are lost
-    parts = ray.data.from_items(
-        [{"part": name} for name in todo], override_num_blocks=min(len(todo), BLOCKS)
-    ).map_batches(
-        PartEncoder,
-        batch_size=1,
-        compute=pool,
-        fn_constructor_args=(model, str(folder), dict(options)),
-        num_cpus=1 if gpus else cpus,
-        num_gpus=1 if gpus else 0,
-    )
-    done = (row["part"] for row in parts.iter_rows())
-    try:
-        for _ in track(done, "encode parts", len(todo)):
-            pass
-    except ray.exceptions.RayError as error:
-        raise BadInput(
-            f"Ray: encoding failed ({_last_line(str(error))}). What was written stays in {folder}, "
-            "and the same command goes on with it."
-        ) from error
+class Cluster(Protocol):
+    """Machines that encode parts."""
+
+    def encode(
+        self, model: str, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
+    ) -> None:
+        """Have `PartEncoder`s write the parts called `todo`, in any order."""
 
 
-def _connected(address: str | None) -> Any:
+class RayCluster:
+    """The machines of a cluster of Ray, whose module `ray` is connected."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+
+    def encode(
+        self, model: str, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
+    ) -> None:
+        """As `Cluster.encode`. Raises BadInput where a worker fails by itself."""
+        ray = self.ray
+        data = ray.data.DataContext.get_current()
+        data.enable_progress_bars = False
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        gpus = int(sum(node.get("GPU", 0) for node in nodes))
+        able = [node for node in nodes if node.get("CPU", 0) >= 1]
+        count = workers or gpus or max(1, len(able))
+        cpus = max(1, int(min((node["CPU"] for node in able), default=1)) // -(-count // max(1, len(able))))
+        logger.info(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
+        pool = ray.data.ActorPoolStrategy(min_size=1, initial_size=count, max_size=count)  # goes on when some are lost
+        parts = ray.data.from_items(
+            [{"part": name} for name in todo], override_num_blocks=min(len(todo), BLOCKS)
+        ).map_batches(
+            PartEncoder,
+            batch_size=1,
+            compute=pool,
+            fn_constructor_args=(model, str(folder), dict(options)),
+            num_cpus=1 if gpus else cpus,
+            num_gpus=1 if gpus else 0,
+        )
+        done = (row["part"] for row in parts.iter_rows())
+        try:
+            for _ in track(done, "encode parts", len(todo)):
+                pass
+        except ray.exceptions.RayError as error:
+            raise BadInput(
+                f"Ray: encoding failed ({_last_line(str(error))}). What was written stays in {folder}, "
+                "and the same command goes on with it."
+            ) from error
+
+
+def connected(address: str | None) -> Cluster:
+    """The cluster at an address, as `encode_on_ray` takes it. Raises BadInput where it is not reached."""
     try:
         import ray
         import ray.data
     except ImportError:
         raise NotFound("encoding on several machines needs Ray: pip install 'interlingua[ray]'") from None
     if ray.is_initialized():
-        return ray
+        return RayCluster(ray)
     address = address or _cluster_here() or "local"
     if address != "local":
         _attempt(address)
@@ -194,7 +212,7 @@ def _connected(address: str | None) -> Any:
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = "on this machine" if address == "local" else f"at '{address}'"
         raise BadInput(f"Ray: does not start {where} ({_last_line(str(error))}).") from error
-    return ray
+    return RayCluster(ray)
 
 
 def _cluster_here() -> str | None:

@@ -58,7 +58,7 @@ def maxsim(queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask
     empty = (~document_mask.any(1)).nonzero()
     if len(empty):
         raise BadInput(f"MaxSim: document {int(empty[0])} has no token, so no maximum. Leave it out.")
-    scores: Tensor = _MaxSim.apply(queries.float(), query_mask, documents.float(), document_mask)  # type: ignore[no-untyped-call]
+    scores: Tensor = MaxSim.apply(queries.float(), query_mask, documents.float(), document_mask)  # type: ignore[no-untyped-call]
     return scores
 
 
@@ -70,7 +70,9 @@ def _check(vectors: Tensor, mask: Tensor, what: str) -> None:
         )
 
 
-class _MaxSim(torch.autograd.Function):
+class MaxSim(torch.autograd.Function):
+    """`maxsim` in the floating type of its inputs, with a gradient that remembers which token was the best alone."""
+
     @staticmethod
     def forward(context: Any, queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor) -> Tensor:
         (count, tokens, dim), (held, width, _) = queries.shape, documents.shape

@@ -147,7 +147,7 @@ def detect_language(text: str) -> str:
     text = text[:READ]
     if not any(map(str.isalpha, text)):
         return ""
-    code, probability = _identifier().classify(text)
+    code, probability = identifier().classify(text)
     return normalise_code(code) if probability >= SURE and code != "zxx" else ""
 
 
@@ -157,7 +157,8 @@ def can_detect() -> bool:
 
 
 @cache
-def _identifier() -> Any:
+def identifier() -> Any:
+    """py3langid's classifier for the languages known here, loaded once. Raises NotFound without py3langid."""
     try:
         from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
     except ImportError as error:
@@ -166,10 +167,10 @@ def _identifier() -> Any:
             "Or say the language (lang=…, --lang)."
         ) from error
     weights, priors, labels, moves, rows, features = _model(MODEL_DIR / MODEL_FILE)
-    identifier = LanguageIdentifier(weights, priors, labels, moves, features, norm_probs=True, tk_row=rows)
-    known = [code for code in identifier.labels if find_code(code) and code not in DIALECTS]
-    identifier.set_languages([*known, "zxx"])  # zxx: numbers, markup and the like
-    return identifier
+    loaded = LanguageIdentifier(weights, priors, labels, moves, features, norm_probs=True, tk_row=rows)
+    known = [code for code in loaded.labels if find_code(code) and code not in DIALECTS]
+    loaded.set_languages([*known, "zxx"])  # zxx: numbers, markup and the like
+    return loaded
 
 
 def _model(file: Path) -> tuple[Any, ...]:

@@ -278,7 +278,7 @@ class Int8Matrix:
             return None
         near = np.zeros(self.rows, dtype=bool)
         for parts in zip(*complete, strict=True):
-            near[_reaching(parts, k)] = True
+            near[reaching(parts, k)] = True
         return np.flatnonzero(near) if near.sum() <= CROWDED * total else None
 
     def _asked(self, queries: Floats) -> tuple[NDArray[np.int16], Floats] | None:
@@ -318,7 +318,7 @@ def _spread(blocks: Indices) -> Indices:
     return np.concatenate([blocks[:0], *(run for start in range(step) for run in runs[start::step])])
 
 
-def _reaching(parts: Iterable[tuple[Indices, Floats, Floats]], k: int) -> Indices:
+def reaching(parts: Iterable[tuple[Indices, Floats, Floats]], k: int) -> Indices:
     """The candidates of one query, from all threads, whose highest value reaches the k-th largest lowest value."""
     rows, highest, lowest = (np.concatenate(column) for column in zip(*parts, strict=True))
     last = len(rows) - min(k, len(rows))
