@@ -126,8 +126,8 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
     """Passages and vectors, some thousand at a time."""
     from interlingua.data.passages import read_sources
     from interlingua.index import open_index
-    from interlingua.index.export import CHUNK, encoded
-    from interlingua.index.store import is_index
+    from interlingua.index.export import encoded
+    from interlingua.index.store import CHUNK, is_index
     from interlingua.models.dual import DualEncoder
     from interlingua.progress import track
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from interlingua.evaluation.protocol import Result
     from interlingua.evaluation.xor import Texts
     from interlingua.models.protocols import AnyEncoder, Encoder
+    from interlingua.retrieval.dense.sharded import Shards
     from interlingua.retrieval.pipeline.grammar import Pipeline
 
 
@@ -115,7 +116,7 @@ def print_tables(
         print_systems(arguments, systems, collections)
 
 
-def vector_folder(arguments: argparse.Namespace, name: str) -> Any:
+def vector_folder(arguments: argparse.Namespace, name: str) -> Shards | None:
     """Where the vectors of a model are kept with --vectors: every collection's, whatever its size; else None."""
     from interlingua.retrieval.dense.sharded import Shards
     from interlingua.training.processes import Processes

@@ -32,6 +32,11 @@ class Passage:
         """Source and id, which together are unique in an index."""
         return self.source, self.id
 
+    @property
+    def whole_text(self) -> str:
+        """Title and text, a line each, as BM25 reads them."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from interlingua.array_folder import ArrayWriter
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import atomic_folder, atomic_write, open_raw
-from interlingua.index.local.rows import PASSAGE, TEXTS, arrow, passage_of, text_schema, to_rows
+from interlingua.index.local.rows import PASSAGE, TEXTS, arrow, passages_of, text_schema, to_rows
 from interlingua.index.local.table import vectors_of
+from interlingua.index.store import CHUNK, chunks
 from interlingua.models.dual import DualEncoder
 from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_passages
 
 Chunk = tuple[list[Passage], Vectors]
 """Passages and their vectors `[passages, dim]`."""
-CHUNK = 4096  # passages encoded, and rows of a Parquet row group
 ARRAY, ROWS = "vectors.npy", "ids.jsonl"
 COLUMNS = ("id", "lang", "vector", "text", "title", "metadata")
 
@@ -29,8 +29,7 @@ COLUMNS = ("id", "lang", "vector", "text", "title", "metadata")
 def encoded(encoder: TextEncoder, passages: Iterable[Passage], size: int = CHUNK, **options: Any) -> Iterator[Chunk]:
     """`passages`, read once, with their vectors as an index keeps them (float32, of unit length under cosine), `size`
     at a time. `options` go to `encode_document`."""
-    rest = iter(passages)
-    while part := list(islice(rest, size)):
+    for part in chunks(passages, size):
         yield part, embed_passages(encoder, part, **options)
 
 
@@ -64,7 +63,8 @@ def read_parquet(file: str | Path) -> Iterator[Chunk]:
         with open_raw(file) as stream, pq.ParquetFile(stream) as held:
             dim = held.schema_arrow.field("vector").type.list_size
             for group in range(held.num_row_groups):
-                yield _chunk(held.read_row_group(group).combine_chunks().to_batches()[0], dim)
+                batch = held.read_row_group(group).combine_chunks().to_batches()[0]
+                yield passages_of(batch), vectors_of(batch, dim)
     except (OSError, KeyError, AttributeError, pa.ArrowException) as error:
         raise Damaged(f"{file}: is damaged, or not a file of vectors ({error}).") from error
 
@@ -85,19 +85,8 @@ def write_npy(folder: str | Path, chunks: Iterable[Chunk]) -> int:
         for passages, vectors in chunks:
             arrays.add("vectors", np.asarray(vectors, dtype=np.float32))
             for one in passages:
-                rows.write(
-                    json.dumps(
-                        {
-                            "id": one.id,
-                            "lang": one.lang,
-                            "title": one.title,
-                            "text": one.text,
-                            "metadata": dict(one.metadata),
-                        },
-                        ensure_ascii=False,
-                    )
-                    + "\n"
-                )
+                row = {**{name: getattr(one, name) for name in PASSAGE}, "metadata": dict(one.metadata)}
+                rows.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += len(passages)
     return count
 
@@ -109,10 +98,6 @@ def _first(chunks: Iterable[Chunk]) -> tuple[int, Iterable[Chunk]]:
     if first is None:
         raise BadInput("there is no passage to write.")
     return first[1].shape[1], chain([first], rest)
-
-
-def _chunk(batch: Any, dim: int) -> Chunk:
-    return [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()], vectors_of(batch, dim)
 
 
 def _parquet() -> Any:

@@ -128,9 +128,8 @@ def damaged(path: Path, reason: object) -> Damaged:
 
 
 def terms_of(passage: Passage) -> list[str]:
-    """The terms of a passage by the analyzer of its language, title and text together as BM25 reads them."""
-    text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-    return analyzer(find_code(passage.lang) or "")(text)
+    """The terms of a passage by the analyzer of its language."""
+    return analyzer(find_code(passage.lang) or "")(passage.whole_text)
 
 
 def analyzers_of(languages: list[str]) -> dict[str, list[str]]:

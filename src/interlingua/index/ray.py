@@ -18,18 +18,16 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from interlingua.data.records import Passage
+from interlingua.data.records import Passage, decode, encode
 from interlingua.errors import BadInput, NotFound
-from interlingua.index.export import CHUNK, EncodedParts, encoded, write_parquet
+from interlingua.index.export import EncodedParts, encoded, write_parquet
 from interlingua.index.index import Index, build_index
 from interlingua.index.ranking import distinct
-from interlingua.index.store import is_address
+from interlingua.index.store import CHUNK, already_there, chunks, is_address
 from interlingua.models.dual import DualEncoder
 from interlingua.models.folder import canonical_model_name, fingerprint
 from interlingua.progress import track
@@ -117,17 +115,16 @@ class PartEncoder:
             return 0
         if not source.exists():
             raise BadInput(f"{source}: is not seen on this machine. The folder must be one that all share.")
-        with open(source, encoding="utf-8", newline="\n") as stream:
-            passages = [Passage(**json.loads(line)) for line in stream]
+        with open(source, "rb") as stream:
+            passages = [decode(Passage, line) for line in stream]
         return write_parquet(self.folder / name, encoded(self.model, passages, len(passages), **self.options))
 
 
 def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: bytes) -> Iterator[str]:
     """Write passages to files for the workers, but for parts that are there; the names of all parts."""
-    rest = distinct(track(passages, "read passages"), set())
     number = 0
-    while part := list(islice(rest, size)):
-        lines = [json.dumps({**asdict(one), "metadata": dict(one.metadata)}).encode() + b"\n" for one in part]
+    for part in chunks(distinct(track(passages, "read passages"), set()), size):
+        lines = [encode(one).encode("utf-8", "surrogatepass") + b"\n" for one in part]
         made_of = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
         name = f"part-{number:07d}-{made_of}.parquet"
         if not (folder / name).exists():
@@ -278,10 +275,7 @@ def build_index_on_ray(
     """
     place = str(place)
     if not is_address(place) and Path(place).exists() and not overwrite:
-        raise BadInput(
-            f"{place}: already exists. Choose another folder, or replace it with --overwrite "
-            "(in Python: overwrite=True)."
-        )
+        raise already_there(place)
     name = place.partition("?")[0].rpartition("/")[2] if is_address(place) else Path(place)
     folder = Path(f"{name}.parts")
     parts = encode_on_ray(model, passages, folder, address=address, workers=workers)

@@ -271,11 +271,18 @@ def is_index(place: str | Path) -> bool:
     return is_address(place) or (Path(place) / MARKER).is_file()
 
 
-def chunks(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    """`passages`, `CHUNK` at a time."""
+def chunks(passages: Iterable[Passage], size: int | None = None) -> Iterator[list[Passage]]:
+    """`passages`, `size` at a time, or `CHUNK`."""
     stream = iter(passages)
-    while chunk := list(islice(stream, CHUNK)):
+    while chunk := list(islice(stream, size or CHUNK)):
         yield chunk
+
+
+def already_there(place: object, what: str = "folder") -> BadInput:
+    """The error for an index at `place` that is not to be replaced."""
+    return BadInput(
+        f"{place}: already exists. Choose another {what}, or replace it with --overwrite (in Python: overwrite=True)."
+    )
 
 
 def encode_passages(

@@ -22,6 +22,14 @@ TEXTS = ("id", "source", *PASSAGE[1:])
 """The columns of text in a table. `source` repeats an entry of `metadata`: with `id` it tells passages apart."""
 
 
+def rows_of(wanted: Sequence[int] | Rows, numbers: Rows, order: Rows) -> Rows:
+    """The row of each of the `wanted` among `numbers`, which `order` sorts; −1 for one that is not there."""
+    if not len(numbers):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    rows = order[np.searchsorted(numbers, wanted, sorter=order).clip(max=len(numbers) - 1)]
+    return np.where(numbers[rows] == wanted, rows, -1)
+
+
 def arrow() -> Any:
     """pyarrow, which the extra `index` brings."""
     try:
@@ -70,6 +78,11 @@ def passage_of(row: Mapping[str, Any]) -> Passage:
         row["lang"],
         {pair["key"]: pair["value"] for pair in row["metadata"] or ()},
     )
+
+
+def passages_of(batch: Any) -> list[Passage]:
+    """The passages of a batch with the columns `PASSAGE` and perhaps others."""
+    return [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()]
 
 
 class PassageRows:

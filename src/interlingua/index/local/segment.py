@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.index.local.rows import PassageRows, Rows, SubwordRows
+from interlingua.index.local.rows import PassageRows, Rows, SubwordRows, rows_of
 from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
 
@@ -74,12 +74,8 @@ class Segment:
 
     def rows(self, numbers: Rows) -> Rows:
         """The rows with these numbers, without those that are not here."""
-        if not len(self):
-            return np.empty(0, dtype=np.int64)
-        places = np.searchsorted(self.numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
-        rows: Rows = self._order[places]
-        here: Rows = rows[self.numbers[rows] == numbers]
-        return here
+        rows = rows_of(numbers, self.numbers, self._order)
+        return rows[rows >= 0]
 
     @cached_property
     def _order(self) -> Rows:

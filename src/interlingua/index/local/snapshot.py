@@ -25,7 +25,7 @@ from interlingua.index.local.rows import (
     Rows,
     SubwordRows,
     arrow,
-    passage_of,
+    passages_of,
     subwords_of,
     text_schema,
 )
@@ -123,8 +123,7 @@ def _write_rows(store: PassageTable, folder: ArrayWriter) -> list[str]:
                 folder.add("vectors", vectors_of(batch, store.dim))
                 file.write_batch(batch.select(TEXTS))
                 second.write_batch(batch.select([SUBWORDS]))
-                for row in batch.select(PASSAGE).to_pylist():
-                    yield terms_of(passage_of(row))
+                yield from map(terms_of, passages_of(batch))
 
         write_postings(track(terms(), "analyse passages", len(store.numbers())), folder)
     languages = sorted(met)
@@ -222,7 +221,7 @@ class UnindexedRows:
         """These and the rows of the store with numbers above `after`."""
         columns = ("number", *PASSAGE, "vector", SUBWORDS)
         batches = list(store.batches(columns, BATCH, after))
-        passages = [passage_of(row) for batch in batches for row in batch.select(PASSAGE).to_pylist()]
+        passages = [passage for batch in batches for passage in passages_of(batch)]
         return UnindexedRows(
             np.concatenate([self.numbers, *(batch.column("number").to_numpy() for batch in batches)]),
             self.passages + passages,

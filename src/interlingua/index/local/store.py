@@ -17,14 +17,23 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, Stale
 from interlingua.files import Durability, durability_of, existing
 from interlingua.index.local.build import build_folder, encoded, spooled
-from interlingua.index.local.rows import PASSAGE, passage_of
+from interlingua.index.local.rows import PASSAGE, passages_of
 from interlingua.index.local.search import DenseSearch, Lexical, dense_search_of, exactly, index_vectors, scored
 from interlingua.index.local.segment import Mask
 from interlingua.index.local.snapshot import Place, Snapshot, remove_other_caches, whole_table, write_cache
 from interlingua.index.local.table import PassageTable, lock, vectors_of
 from interlingua.index.local.tokens import IndexTokens, keep_tokens
 from interlingua.index.metadata import MARKER, IndexMetadata, read_metadata, read_sources, signature, write_sources
-from interlingua.index.store import CHUNK, AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View
+from interlingua.index.store import (
+    CHUNK,
+    AddressedStore,
+    BuildSettings,
+    Floats,
+    LexicalMatches,
+    Scores,
+    View,
+    already_there,
+)
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.late_interaction.static import Ids
 from interlingua.retrieval.retriever import TextEncoder, Vectors
@@ -160,10 +169,7 @@ class LocalStore(AddressedStore[Place]):
         approximate."""
         path = Path(address)
         if path.exists() and not settings.overwrite:
-            raise BadInput(
-                f"{path}: already exists. Choose another folder, or replace it with --overwrite "
-                "(in Python: overwrite=True)."
-            )
+            raise already_there(path)
         if path.exists() and not (path / MARKER).exists():
             raise BadInput(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         chosen = durability_of(settings.durability)
@@ -274,7 +280,7 @@ class LocalStore(AddressedStore[Place]):
         """All passages with the vectors that the table holds, in the order of their numbers."""
         table = whole_table(self.path)
         for batch in table.batches((*PASSAGE, "vector"), CHUNK):
-            yield [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()], vectors_of(batch, table.dim)
+            yield passages_of(batch), vectors_of(batch, table.dim)
 
     def keep_tokens(self, reranker: AnyEncoder) -> int:
         """Keep token vectors (int8) of all passages; of how many there were none yet. What was done when this is

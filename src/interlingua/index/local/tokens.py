@@ -17,7 +17,7 @@ import numpy as np
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, NotFound, Stale
 from interlingua.files import make_folder
-from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of
+from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of, rows_of
 from interlingua.index.local.table import PassageTable, lock
 from interlingua.index.metadata import signature
 from interlingua.models.folder import fingerprint
@@ -78,11 +78,7 @@ class IndexTokens:
 
     def rows(self, numbers: Sequence[int] | Rows) -> Rows:
         """The row of each of these numbers, counted over all parts; −1 for one that is not here."""
-        if not len(self):
-            return np.full(len(numbers), -1, dtype=np.int64)
-        places = np.searchsorted(self._numbers, numbers, sorter=self._order).clip(max=len(self) - 1)
-        rows = self._order[places]
-        return np.where(self._numbers[rows] == numbers, rows, -1)
+        return rows_of(numbers, self._numbers, self._order)
 
     def find(self, numbers: Sequence[int]) -> dict[int, tuple[TokenStore, int]]:
         """The store and the row of each of these numbers that is here."""

@@ -28,7 +28,7 @@ from interlingua.index.milvus.collection import (
 )
 from interlingua.index.milvus.version import IndexRecord, IndexVersion, alias_of
 from interlingua.index.milvus.write import FORMAT, compact, delete_rows, write_index, write_passages
-from interlingua.index.store import AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View
+from interlingua.index.store import AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View, already_there
 from interlingua.retrieval.bm25.postings import inverse_frequency, query_vector, term_number
 from interlingua.retrieval.late_interaction.static import Ids
 from interlingua.retrieval.retriever import TextEncoder, Vectors
@@ -263,10 +263,7 @@ class MilvusStore(AddressedStore[MilvusRow]):
             Path(place.uri).parent.mkdir(parents=True, exist_ok=True)
         with connected(place) as client:
             if alias_of(place, client) is not None and not settings.overwrite:
-                raise BadInput(
-                    f"{place}: already exists. Choose another name, or replace it with --overwrite "
-                    "(in Python: overwrite=True)."
-                )
+                raise already_there(place, "name")
             write_index(encoder, passages, place, client, settings)
             return cls(place, client)
 

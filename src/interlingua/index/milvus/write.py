@@ -8,12 +8,12 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
-from interlingua.data.records import Passage
+from interlingua.data.records import Passage, decode, encode
 from interlingua.errors import BadInput
 from interlingua.index.metadata import analyzers_of, terms_of
 from interlingua.index.milvus.collection import PASSAGE, Address, passage_of, row_of
@@ -78,7 +78,7 @@ def write_index(
     with tempfile.TemporaryFile() as spool:
         counts, source = _spooled(passages, spool)
         spool.seek(0)
-        dim = embed_passages(encoder, [Passage(**json.loads(spool.readline()))], **options).shape[1]
+        dim = embed_passages(encoder, [decode(Passage, spool.readline())], **options).shape[1]
         about = {
             "format": FORMAT,
             "model": settings.model,
@@ -96,7 +96,7 @@ def write_index(
         }
         store, done = _target(address, client, about)
         spool.seek(0)
-        rows = (Passage(**json.loads(line)) for line in islice(spool, done, None))
+        rows = (decode(Passage, line) for line in islice(spool, done, None))
         number = done + 1
         for part in track(chunks(rows), TRACKED, -(-(counts.passages - done) // CHUNK)):
             store.upsert(_rows(encoder, part, range(number, number + len(part)), about, options))
@@ -225,7 +225,7 @@ def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str
     counts, source = Counts(), sha256()
     for passage in distinct(track(passages, "count terms"), set()):
         counts.add_passage(passage)
-        line = json.dumps({**asdict(passage), "metadata": dict(passage.metadata)}).encode() + b"\n"
+        line = encode(passage).encode("utf-8", "surrogatepass") + b"\n"
         source.update(line)
         spool.write(line)
     if not counts.passages:

@@ -147,8 +147,7 @@ class BM25:
                 lang = _key(passage.lang)
                 if lang not in analyzers:
                     analyzers[lang] = _announced(lang, passage.lang, analyzer)
-                text = f"{passage.title}\n{passage.text}" if passage.title else passage.text
-                yield analyzers[lang](text)
+                yield analyzers[lang](passage.whole_text)
 
         postings = Postings.of(analysed())
         if not ids:
