@@ -186,7 +186,7 @@ def test_files_are_cut_and_read_as_asked(place, capsys):
 def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeypatch):
     loaded = []
     real = DualEncoder.load
-    monkeypatch.setattr(DualEncoder, "load", lambda name: loaded.append(name) or real("model"))
+    monkeypatch.setattr(DualEncoder, "load", lambda name, **_: loaded.append(name) or real("model"))
     for command in (
         "index books --out a",
         "index books faq.csv --out b --columns text=answer",

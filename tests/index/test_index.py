@@ -129,7 +129,7 @@ def test_another_model_is_refused(index, tmp_path):
 
 def test_the_model_is_loaded_by_its_name_at_the_first_search(tmp_path, monkeypatch):
     Index.build(LetterEncoder(), PASSAGES, tmp_path / "idx", model_path="letters")
-    monkeypatch.setattr(index_encoder, "load_to_encode", {"letters": LetterEncoder()}.__getitem__)
+    monkeypatch.setattr(index_encoder, "load_to_encode", lambda name, _: {"letters": LetterEncoder()}[name])
     assert Index.open(tmp_path / "idx").search("cat sat", k=1)[0].passage.id == "4"
 
 

@@ -157,10 +157,19 @@ def load_encoder(
             f"{place}: was made with the model {model}, which is not there any more. "
             "Say where it is with --model (in Python: pass encoder= when you open it)."
         )
-    own = str(made.fingerprint.get("precision", "float32"))
-    encoder = of_one_vector(load_to_encode(model, precision or possible(own)), model)
+    encoder = of_one_vector(load_to_encode(model, precision or _precision(made)), model)
     check_encoder(encoder, made, place)
     return encoder
+
+
+def _precision(made: IndexMetadata) -> str:
+    """That of the index, or float32 where this processor cannot have it."""
+    precision = str(made.fingerprint.get("precision", "float32"))
+    if precision == "bfloat16":
+        from interlingua.models.encode import cpu_has_bfloat16  # loads torch
+
+        return precision if cpu_has_bfloat16() else "float32"
+    return precision
 
 
 def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
@@ -171,13 +180,6 @@ def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
             "reranks (--rerank)."
         )
     return encoder
-
-
-def possible(precision: str) -> str:
-    """`precision`, or float32 where this processor cannot have it."""
-    from interlingua.models.encode import cpu_has_bfloat16
-
-    return "float32" if precision == "bfloat16" and not cpu_has_bfloat16() else precision
 
 
 def load_to_encode(name_or_path: str | Path, precision: str = "float32") -> AnyEncoder:
