@@ -309,6 +309,8 @@ class Reproduction:
             kept = json.loads(file.read_text(encoding="utf-8"))
             before = dict(kept.get("asked") or {})
             before.pop("columns", None)  # as older runs have it: which columns there are, the values tell
+            if before.get("calibrate"):  # an option that did not exist yet has its default
+                before["calibrate"] = CalibrationSpec.model_validate(before["calibrate"]).model_dump()
             if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
                 raise BadInput(
                     f"{folder}: holds results of another recipe, suite or --data folder. "
@@ -451,7 +453,8 @@ class Reproduction:
         wanted: dict[str, Suite] = {}
         missing: list[str] = []
         for name, suite in suites.items():
-            there = []
+            there: list[str] = []
+            complete = True
             for column, paths in suite.columns().items():
                 if column and any(some is not None and column not in some for some in (scale.columns, self.columns)):
                     continue
@@ -459,10 +462,9 @@ class Reproduction:
                 if why is None:
                     there.append(column)
                 else:
+                    complete = False
                     missing.append(f"{name}{column and f', {column}'}: {why}")
-            if suite.pool and len(there) < len(suite.columns()) and missing:
-                continue  # the pool of some languages is another pool
-            if there:
+            if there and (complete or not suite.pool):  # the pool of some languages is another pool
                 wanted[name] = suite.only(there)
         if not wanted:
             raise BadInput(missing[0].partition(": ")[2] if missing else "no column is asked for.")
