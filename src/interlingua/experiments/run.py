@@ -275,12 +275,9 @@ class Reproduction:
         start = self.start_folder() if after is None else self.run_folder(after, seed) / "model"
         return self.table.recipe(row, self.scale, self.data, seed, start)
 
-    def _row(self, row: str, seed: int, wanted: Mapping[str, Suite]) -> Values:
-        folder = self.folder(row, seed)
-        file, scale, spec = folder / "values.json", self.table.scale(self.scale), self.table.rows[row]
-        # a row of another row's model depends on that row's recipe, not on its own
-        trained = row if spec.of in (None, "start") else str(spec.of)
-        recipe = self.recipe(trained, seed)
+    def _asked(self, row: str, seed: int) -> dict[str, Any]:
+        """All that a row's values depend on beside its recipe and the columns; what is kept with them."""
+        scale, spec = self.table.scale(self.scale), self.table.rows[row]
         suites = self.table.suites(self.scale)
         asked = {
             "measures": self.table.measures,
@@ -300,6 +297,14 @@ class Reproduction:
             asked["after"] = recipe_text(self.recipe(spec.after, seed))
         if spec.vectors is not None:
             asked["vectors"] = spec.vectors
+        return asked
+
+    def _row(self, row: str, seed: int, wanted: Mapping[str, Suite]) -> Values:
+        folder = self.folder(row, seed)
+        file, spec, asked = folder / "values.json", self.table.rows[row], self._asked(row, seed)
+        # a row of another row's model depends on that row's recipe, not on its own
+        recipe = self.recipe(row if spec.of in (None, "start") else str(spec.of), seed)
+        ranking = self.table.ranking(row, self.scale)
         values: Values = {}
         columns: dict[str, list[str]] = {}
         problems: list[str] = []
@@ -317,7 +322,7 @@ class Reproduction:
                     "Delete it, or use another --out."
                 )
             values, problems, calibration = kept["values"], kept.get("problems", []), kept.get("calibration", "")
-            columns = kept.get("measured") or measured_columns(suites, values)
+            columns = kept.get("measured") or measured_columns(self.table.suites(self.scale), values)
         stored = StoredVectors(Path(fill(spec.vectors, self.data))) if spec.vectors is not None else None
         left: dict[str, Suite] = {}
         for name, suite in wanted.items():
