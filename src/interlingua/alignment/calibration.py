@@ -43,7 +43,7 @@ EPSILON = 1e-6  # added to what is divided by
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Of `texts` vectors, in each dimension the `mean` and the standard deviation `std` (by n): float64 [dim]."""
+    """The `mean` and the standard deviation `std` (divided by n) of the vectors of some `texts`: float64 [dim]."""
 
     texts: int
     mean: NDArray[np.float64]
@@ -51,12 +51,12 @@ class Moments:
 
     @classmethod
     def of(cls, vectors: Floats) -> Moments:
-        """Of `vectors` [texts, dim]."""
+        """The moments of `vectors` [texts, dim]."""
         return cls(len(vectors), vectors.mean(axis=0, dtype=np.float64), vectors.std(axis=0, dtype=np.float64))
 
     @classmethod
     def pooled(cls, moments: Iterable[Moments]) -> Moments:
-        """Of all these vectors together if every language had as many texts."""
+        """The moments of all these vectors together, each language weighing the same."""
         known = list(moments)
         mean = np.mean([one.mean for one in known], axis=0)
         square = np.mean([one.std**2 + one.mean**2 for one in known], axis=0)
@@ -296,9 +296,9 @@ class Calibration:
         rotation that the others made, and where it shows no clear gain there is no rotation. Without the `gate` the
         rotation found is taken whatever it shows, as Wu et al. 2022 did; the report has the numbers either way.
 
-        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation, which is said. The entry
-        "*" has the mean and scale of all languages together, each weighing the same, and no rotation. Texts beyond
-        75,000 of a language count in its mean and scale alone. Deterministic for a seed and machine.
+        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation; a message says so. The
+        entry "*" has the mean and scale of all languages together, each weighing the same, and no rotation. Texts
+        beyond 75,000 of a language count in its mean and scale alone. Deterministic for a seed and machine.
 
         Raises BadInput where the pivot is missing or has fewer than 50 texts, for shapes that do not fit, NaN,
         zero vectors, vectors that are all the same, and pairs that are missing or not asked for.

@@ -156,7 +156,7 @@ class CorpusSide:
         return stored[: len(keep)]
 
     def said(self) -> str:
-        """What became of the rows, in words."""
+        """The counts of rows, for a message."""
         parts = [f"{self.rows:,} lines", f"{len(self.texts):,} distinct sentences"]
         again = self.rows - self.empty - self.zero - len(self.texts)
         parts += [
@@ -247,8 +247,8 @@ def mine_bitext(
     row of `y` may come several times. `threshold` drops lower margins; without it all are given. Equal margins are in
     order of the rows.
 
-    Proposals whose neighbours' mean cosine is not positive have no ratio: they are left out, and counted on standard
-    error. Raises BadInput for an unknown option, and naming side and row for NaN, infinity and zero vectors.
+    Proposals whose neighbours' mean cosine is not positive have no ratio: they are left out, and a message says how
+    many. Raises BadInput for an unknown option, and naming side and row for NaN, infinity and zero vectors.
     """
     for name, value, known in (("margin", kind, KINDS), ("retrieval", retrieval, RETRIEVALS)):
         if value not in known:
@@ -305,7 +305,7 @@ def mine_sentences(
 
 
 def _one_to_one(x: Rows, y: Rows, order: Rows) -> Rows:
-    """Those of `order`, places in `x` and `y`, at which neither row has come before."""
+    """The positions of `order` in `x` and `y` at which neither row has been taken by an earlier one."""
     taken_x, taken_y = bytearray(int(x.max()) + 1), bytearray(int(y.max()) + 1)
     kept = []
     for place, one, other in zip(order.tolist(), x[order].tolist(), y[order].tolist(), strict=True):

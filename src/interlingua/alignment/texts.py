@@ -70,7 +70,7 @@ def translations(
 
 
 def _read(source: str, on_bad_row: str) -> Iterator[Sentence]:
-    """The sentences of one source; of a "lang=path" those in that language, the number of others is said."""
+    """The sentences of one source; of a "lang=path" those in that language. The number of the others is logged."""
     before, equals, after = source.partition("=")
     if not equals or Path(source).exists() or find_code(before) is None:
         yield from _sentences(source, None, on_bad_row)
@@ -100,6 +100,6 @@ def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentenc
 
 
 def _is_parallel(file: Path) -> bool:
-    """By content: aligned documents are told from other documents by nothing, and count as those."""
+    """Recognise the format by content. Aligned documents look like other documents, and are read as such."""
     start = head(file)
     return any(one.matches(file, start) for one in PARALLEL if one.matches is not None and one.name != "documents")

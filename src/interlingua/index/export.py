@@ -57,7 +57,7 @@ def write_parquet(file: str | Path, chunks: Iterable[Chunk]) -> int:
 
 
 def read_parquet(file: str | Path) -> Iterator[Chunk]:
-    """What `write_parquet` wrote, a row group at a time. Raises BadInput for a file that is something else."""
+    """Read a file of `write_parquet`, a row group at a time. Raises Damaged for any other file."""
     pa, pq = arrow(), _parquet()
     try:
         with open_raw(file) as stream, pq.ParquetFile(stream) as held:

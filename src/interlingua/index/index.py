@@ -41,8 +41,8 @@ TRIES = 3  # searches of one call, where a writer removes each time the version 
 class Index:
     """Passages searchable by one encoder and by BM25. Make one with `build`, reopen it with `open`.
 
-    A passage is told from all others by its source (the metadata "source", "" without it) and its id: two sources may
-    have an id in common, as the versions of a page in two languages do.
+    Source (the metadata "source", "" without it) and id identify a passage. Two sources may share an id, as the
+    versions of a page in two languages do.
 
     The passages are in a `Store`: a folder (`interlingua.index.local.store.LocalStore`), Milvus
     (`interlingua.index.milvus.store.MilvusStore`), or one of your own, as in `Index(store, encoder)`. The store says
@@ -75,11 +75,11 @@ class Index:
         """Encode `passages` (any iterable, read once) into a new index, whole or not at all. `path` is a folder, or the
         address of another store, such as `milvus://localhost:19530/docs` or `milvus:folder/file.db/docs`.
 
-        What a build that was stopped has encoded is not encoded again. `model_path` is the name or folder from which
-        `open` may load the encoder; `k1` and `b` are BM25's; `names` are those that the reader of the passages gives
-        to their sources, for the index to keep; `durability` is that of later writes. Raises BadInput when there is
-        an index and `overwrite` is not set, for two passages with one source and id, for a passage that the store has
-        no room for, and when there is no passage. In a folder dense search is approximate for millions of passages,
+        A stopped build resumes: passages that it encoded are not encoded again. `model_path` is the name or folder from
+        which `open` may load the encoder; `k1` and `b` are BM25's; `names` are those that the reader of the passages
+        gives to their sources, for the index to keep; `durability` is that of later writes. Raises BadInput when there
+        is an index and `overwrite` is not set, for two passages with one source and id, for a passage that the store
+        has no room for, and when there is no passage. In a folder dense search is approximate for millions of passages,
         see `compact`.
         """
         from interlingua.models.folder import canonical_model_name
@@ -110,12 +110,12 @@ class Index:
 
     @property
     def path(self) -> object:
-        """Where the index is: a folder's path, or the address of another store."""
+        """The address of the index: a folder's path, or that of another store."""
         return self.store.address
 
     @property
     def metadata(self) -> IndexMetadata:
-        """What the index was made with."""
+        """The model and the settings that the index was made with."""
         return self.store.view.metadata
 
     @property
@@ -192,7 +192,7 @@ class Index:
         raise AssertionError("unreachable")
 
     def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
-        """Add passages; how many. In a folder all or none are added; elsewhere the store says what an error leaves.
+        """Add passages; return their number. A folder adds all or none; other stores document what an error leaves.
 
         `names`, with which the reader of `passages` names their sources, learns those that the index knows, and the
         index keeps the new ones. Raises BadInput for a passage that is there already or comes twice, as its
@@ -201,8 +201,8 @@ class Index:
         return self._write(passages, "add", names)
 
     def replace(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
-        """Put passages in place of those with their source and id, and add new ones; how many were new or different.
-        One that is there already, exactly so, is not encoded again.
+        """Replace passages by source and id, and add new ones; return the number of new and changed passages. A passage
+        that is there unchanged is not encoded again.
 
         A passage without a source takes the place of the only one with its id, and keeps its source. Raises
         BadInput where several have the id, and as `add` does.
@@ -210,8 +210,8 @@ class Index:
         return self._write(passages, "replace", names)
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Delete passages; how many. An id means all passages that have it, `source:id` one of them. Ids that are not
-        there are passed over."""
+        """Delete passages; return their number. An id names all passages that have it, `source:id` one of them. Unknown
+        ids are ignored."""
         ids = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
         with self.together():
             view = self.refresh()
@@ -222,8 +222,8 @@ class Index:
         return len(rows)
 
     def compact(self, approximate: bool | None = None) -> None:
-        """Tidy up after many changes, while searches go on: the store joins its files and makes caches and weights of
-        terms again.
+        """Compact the store after many changes, while searches go on: it merges files and rebuilds caches and weights
+        of terms.
 
         `approximate` is for an index in a folder. With True dense search among all passages goes by an index of the
         vectors, which misses some of the best and is quicker where there are millions; with False it is exact again;
@@ -236,15 +236,15 @@ class Index:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Writes within the block are each done or not, as ever; on the disk they are together, when the block ends. Of
-        use where several are acknowledged at once: the disk is waited for once."""
+        """Sync several writes at once. Each write within the block is atomic, as always, and the disk is synced when
+        the block ends."""
         with self._writer, self.store.writing():
             yield
 
     def keep_tokens(self, reranker: AnyEncoder) -> int:
         """Keep token vectors (int8) of all passages by `reranker`, a model of late interaction, so that searches need
-        not encode what they rerank; of how many there were none yet. What was done when this is stopped stays. Raises
-        BadInput for another model, and for a store that keeps none."""
+        not encode what they rerank; return the number of passages that had none. A stopped call keeps what it has
+        done. Raises BadInput for another kind of model, and for a store that keeps none."""
         return self.store.keep_tokens(reranker)
 
     def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
@@ -252,7 +252,7 @@ class Index:
         return self.store.vectors()
 
     def info(self) -> IndexInfo:
-        """What is in the index and how it was made."""
+        """The contents of the index and how it was made."""
         view = self.refresh()
         made, languages = view.metadata, dict(view.languages)
         return IndexInfo(
@@ -283,8 +283,8 @@ class Index:
         return view
 
     def close(self) -> None:
-        """Let go of the store: in Milvus the connection. With the last one to a file of Milvus Lite another process may
-        open the file."""
+        """Close the store: in Milvus the connection. When the last one to a file of Milvus Lite is closed, another
+        process may open the file."""
         self.store.close()
 
     def _check(self, view: View[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What an index was made with, the check of its encoder, and the check of its questions."""
+"""Metadata of an index, the check of its encoder, and the check of its questions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class IndexInfo:
 
 
 def read_metadata(folder: Path) -> IndexMetadata:
-    """What index.json says. Raises BadInput when `folder` is no index, or one that cannot be read."""
+    """Read index.json. Raises NotFound when `folder` is no index, Damaged or BadInput for one that cannot be read."""
     file = folder / MARKER
     if not file.is_file():
         raise NotFound(f"{folder}: is not an index (no {MARKER}). Make one with `interlingua index`.")
@@ -92,8 +92,8 @@ def read_metadata(folder: Path) -> IndexMetadata:
 
 
 def read_sources(folder: Path) -> dict[str, str]:
-    """The names of the files and folders that an index was made from, and where each was; none for one that was made
-    of passages."""
+    """The names and paths of the files and folders that an index was made from; none for one that was made of
+    passages."""
     file = folder / SOURCES
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
@@ -107,14 +107,14 @@ def read_sources(folder: Path) -> dict[str, str]:
 
 
 def write_sources(folder: Path, names: SourceNames) -> None:
-    """Keep the names, whole or not at all."""
+    """Write the names, atomically."""
     if names.known != read_sources(folder):
         with atomic_write(folder / SOURCES) as stream:
             stream.write(json.dumps(names.known, ensure_ascii=False, indent=1) + "\n")
 
 
 def signature(folder: Path) -> tuple[int, int]:
-    """Of index.json, which is another file for each index that is built."""
+    """Inode and time of index.json: another pair for each index that is built."""
     try:
         found = (folder / MARKER).stat()
     except OSError:
@@ -183,8 +183,8 @@ def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
 
 
 def load_to_encode(name_or_path: str | Path, precision: str = "float32") -> AnyEncoder:
-    """What `interlingua.models.late_interaction.load_any` loads for inference in a precision, but a `StaticEncoder`
-    where the model is one: that takes a tenth of the time."""
+    """Load a model as `interlingua.models.late_interaction.load_any` does, for inference in a precision, but a static
+    one as a `StaticEncoder`, which takes a tenth of the time."""
     from interlingua.models.static.encoder import StaticEncoder
 
     found = StaticEncoder.load(name_or_path) if precision == "float32" else None

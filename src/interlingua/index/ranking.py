@@ -1,4 +1,4 @@
-"""How the passages of an index are told apart, and the hybrid ranking."""
+"""Identity of passages by source and id, and the hybrid ranking."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ are in the question's language: there many subwords are the question's own by ch
 
 
 def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
-    """Of passages in `languages` (how many in each) the share in the language `lang` of a question; if that is unknown,
-    what it is on average where questions are in the languages of passages."""
+    """The share of passages in the question's language `lang` among those in `languages` (language → number of
+    passages). Where the language is unknown, the mean share over questions in the languages of the passages."""
     code, counts, total = find_code(lang) or "", Counter[str](), sum(languages.values())
     for name, count in languages.items():
         counts[find_code(name) or ""] += count

@@ -106,7 +106,7 @@ class PartEncoder:
         self.model, self.folder, self.options = DualEncoder.load(model), Path(folder), dict(options)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Encode the parts that `batch` names, in a column "part"; how many passages each has."""
+        """Encode the parts that `batch` names in a column "part"; return the number of passages of each."""
         return {"part": batch["part"], "passages": [self._write(str(name)) for name in batch["part"]]}
 
     def _write(self, name: str) -> int:
@@ -136,7 +136,7 @@ def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: byte
 
 
 def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
-    """What vectors depend on besides their texts."""
+    """The bytes to hash for everything but the texts that vectors depend on: model and options."""
     told = {key: repr(value) for key, value in options.items()}
     return json.dumps([fingerprint(DualEncoder.load(model)), told], sort_keys=True).encode()
 

@@ -35,7 +35,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking(Generic[Row]):
-    """The best rows for one question with their scores, best first, and the scores of candidates by their kinds."""
+    """The best rows for one question with their scores, best first, and the scores of candidates by part."""
 
     best: list[tuple[Row, float]]
     parts: Mapping[str, Scores[Row]]
@@ -165,7 +165,7 @@ class Search(Generic[Row]):
     def _reranked(
         self, queries: Sequence[Query], rankings: Sequence[Ranking[Row]], reranker: AnyEncoder, depth: int
     ) -> list[Ranking[Row]]:
-        """What was found, in the order of the reranker, whose scores join the parts."""
+        """Rerank the rankings; the reranker's scores are one more part."""
         every = list(dict.fromkeys(row for ranking in rankings for row, _ in ranking.best))
         names = self._names(every)
         rows = {name: row for row, name in names.items()}

@@ -123,8 +123,8 @@ class View(ABC, Generic[Row]):
 
     @abstractmethod
     def lexical(self, terms: Sequence[Counter[str]], depth: int) -> Iterable[LexicalMatches[Row]]:
-        """For each question, given as its terms and how often it has each, its matches. They may be made when called,
-        or one after another as they are asked for."""
+        """For each question, given as its terms and their counts, its matches. The matches may be computed lazily, one
+        question after another."""
 
     def fused(
         self, vectors: Floats, terms: Sequence[Counter[str]], depth: int
@@ -175,7 +175,7 @@ class Store(ABC, Generic[Row]):
         verb: str,
         names: SourceNames | None,
     ) -> int:
-        """Write passages, each in the place of a row of the newest view, None for a new one; how many.
+        """Write passages, each in the place of a row of the newest view, None for a new one; return their number.
 
         `changes` is read once, some thousand at a time, and may raise: what its error leaves is for the store to say.
         `encode_passages` makes the vectors and subwords. `verb` is "add" (nothing is replaced) or "replace". `names`
@@ -187,7 +187,7 @@ class Store(ABC, Generic[Row]):
         """Remove rows of `view`, which is of the newest version."""
 
     def compact(self, approximate: bool | None = None) -> None:
-        """Tidy up. Raises BadInput for a kind of dense search that is not there to be chosen."""
+        """Compact. Raises BadInput for a choice of dense search where there is but one kind."""
         if approximate is not None:
             raise BadInput(
                 f"{self.address}: has one kind of dense search. Leave out --approximate and --exact "
@@ -203,12 +203,12 @@ class Store(ABC, Generic[Row]):
         """All passages with their vectors [passages, dim], some at a time."""
 
     def keep_tokens(self, reranker: AnyEncoder) -> int:
-        """Keep the token vectors of all passages by `reranker`; of how many there were none. Raises BadInput where the
-        store keeps none."""
+        """Keep the token vectors of all passages by `reranker`; return the number that had none. Raises BadInput where
+        the store keeps none."""
         raise BadInput(f"{self.address}: keeps no token vectors. Its reranker encodes what it reranks.")
 
     def close(self) -> None:
-        """Let go of connections and files. Nothing is called after it."""
+        """Close connections and files. No other call follows."""
         return None
 
 
@@ -262,12 +262,12 @@ def store_class(place: str | Path) -> type[AddressedStore[Any]]:
 
 
 def is_address(place: str | Path) -> bool:
-    """Whether a place is the address of a store that is no folder."""
+    """True for the address of a store other than a folder."""
     return str(place).startswith(tuple(STORES))
 
 
 def is_index(place: str | Path) -> bool:
-    """Whether a place is an index: a folder that holds one, or the address of another store."""
+    """True for a folder that holds an index, and for the address of another store."""
     return is_address(place) or (Path(place) / MARKER).is_file()
 
 

@@ -55,7 +55,7 @@ class Pool:
 
     @property
     def passages(self) -> list[Passage]:
-        """What a retriever is to be built over."""
+        """The passages to build a retriever over."""
         return list(self.by_id.values())
 
     def id_of(self, passage: Passage) -> str:
@@ -65,7 +65,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which of what was found become negatives.
+    """The choice of negatives among the passages found.
 
     per_question: how many.
     depth: how many results are looked at.
@@ -101,7 +101,7 @@ class Choice:
 
 @dataclass(slots=True)
 class MiningReport:
-    """What was found, and why passages were left out."""
+    """The numbers of negatives mined, and of passages left out by reason."""
 
     questions: int = 0
     negatives: int = 0
@@ -167,7 +167,7 @@ def mine_hard_negatives(
 
 @dataclass(slots=True)
 class _Answers:
-    """What is known to answer a question: ids in the pool, and texts there and in the question's records."""
+    """The known answers to a question: ids in the pool, and texts there and in the question's records."""
 
     ids: set[str] = field(default_factory=set)
     texts: set[int] = field(default_factory=set)

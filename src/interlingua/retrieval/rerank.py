@@ -41,7 +41,7 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
     """The first `depth` results of each query of `run`, in the order of `scorer`'s scores.
 
     For each query a permutation of these results: nothing is lost and nothing added. Results beyond `depth` are left
-    out, which is said with their number. A query with an empty list stays, with an empty list; queries that are not in
+    out, and their number is logged. A query with an empty list stays, with an empty list; queries that are not in
     `run` stay out. Raises BadInput for a query of `run` that is not among `queries`, a `depth` under 1, or a
     scorer that does not score exactly its candidates.
     """

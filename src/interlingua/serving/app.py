@@ -86,7 +86,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(listener: socket.socket) -> bool:
-    """Whether only programs on this machine reach it."""
+    """Whether an address is reached from this machine alone."""
     return ipaddress.ip_address(str(listener.getsockname()[0]).partition("%")[0]).is_loopback
 
 
@@ -102,7 +102,7 @@ def address(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """Says when it answers."""
+    """A server that logs its address when it is ready."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
         super().__init__(config)

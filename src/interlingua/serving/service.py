@@ -45,7 +45,7 @@ class ServeSettings(Settings):
     budget: Seconds = Field(
         10.0, description="seconds of work on one question, the reranker's left out; beyond it is 422"
     )
-    max_body: int = Field(4 << 20, ge=1, description="bytes of a body at the most")
+    max_body: int = Field(4 << 20, ge=1, description="maximum bytes of a body")
     token: str = Field("", repr=False, description="the token for writing and reading; without one nobody may write")
     read_token: str = Field("", repr=False, description="a token without which nobody may read")
     log_queries: bool = Field(False, description="put the text of questions into the log")
@@ -107,7 +107,7 @@ class Metrics:
         self.seconds.labels(method, path).observe(seconds)
 
     def text(self) -> bytes:
-        """In Prometheus' own format."""
+        """The metrics in Prometheus' text format."""
         return bytes(generate_latest(self.registry))
 
 
@@ -116,7 +116,7 @@ HIGHLIGHTED = 100
 
 
 class Answer(NamedTuple):
-    """Hits, and in words what of the question, or of the answer to it, was left out."""
+    """Hits, and notices about parts of the question or of the answer that were left out."""
 
     hits: list[dict[str, Any]]
     notices: list[str]
@@ -337,7 +337,7 @@ class Service:
 
     @asynccontextmanager
     async def life(self, app: FastAPI) -> AsyncIterator[None]:
-        """From the first question, asked by ourselves, to the last answer."""
+        """Start the threads, warm up with a question of our own, and at the end finish what waits."""
         self.batcher.start()
         self.writer.start()
         try:
@@ -350,7 +350,7 @@ class Service:
             await self.batcher.close()
 
     async def facts(self, *, patient: bool = False) -> Facts:
-        """What the index holds now."""
+        """The contents of the index now."""
         facts: Facts = await self.batcher.submit(Describe(self.index), None, patient=patient)
         self.metrics.passages.set(facts.passages)
         return facts

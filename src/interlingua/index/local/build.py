@@ -36,14 +36,14 @@ logger = logging.getLogger(__name__)
 def encoded(
     encoder: TextEncoder, passages: Sequence[Passage], **options: Any
 ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
-    """What `PassageTable.batch` takes: the texts as rows, their vectors, and their subwords for `StaticMaxSim`."""
+    """Encode passages for `PassageTable.batch`: texts as rows, vectors, and subwords for `StaticMaxSim`."""
     return to_rows(passages), *encode_passages(encoder, passages, **options)
 
 
 @contextmanager
 def spooled(batches: Iterable[Any], schema: Any, folder: Path) -> Iterator[tuple[int, Any]]:
-    """How many rows `batches` have, and a reader of them. They are kept in a file in `folder` until then, so that all
-    are there before the first is written to the store, and none in memory."""
+    """Spool `batches` in a file in `folder`; give the number of rows and a reader. So all batches are complete before
+    the first is written to the store, and none stays in memory."""
     pa = arrow()
     with tempfile.TemporaryFile(dir=folder) as file:
         count = 0
@@ -95,7 +95,8 @@ def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, 
 
 
 def _left(partial: Path, made_with: dict[str, Any]) -> PassageTable | None:
-    """What a build with the same model left, None where there is nothing to go on with; `partial` is then empty."""
+    """The table that a stopped build with the same model left; None where there is none, and `partial` is then
+    empty."""
     try:
         same = json.loads((partial / STARTED).read_text(encoding="utf-8")) == made_with
     except (OSError, ValueError):

@@ -22,7 +22,7 @@ from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms,
 logger = logging.getLogger(__name__)
 
 Floats = NDArray[np.float32]
-SPARE = 16  # candidates beyond the cut, of which rounding may decide
+SPARE = 16  # candidates beyond the cut, which rounding may have put there
 SMALL = 1 << 22
 """Components of rows, and scores, that NumPy multiplies and holds at once: in a few milliseconds, and without torch and
 numba, which take seconds to load."""
@@ -96,7 +96,7 @@ def _searched(segment: Segment, vectors: Floats, k: int, rows: Rows | None) -> t
 
 
 def _by_numpy(vectors: Floats, some: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:
-    """What `search_exact` gives, in NumPy: the `k` largest scores of each query, best first; ties in any order."""
+    """`search_exact` in NumPy: the `k` largest scores of each query, best first; ties in any order."""
     with np.errstate(invalid="ignore"):
         scores = vectors @ some.T
     if np.isnan(scores).any():
@@ -134,7 +134,7 @@ def index_vectors(store: PassageTable, wanted: bool | None = None) -> None:
 
 
 def dense_search_of(store: PassageTable, snapshot: Snapshot) -> DenseSearch:
-    """How to find vectors in `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
+    """The dense search for `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
     noted = snapshot.base.approximate if snapshot.version == snapshot.base.version else None
     indexed = store.approximate if noted is None else noted
     return approximately(PassageTable.open(store.folder, snapshot.version)) if indexed else exactly

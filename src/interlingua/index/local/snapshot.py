@@ -44,11 +44,11 @@ CACHE = Layout("cache", 5, "cache of an index")
 
 
 def write_cache(store: PassageTable, index: Path) -> Path:
-    """Write the cache of the version that `store` reads, whole or not at all; where it is.
+    """Write the cache of the version that `store` reads, atomically; return its folder.
 
     It holds the rows in batches (`passages.arrow`, `subwords.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`),
-    the same vectors as int8, and the `Postings` of BM25. The disk holds the version first: it would be
-    another one that gets the number of a version that a power cut took.
+    the same vectors as int8, and the `Postings` of BM25. The version is synced first: after a power
+    cut another version could get its number, and the cache would not fit it.
     """
     store.sync()
     target = index / FOLDER / str(store.version)
@@ -203,7 +203,7 @@ class UnindexedRows:
         return Segment.of(self.numbers, self.passages, self.vectors, self.terms, self.subwords)
 
     def kept(self, live: Rows) -> UnindexedRows:
-        """Those whose number is among `live`."""
+        """The rows whose number is among `live`."""
         rows = np.flatnonzero(np.isin(self.numbers, live))
         return (
             self
@@ -232,8 +232,8 @@ class UnindexedRows:
 
 
 class Snapshot:
-    """What one search sees. `segments` are the cache's rows and the unindexed; `live` has for each a mask of the rows
-    that are still there, None where all are."""
+    """The rows of one version. `segments` are the cache's rows and the unindexed; `live` has for each segment a mask of
+    the rows that are not deleted, None where none is."""
 
     def __init__(self, version: int, base: Segment, unindexed: UnindexedRows, live: Rows) -> None:
         self.version, self.base, self.unindexed = version, base, unindexed
@@ -293,7 +293,7 @@ class Snapshot:
         return sum(int(part.sum(dtype=np.int64)) for part in lengths) / max(1, len(self))
 
     def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
-        """Where the passages with these ids are; an id that is not there is left out."""
+        """The places of the passages with these ids, by id. Unknown ids are left out."""
         found: dict[str, list[Place]] = {}
         for number, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
             for name, rows in segment.passages.find(ids).items():
@@ -302,7 +302,7 @@ class Snapshot:
         return found
 
     def places(self, numbers: Rows) -> list[Place]:
-        """Where the rows with these numbers are; one that is not here, or not any more, is left out."""
+        """The places of the rows with these numbers. Unknown and deleted rows are left out."""
         found: list[Place] = []
         for part, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
             rows = segment.rows(numbers)

@@ -283,8 +283,8 @@ class LocalStore(AddressedStore[Place]):
             yield passages_of(batch), vectors_of(batch, table.dim)
 
     def keep_tokens(self, reranker: AnyEncoder) -> int:
-        """Keep token vectors (int8) of all passages; of how many there were none yet. What was done when this is
-        stopped stays."""
+        """Keep token vectors (int8) of all passages; return the number that had none. A stopped call keeps what it has
+        done."""
         return keep_tokens(self.path, reranker)
 
     def tokens(self, reranker: AnyEncoder) -> IndexTokens | None:

@@ -28,7 +28,7 @@ TABLE = "passages"
 LOCK = "writer.lock"
 VERSIONS = "_versions"
 SYNCED = "synced.json"
-"""Says which version the disk was last made to hold."""
+"""The file that names the version that was synced last."""
 EVER = timedelta(days=36_500)  # older versions are none
 NUMBERS_OF_A_VERSION = 1 << 32
 LAST = (1 << 64) - 1
@@ -177,7 +177,7 @@ class PassageTable:
 
     @property
     def approximate(self) -> bool:
-        """Whether the vectors have an index of Lance, in which `near` searches."""
+        """True where Lance has an index of the vectors, which `near` searches."""
         with self._reading():
             return any(index.columns == ["vector"] for index in self._table.list_indices())
 
@@ -214,8 +214,8 @@ class PassageTable:
             self._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
 
     def sync(self) -> None:
-        """Have the disk hold the version that is read and note that in `synced.json`, unless it says so already. Raises
-        Damaged where the disk does not take it."""
+        """Sync the version that is read to the disk and note it in `synced.json`, unless that names it already. Raises
+        Damaged where the disk fails."""
         if synced_version(self.folder) == (version := self.version):
             return
         with _plain_errors(self.folder):
@@ -263,8 +263,8 @@ class PassageTable:
 
 
 class _File(NamedTuple):
-    """A file of the table, and what tells it from an older one of its name. In the order in which they are synced:
-    what says of which files a version is made comes last."""
+    """A file of the table, with inode and time, by which it differs from an older file of the same name. Files sort in
+    the order in which they are synced: manifests, which name the files of a version, come last."""
 
     is_version: bool
     path: Path
@@ -283,7 +283,7 @@ def _files(folder: Path) -> set[_File]:
 
 
 def synced_version(folder: Path) -> int:
-    """The version that the disk was last made to hold, 0 where none was."""
+    """The version that was synced last, 0 for none."""
     try:
         return int(json.loads((folder / SYNCED).read_text(encoding="utf-8"))["version"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -294,7 +294,7 @@ def go_back(folder: Path) -> PassageTable:
     """The table in `folder` at its newest version of which all can be read. Hold `lock`.
 
     A power cut may take files of versions that were not synced. Where such are the newest, the one before them is made
-    the newest again, under a number that is newer than theirs, and synced; that is said. Raises Damaged where
+    the newest again, under a higher number, and synced; a warning says so. Raises Damaged where
     neither the version that was synced last nor a newer one can be read.
     """
     synced = synced_version(folder)
@@ -400,7 +400,7 @@ def _connect(folder: Path) -> Any:
 
 @contextmanager
 def _plain_errors(folder: Path) -> Iterator[None]:
-    """What LanceDB raises, as one line."""
+    """Turn errors of LanceDB into Damaged, with one line of text."""
     try:
         yield
     except (NotFound, Damaged, Stale):

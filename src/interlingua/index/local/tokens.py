@@ -38,7 +38,7 @@ DTYPE = "int8"
 
 
 class Part(NamedTuple):
-    """A part, and what tells it from an older one in the same place."""
+    """A part, with time and inode, by which it differs from an older part in the same place."""
 
     path: Path
     written: int
@@ -46,9 +46,9 @@ class Part(NamedTuple):
 
 
 class IndexTokens:
-    """The parts in a folder, each a `TokenStore` whose ids are numbers of passages. A number means one content
-    until the index is built anew, so nothing here is out of date; what is new is not here, and what is gone is not
-    asked for."""
+    """The parts in a folder, each a `TokenStore` whose ids are numbers of passages. Row numbers are immutable
+    until the index is built anew, so that nothing here is out of date: new passages have numbers that are not here, and
+    numbers of deleted ones are never looked up."""
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
@@ -60,8 +60,8 @@ class IndexTokens:
 
     @classmethod
     def open(cls, index: Path, encoder: AnyEncoder, before: IndexTokens) -> IndexTokens:
-        """What the index in a folder has for this encoder, perhaps nothing. `before` is given back
-        where it still is all there is. Raises BadInput for a damaged part."""
+        """The token vectors of the index in a folder by this encoder, perhaps none. `before` is returned where nothing
+        has changed since. Raises Damaged for a damaged part."""
         if not (index / FOLDER).exists() or getattr(encoder, "similarity", "") != "maxsim":
             return cls(())
         folder = folder_of(index, encoder)
@@ -91,7 +91,7 @@ class IndexTokens:
 
 
 def keep_tokens(index: Path, encoder: AnyEncoder) -> int:
-    """Encode the passages of an index that have no token vectors by `encoder` yet, part by part; how many.
+    """Encode the passages of an index that have no token vectors by `encoder` yet, part by part; return their number.
 
     A part of which most passages are gone is removed first. The index may be searched and changed meanwhile. Raises
     BadInput for an encoder without token vectors, and where another process does the same.
@@ -169,7 +169,8 @@ def _remove(path: Path) -> None:
 
 
 def folder_of(index: Path, encoder: AnyEncoder) -> Path:
-    """Where the token vectors by an encoder are: named by its fingerprint, so that another model finds none."""
+    """The folder of the token vectors of an encoder. It is named by the encoder's fingerprint, so that another model
+    finds none."""
     return index / FOLDER / hashlib.sha256(json.dumps(fingerprint(encoder), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -115,7 +115,7 @@ def connected(address: Address) -> Iterator[Any]:
 
 @contextmanager
 def plain_errors(address: Address) -> Iterator[None]:
-    """What Milvus raises, as one line."""
+    """Turn errors of Milvus into BadInput, with one line of text."""
     from pymilvus.exceptions import MilvusException  # type: ignore[import-untyped]
 
     try:
@@ -161,8 +161,8 @@ def schema(client: Any, dim: int) -> Any:
 
 
 def indexes(client: Any, local: bool) -> Any:
-    """What Milvus is to build: exact dense search in Milvus Lite, its own choice of an approximate one on a server;
-    inverted lists for the sparse vectors and for what results are narrowed by."""
+    """The indexes for Milvus to build: exact dense search in Milvus Lite, its own choice of an approximate one on a
+    server; inverted lists for the sparse vectors and for what results are narrowed by."""
     made = client.prepare_index_params()
     made.add_index("vector", index_type="FLAT" if local else "AUTOINDEX", metric_type="IP")
     made.add_index("sparse", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")

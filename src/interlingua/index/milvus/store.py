@@ -47,7 +47,7 @@ COLUMNS = ["number", *PASSAGE, "vector", "sparse", "subwords"]
 
 @dataclass(frozen=True)
 class MilvusRow:
-    """A row, told from others by its number, with what was read of it: `columns` by name."""
+    """A row, identified by its number, with the `columns` that were read, by name."""
 
     number: int
     columns: Mapping[str, Any] = field(compare=False, repr=False)
@@ -81,7 +81,7 @@ class MilvusView(View[MilvusRow]):
 
     @property
     def cache(self) -> int:
-        """How often the index was compacted."""
+        """The number of times that the index was compacted."""
         return int(self.about["round"])
 
     @property
@@ -231,7 +231,7 @@ class MilvusStore(AddressedStore[MilvusRow]):
 
     @classmethod
     def open(cls, address: str, durability: str = "full") -> MilvusStore:
-        """The index at an address. What a stopped writer or other analyzers left is said."""
+        """The index at an address. Warns of a stopped writer, and of other versions of the analyzers."""
         _check_durability(address, durability)
         place = Address.parse(address)
         if place.local and not Path(place.uri).exists():

@@ -19,11 +19,11 @@ from interlingua.errors import BadInput, NotFound, Stale
 from interlingua.index.milvus.collection import Address, indexes, plain_errors, schema, with_ids
 
 IndexRecord = dict[str, Any]
-"""What an index in Milvus says about itself: its metadata, and the counts that BM25 needs."""
+"""The record of an index in Milvus: its metadata, and the counts that BM25 needs."""
 SLICE = 256  # rows sent or read at a time: the longest texts still fit into one message
 NUMBERS = 8_192  # term counts asked for or sent at a time; a query of Milvus returns 16,384 rows at most
 _ABOUT = 0
-"""The row of the term counts that holds what the index says about itself; no term has this number."""
+"""The row of the term counts that holds the record of the index; no term has this number."""
 
 
 class IndexVersion:
@@ -102,11 +102,12 @@ class IndexVersion:
                 self.client.drop_collection(name)
 
     def about(self) -> IndexRecord:
-        """What the index says about itself; empty before the first `write_about`."""
+        """The record of the index: metadata and counts; empty before the first `write_about`."""
         return self.look_up([])[0]
 
     def look_up(self, numbers: Sequence[int]) -> tuple[IndexRecord, dict[int, int]]:
-        """What the index says about itself, and how many passages hold each of these terms (none: left out)."""
+        """The record of the index, and the number of passages that hold each of these terms (terms that none holds are
+        left out)."""
         about: IndexRecord = {}
         found: dict[int, int] = {}
         for start in range(0, max(1, len(numbers)), NUMBERS):
@@ -119,12 +120,12 @@ class IndexVersion:
         return about, found
 
     def write_about(self, about: IndexRecord) -> None:
-        """Replace what the index says about itself."""
+        """Replace the record of the index."""
         with plain_errors(self.address):
             self.client.upsert(self.terms, [_count(_ABOUT, 0, 1 << 62, about)])
 
     def write_counts(self, found_in: Mapping[int, int], round_: int = 0) -> None:
-        """Set how many passages hold each term."""
+        """Set the number of passages that hold each term."""
         rows = [_count(number, count, round_) for number, count in found_in.items()]
         with plain_errors(self.address):
             for start in range(0, len(rows), NUMBERS):
@@ -142,7 +143,7 @@ class IndexVersion:
         self.write_counts({number: max(0, found.get(number, 0) + change[number]) for number in numbers})
 
     def rows(self) -> int:
-        """How many passages there are."""
+        """The number of passages."""
         return int(self._query(self.place, "", ["count(*)"])[0]["count(*)"])
 
     def scan(self, end: int, columns: list[str], size: int = SLICE) -> Iterator[list[dict[str, Any]]]:

@@ -37,8 +37,8 @@ ROOM = 32_000  # bytes for the names of sources, in the JSON that Milvus keeps 6
 
 @dataclass
 class Counts:
-    """What BM25 needs of all passages: their number, the sum of their lengths, how many hold each term; and how many
-    there are of each language."""
+    """The counts of all passages for BM25: their number, the sum of their lengths, the number that hold each term; and
+    the passages of each language."""
 
     passages: int = 0
     length: int = 0
@@ -113,8 +113,8 @@ def write_passages(
     changes: Iterable[Sequence[tuple[Passage, Mapping[str, Any] | None]]],
     names: SourceNames | None,
 ) -> int:
-    """Write passages, each in the place of a row or None; how many. Each write of 256 is safe, and found, before the
-    next is begun. `names` as in `Index.add`."""
+    """Write passages, each in the place of a row or None; return their number. Each write of 256 is durable and can be
+    found before the next begins. `names` as in `Index.add`."""
     written, saved = 0, dict[str, str]()
     for chunk in track(changes, TRACKED):
         about = store.about()

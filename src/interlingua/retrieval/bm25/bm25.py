@@ -156,9 +156,9 @@ class BM25:
 
     @classmethod
     def load(cls, path: str | Path) -> BM25:
-        """What `save` wrote, memory-mapped. Raises NotFound for a folder that is no BM25 index, Damaged for one that is
-        not as it was written, and BadInput where an analyzer has another version here than the one that cut the
-        passages."""
+        """Open the folder that `save` wrote, memory-mapped. Raises NotFound for a folder that is no BM25 index, Damaged
+        for one that is not as it was written, and BadInput where an analyzer has another version here than the one that
+        cut the passages."""
         with ArrayFolder.open(path, LAYOUT) as folder:
             ids, made = folder.facts["ids"], folder.facts["analyzers"]
             if not all(isinstance(name, str) for name in ids) or len(set(ids)) != len(ids):
@@ -176,7 +176,7 @@ class BM25:
             folder.facts |= {"k1": self.k1, "b": self.b, "analyzers": analyzers, "ids": self._indexed.ids}
 
     def weighted(self, k1: float, b: float) -> BM25:
-        """The same index with other parameters. Nothing is analysed again."""
+        """Give the same index other parameters, without analysing the passages again."""
         return BM25(self._indexed, k1, b)
 
     @property
@@ -259,7 +259,7 @@ def _announced(lang: str, given: str, kind: str | None) -> Analyzer:
 
 @dataclass(frozen=True)
 class Indexed:
-    """What was found in passages: all of BM25 but its parameters. The number of a passage is its place in `ids`;
+    """An analysed collection: all of BM25 but its parameters. The number of a passage is its place in `ids`;
     `analyzers` by language code, "" for none."""
 
     ids: list[str]
@@ -302,12 +302,12 @@ class Tuned:
 
     @property
     def best(self) -> tuple[float, float]:
-        """k1 and b."""
+        """The best k1 and b."""
         return self.bm25.k1, self.bm25.b
 
     @property
     def value(self) -> float:
-        """What `metric` gave for the best."""
+        """The value of `metric` for the best parameters."""
         return self.grid[self.best]
 
 

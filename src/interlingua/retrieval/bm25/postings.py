@@ -57,7 +57,7 @@ def length_norms(lengths: Any, mean: float, k1: float, b: float) -> Any:
 
 
 def term_weights(idf: Any, counts: Any, norms: Any) -> Weights:
-    """What a term adds to the scores of passages that hold it `counts` times and have these `length_norms`."""
+    """The weights of a term in passages that hold it `counts` times and have these `length_norms`."""
     weights: Weights = (idf * (counts / (counts + norms))).astype(np.float32)
     return weights
 
@@ -98,7 +98,7 @@ class Postings:
         return numbers
 
     def part(self, number: int) -> slice:
-        """Where the postings of a term are."""
+        """The range of the postings of a term."""
         return slice(int(self.starts[number]), int(self.starts[number + 1]))
 
     def weights(self, k1: float, b: float) -> Weights:

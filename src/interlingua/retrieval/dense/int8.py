@@ -193,8 +193,8 @@ class Int8Matrix:
     def search(
         self, queries: Matrix, vectors: Matrix, k: int, *, rows: Indices | None = None, tie_order: Indices | None = None
     ) -> tuple[Indices, Floats]:
-        """What `search_exact(queries, vectors, k, rows=rows, tie_order=tie_order)` gives, sooner; `vectors` must be
-        those that this was built from.
+        """The result of `search_exact(queries, vectors, k, rows=rows, tie_order=tie_order)`, faster. `vectors` must be
+        those that this matrix was built from.
 
         `search_exact` itself ranks and scores the candidates, batch by batch (64 to 127 queries, or all when they are
         fewer). So scores are equal to the last bit where a matrix product sums alike whatever the number of passages,

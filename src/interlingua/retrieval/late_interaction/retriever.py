@@ -24,7 +24,7 @@ SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
 
 
 def passage_tokens(encoder: MultiVectorEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
-    """What `TokenStore.build` takes: `passages` encoded `CHUNK` at a time, with their ids."""
+    """Encode `passages`, `CHUNK` at a time: ids and token vectors, as `TokenStore.build` takes them."""
     held: list[Passage] = []
     for passage in track(passages, "encode passages"):
         held.append(passage)

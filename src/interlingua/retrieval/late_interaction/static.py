@@ -51,7 +51,8 @@ class StaticMaxSim:
 
     @classmethod
     def of(cls, encoder: AnyEncoder | None, before: StaticMaxSim | None = None) -> StaticMaxSim | None:
-        """That of an encoder; None unless it has `static_sides`. `before` is returned if it is of the same one."""
+        """The matcher of an encoder; None for an encoder without `static_sides`. `before` is returned where it belongs
+        to the same encoder."""
         sides = static_sides(encoder)
         if sides is None:
             return None
@@ -91,7 +92,7 @@ class StaticMaxSim:
             yield self._passage.tokenize(texts[start : start + TOGETHER], "passage")
 
     def question(self, text: str) -> Question:
-        """What of a question is compared."""
+        """The distinct subwords of a question, and their weights."""
         ids, counts = np.unique(np.array(self._query.tokenize([text], "query")[0], dtype=np.int64), return_counts=True)
         weights = counts * self._asked.of(ids).squares[ids]
         if len(ids) > LONGEST:
@@ -117,8 +118,8 @@ class StaticMaxSim:
 
 
 def static_sides(encoder: AnyEncoder | None) -> tuple[StaticSide, StaticSide] | None:
-    """How the encoder makes vectors of questions and of passages, where these are the mean of static subword vectors
-    and nothing else (no Dense layer, no calibration); None for all others."""
+    """The sides of an encoder for questions and for passages, if its vectors are means of static subword vectors and
+    nothing else (no Dense layer, no calibration); None for any other encoder."""
     sides = getattr(encoder, "static_sides", None)
     return None if sides is None else sides()
 

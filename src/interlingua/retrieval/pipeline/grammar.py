@@ -99,7 +99,7 @@ class ReciprocalRank:
 
 @dataclass(frozen=True)
 class Rerank:
-    """What `first` found, in the order of the scores of `second`."""
+    """The results of `first`, reranked by the scores of `second`."""
 
     first: Pipeline
     second: Pipeline

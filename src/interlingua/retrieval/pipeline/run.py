@@ -168,7 +168,7 @@ def run_pipeline(
     *,
     translated: Sequence[Query] | None = None,
 ) -> Run:
-    """What `pipeline` finds for the queries of `collection`: at most `depth` passages each, every query in the run.
+    """Run `pipeline` on the queries of `collection`: at most `depth` passages each, every query in the run.
 
     A stage inside another, what is fused or reranked, is searched `max(depth, 1000)` deep unless it is cut (`% 100`); a
     run file is taken whole. `load` gives the encoder of a name (`interlingua.models.late_interaction.load_any`);
@@ -219,7 +219,7 @@ class Stages:
         return Asked(self, queries, translated).run(pipeline, depth)
 
     def retriever(self, stage: Lexical | Model) -> Retriever:
-        """What searches for a stage, whatever queries it is asked."""
+        """The retriever of a stage, for any queries."""
         if isinstance(stage, Lexical):
             return self._lexical(stage)
         return self._of_model(replace(stage, queries=None))
@@ -243,8 +243,8 @@ class Stages:
 
 
 class Asked:
-    """Queries put to stages, by one pipeline after another. What a model found is kept: a grid over the weights of a
-    sum asks the model once."""
+    """Queries that one pipeline after another searches for. The results of models are kept: a grid over the weights of
+    a sum searches with each model once."""
 
     def __init__(self, stages: Stages, queries: Sequence[Query], translated: Sequence[Query] | None = None) -> None:
         self.stages, self.queries, self.translated, self.inner = stages, queries, translated, DEPTH
