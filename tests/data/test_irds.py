@@ -14,7 +14,7 @@ from interlingua.data import irds, load_collection
 from interlingua.data.layouts import StoredPassages
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.pipeline.run import Stages
+from interlingua.retrieval.pipeline.run import RetrieverPool
 from interlingua.retrieval.run import Run
 
 
@@ -285,7 +285,7 @@ def test_reranking_reads_the_candidates_alone(tmp_path: Any) -> None:
     collection: Collection = load_collection("ir_datasets:big")
     Run.from_scores({"q": {"7": 1.0, "400": 0.5, "3": 0.1}}).write_trec(tmp_path / "x.run")
     data.walks = 0
-    stages = Stages(collection.passages, lambda name: Length())
+    stages = RetrieverPool(collection.passages, lambda name: Length())
     found = stages.run(f"run({tmp_path}/x.run) >> m", collection.queries, 10)
     assert found == Run.from_scores({"q": {"400": 400.0, "7": 7.0, "3": 3.0}})
     assert (data.walks, data.store.read) == (0, 3)

@@ -13,7 +13,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.retrieval.dense.exact import DenseRetriever, retrieve
 from interlingua.retrieval.fusion import interpolate, rrf, weighted_sum
 from interlingua.retrieval.pipeline.grammar import parse_pipeline
-from interlingua.retrieval.pipeline.run import Stages, run_pipeline
+from interlingua.retrieval.pipeline.run import RetrieverPool, run_pipeline
 from interlingua.retrieval.run import Run
 
 PASSAGES = [Passage(f"p{i}", f"w{i % 11} w{i % 7} w{i % 5} u{i}", lang="de") for i in range(60)]
@@ -184,7 +184,7 @@ def test_every_model_is_loaded_once_and_reads_a_passage_once():
     assert shelf.loads == {"a": 1, "late": 1}
     assert shelf["a"].seen == shelf["late"].seen == {p.text: 1 for p in PASSAGES}
     assert Overlap.built == {(0.9, 0.4, None): 1}  # the passages are analysed once, whatever k1 and b
-    stages = Stages(PASSAGES)
+    stages = RetrieverPool(PASSAGES)
     assert [stages.run(text, QUERIES, 9) for text in ("bm25", "bm25(k1=2)", "bm25")] == [
         lexical(9),
         lexical(9, 2.0),
@@ -197,7 +197,7 @@ def test_every_model_is_loaded_once_and_reads_a_passage_once():
 
 def test_a_reranker_reads_the_candidates_alone():
     shelf = Shelf()
-    stages = Stages(PASSAGES, shelf)
+    stages = RetrieverPool(PASSAGES, shelf)
     for depth in (2, 3):
         stages.run(parse_pipeline(f"bm25 % {depth} >> a + late"), QUERIES, 10)
     needed = {name for query in QUERIES for name in lexical(3).ids(query.id)}

@@ -76,7 +76,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     from interlingua.files import atomic_write
     from interlingua.progress import track
     from interlingua.retrieval.hard_negatives import MiningReport, Pool, mine_hard_negatives
-    from interlingua.retrieval.pipeline.run import Stages
+    from interlingua.retrieval.pipeline.run import RetrieverPool
 
     if not arguments.retriever:
         raise BadInput("--negatives: say with --retriever what finds them: bm25, or a model's folder or name.")
@@ -96,7 +96,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
             "taken for it. If they are no translations, the ids belong to another collection."
         )
     report = MiningReport()
-    retriever = Stages(pool.passages).retriever(stage)
+    retriever = RetrieverPool(pool.passages).retriever(stage)
     mined = mine_hard_negatives(questions, pool, retriever, choice, report, scores=bool(arguments.scores))
     with atomic_write(arguments.out) as stream:
         for record in track(mined, "mine", total=len(questions)):

@@ -20,7 +20,7 @@ from interlingua.retrieval.fusion import check_weights, normalised, summed
 from interlingua.retrieval.pipeline.grammar import Lexical, Model, Pipeline, RunFile, leaves
 from interlingua.retrieval.pipeline.run import (
     Load,
-    Stages,
+    RetrieverPool,
     encoder_loader,
     language_of,
     read_translations,
@@ -224,7 +224,7 @@ def evaluate_pipelines(
     check_stages(pipelines.values(), given, load)
     found: dict[tuple[str, str], Result] = {}
     for group in by_passages(given):
-        stages = Stages(group[0].passages, load)
+        stages = RetrieverPool(group[0].passages, load)
         for collection in group:
             for name, pipeline in pipelines.items():
                 run = stages.run(

@@ -22,7 +22,7 @@ from interlingua.evaluation.measures import evaluate
 from interlingua.files import existing
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.pipeline.grammar import RunFile, leaves, parse_pipeline
-from interlingua.retrieval.pipeline.run import Asked, Stages
+from interlingua.retrieval.pipeline.run import PipelineRun, RetrieverPool
 from interlingua.retrieval.run import Run
 from interlingua.settings import Settings, explain
 from interlingua.training.recipe import Recipe, find_recipe, merge, raw_recipe, read_yaml, resolve
@@ -74,7 +74,7 @@ class Ranking:
         of the same passages. Without `dev` every question is ranked by the numbers that are best for the half of the
         questions that it is not in (every other question, as they come): none is tuned on what it is measured on.
         """
-        stages = Stages(collection.passages, None if model is None else lambda name: model)
+        stages = RetrieverPool(collection.passages, None if model is None else lambda name: model)
         read = (
             None
             if translated is None
@@ -82,7 +82,7 @@ class Ranking:
         )
 
         def scored(settings: Sequence[str], of: Collection, read: Sequence[Query] | None) -> dict[str, Scored]:
-            asked = Asked(stages, of.queries, read)
+            asked = PipelineRun(stages, of.queries, read)
             return {setting: evaluate(asked.run(setting, DEPTH), of.qrels, measures).per_query for setting in settings}
 
         settings = self.settings()

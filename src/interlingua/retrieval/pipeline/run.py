@@ -175,7 +175,7 @@ def run_pipeline(
     each is loaded once. `translated`: the queries as `bm25` reads them, where it names no file of its own.
     Raises BadInput for what cannot be loaded, found or scored, naming the stage.
     """
-    return Stages(collection.passages, load).run(pipeline, collection.queries, depth, translated=translated)
+    return RetrieverPool(collection.passages, load).run(pipeline, collection.queries, depth, translated=translated)
 
 
 def encoder_loader(load: Load | None = None) -> Load:
@@ -193,7 +193,7 @@ def encoder_loader(load: Load | None = None) -> Load:
     return cache(any_kind if load is None else load)
 
 
-class Stages:
+class RetrieverPool:
     """The retrievers of one list of passages, made when they are first needed: pipelines that are run here one after
     another share them. A model reads each passage once, an analyzer too."""
 
@@ -216,7 +216,7 @@ class Stages:
         translated: Sequence[Query] | None = None,
     ) -> Run:
         """The first `depth` results of `pipeline` for each of `queries`, as `run_pipeline` describes it."""
-        return Asked(self, queries, translated).run(pipeline, depth)
+        return PipelineRun(self, queries, translated).run(pipeline, depth)
 
     def retriever(self, stage: Lexical | Model) -> Retriever:
         """The retriever of a stage, for any queries."""
@@ -242,11 +242,13 @@ class Stages:
         return model_retriever(encoder, self.passages)
 
 
-class Asked:
+class PipelineRun:
     """Queries that one pipeline after another searches for. The results of models are kept: a grid over the weights of
     a sum searches with each model once."""
 
-    def __init__(self, stages: Stages, queries: Sequence[Query], translated: Sequence[Query] | None = None) -> None:
+    def __init__(
+        self, stages: RetrieverPool, queries: Sequence[Query], translated: Sequence[Query] | None = None
+    ) -> None:
         self.stages, self.queries, self.translated, self.inner = stages, queries, translated, DEPTH
         self._found: dict[tuple[Model, int], Run] = {}
 
@@ -333,7 +335,7 @@ class Asked:
 class _Second:
     """A pipeline as the scorer that `rerank` asks."""
 
-    def __init__(self, asked: Asked, pipeline: Pipeline) -> None:
+    def __init__(self, asked: PipelineRun, pipeline: Pipeline) -> None:
         self._asked, self._pipeline = asked, pipeline
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
