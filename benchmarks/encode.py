@@ -2,9 +2,14 @@
 
     python benchmarks/encode.py --texts 4000 --pooling cls
     python benchmarks/encode.py --file texts.txt --threads 2
+    python benchmarks/encode.py --model multilingual-e5-small --file texts.txt --texts 100 --batch-sizes 1 8 32
 
 Prints the fastest run's seconds and real tokens a second, computed tokens per real token (1.00 = no padding), and how
 many times as long as ours each took: the median of the rounds, elapsed and processor time. Runs are interleaved.
+
+With --model a real model takes the place of the random one: ours in each precision that the processor has, and
+sentence-transformers in float32, in bfloat16, with torch's dynamic int8 layers and with its ONNX back end, as far as
+they are installed. Times are of the processor.
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -23,9 +30,11 @@ from sentence_transformers import SentenceTransformer
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from common import counting, in_turn, options, ratio
+from interlingua.errors import BadInput
+from interlingua.models.encode import cpu_has_bfloat16
 from interlingua.models.encoder import Encoder
-from interlingua.models.folder import Settings
-from interlingua.models.layout import POOLINGS, Parts, Pooling
+from interlingua.models.folder import POOLINGS, Pooling, Settings, model_folder
+from interlingua.models.layout import Parts
 from interlingua.models.transformer import Transformer
 from interlingua.training.backbones import unigram_tokenizer
 
@@ -66,9 +75,55 @@ def build(texts: list[str], layers: int, hidden: int, max_length: int, pooling: 
     )
 
 
+def real_model(name: str, texts: list[str], sizes: list[int], repeat: int) -> None:
+    """Compare on a model that is there."""
+    folder = str(model_folder(name))
+    encoders = {"interlingua": Encoder.load(folder, device="cpu")}
+    for precision in ("float32", "int8", "bfloat16"):
+        try:
+            encoders[f"interlingua {precision}"] = Encoder.load(folder, device="cpu", precision=precision)
+        except BadInput as error:
+            print(error)
+    whole = next(iter(encoders.values()))
+    real = sum(len(ids) for ids in whole.tokenize(texts))
+    print(f"{len(texts):,} texts, {real:,} tokens, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    ways: dict[str, Callable[[], object]] = {
+        way: partial(encoder.encode, texts, normalize_embeddings=True) for way, encoder in encoders.items()
+    }
+    for way, load in {
+        "float32": lambda: SentenceTransformer(folder, device="cpu"),
+        "bfloat16": lambda: SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.bfloat16}),
+        "int8 of torch": lambda: torch.ao.quantization.quantize_dynamic(
+            SentenceTransformer(folder, device="cpu"), {torch.nn.Linear}, torch.qint8
+        ),
+        "ONNX": lambda: SentenceTransformer(folder, device="cpu", backend="onnx"),
+        "OpenVINO": lambda: SentenceTransformer(folder, device="cpu", backend="openvino"),
+    }.items():
+        if way == "bfloat16" and not cpu_has_bfloat16():
+            print("sentence-transformers bfloat16: this processor has no units for it")
+            continue
+        try:
+            theirs = load()
+        except Exception as error:  # a back end that is not installed says so in many ways
+            print(f"sentence-transformers {way}: not to be had here ({str(error).strip().splitlines()[0]})")
+            continue
+        for size in sizes:
+            ways[f"sentence-transformers {way}, batch {size}"] = partial(
+                theirs.encode, texts, batch_size=size, normalize_embeddings=True
+            )
+    vectors = {way: np.asarray(encode(), dtype=np.float32) for way, encode in ways.items()}  # and sets all up
+    rounds = in_turn(ways, repeat)
+    for way, found in rounds.items():
+        least = min(one.processor for one in found)
+        cosine = float((vectors[way] * vectors["interlingua"]).sum(axis=1).min())
+        times = median(a.processor / b.processor for a, b in zip(rounds["interlingua"], found, strict=True))
+        print(f"{way:46} {real / least:8,.0f} tokens/s {times:6.2f} x interlingua, least cosine {cosine:.4f}")
+
+
 def main() -> None:
     parser = options(__doc__, texts=4_000, layers=6, hidden=384, max_length=256, repeat=3)
     parser.add_argument("--pooling", choices=POOLINGS, default="mean")
+    parser.add_argument("--model", help="a model folder or name, instead of a random one")
     parser.add_argument("--file", type=Path, help="one text a line, instead of random words")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[4, 8, 16, 32, 64])
     given = parser.parse_args()
@@ -76,6 +131,9 @@ def main() -> None:
     texts = passages(given.texts)
     if given.file:
         texts = given.file.read_text(encoding="utf-8").splitlines()[: given.texts]
+    if given.model:
+        real_model(given.model, texts, given.batch_sizes, given.repeat)
+        return
     ours = build(texts, given.layers, given.hidden, given.max_length, given.pooling)
     with tempfile.TemporaryDirectory() as folder:
         ours.save(Path(folder) / "model")

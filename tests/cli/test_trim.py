@@ -27,6 +27,16 @@ def test_a_trimmed_model_gives_the_same_vectors(model, sentences, tmp_path, caps
     assert size[1] < size[0]
 
 
+def test_a_trimmed_model_keeps_its_card(model, tmp_path, capsys):
+    (model / "README.md").write_text("---\nlicense: mit\n---\nWeights: https://example.org\n", encoding="utf-8")
+    assert main(["trim", str(model), "--texts", str(tmp_path / "texts.txt"), "--out", str(tmp_path / "small")]) == 0
+    card = (tmp_path / "small/README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\nlicense: mit\n---\nWeights: https://example.org\n\nTrimmed by `interlingua trim` to ")
+    capsys.readouterr()
+    assert main(["info", str(tmp_path / "small")]) == 0
+    assert "mit" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
