@@ -61,7 +61,10 @@ def test_vectors_agree_with_those_of_the_model_that_can_be_trained(name, pooling
     assert cosines(*cut).min() > COSINE[name]
 
 
-def test_a_text_has_the_same_int8_vector_beside_other_texts(saved):
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_text_has_the_same_int8_vector_beside_other_texts(compiled, saved, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr("interlingua.models.inference.bert.kernel", lambda: None)
     small = Encoder.load(saved, precision="int8")
     together, alone = small.encode(TEXTS), np.stack([small.encode([text])[0] for text in TEXTS])
     assert np.abs(together - alone).max() < 1e-5
