@@ -281,6 +281,8 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
 def spreads(table: TableSpec, results: Results, suite: str, measure: str) -> str:
     """Of a figure with three seeds or more: how much the average varies between seeds at each point, and the ratio of
     the last point's standard deviation to the first's with its interval. Otherwise nothing."""
+    if table.x is None:
+        return ""
     points = [
         (x, [macro(run) for run in seeds])
         for row, runs in results.items()
