@@ -18,7 +18,7 @@ from interlingua.data.collections import load_collection
 from interlingua.data.datasets import DataSpec
 from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences
 from interlingua.data.readers.source import files_of
-from interlingua.errors import BadInput, InterlinguaError, NotFound
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.files import read_lines
@@ -223,7 +223,7 @@ def examine(place: Path, path: str, check: Check, entry: Found) -> None:
             return
     try:
         said = measured(place, check)
-    except (InterlinguaError, OSError, EOFError) as error:
+    except (BadInput, NotFound, Damaged, OSError, EOFError) as error:
         entry.malformed.append(f"{path}: {error}")
         return
     if entry.data is None:
