@@ -74,15 +74,16 @@ def test_a_loss_scale_is_taken_out_of_the_gradients_before_they_are_clipped():
     spec, scale, x = OptimizerSpec(lr=0.1, clip=0.5), LossScale(), torch.randn(4, 3)
     plain(x).pow(2).sum().backward()
     (scaled(x).pow(2).sum() * scale.value).backward()
-    assert Optimizer([scaled], spec, 5).step(0, scale) == pytest.approx(Optimizer([plain], spec, 5).step(0))
+    assert Optimizer([scaled], spec, 5, scale).step(0) == pytest.approx(Optimizer([plain], spec, 5).step(0))
     torch.testing.assert_close(scaled.weight, plain.weight)
 
 
 def test_a_step_that_overflows_changes_nothing_but_the_scale():
     module = nn.Linear(2, 2)
-    before, optimizer, scale = module.weight.detach().clone(), Optimizer([module], OptimizerSpec(), 9), LossScale(8.0)
+    before, scale = module.weight.detach().clone(), LossScale(8.0)
+    optimizer = Optimizer([module], OptimizerSpec(), 9, scale)
     module.weight.grad, module.bias.grad = torch.full((2, 2), torch.inf), torch.ones(2)
-    assert not torch.isfinite(torch.tensor(optimizer.step(0, scale)))
+    assert not torch.isfinite(torch.tensor(optimizer.step(0)))
     assert torch.equal(module.weight, before)
     assert optimizer.state() == ({}, {})
     assert module.bias.grad is None

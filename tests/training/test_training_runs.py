@@ -328,9 +328,9 @@ def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
     tree["model"] = {**tree["model"], "backbone": {"scratch": {**tree["model"]["backbone"]["scratch"], "dropout": 0.0}}}
     one = module.Optimizer.step
 
-    def step(self, number, scale=None):
+    def step(self, number):
         seen.append([p.grad.clone() for p in self.parameters if p.grad is not None])
-        return one(self, number, scale)
+        return one(self, number)
 
     monkeypatch.setattr(module.Optimizer, "step", step)
     constant = ["optimizer.lr=1.0e-20", "optimizer.schedule=constant", "optimizer.warmup=0"]

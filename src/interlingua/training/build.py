@@ -214,8 +214,12 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
     }
     for weighted in objectives:
         weighted.objective.to(processes.device)
+    chunking = chunking_of(recipe.training, processes.device)
     optimizer = Optimizer(
-        [model, *(weighted.objective for weighted in objectives)], recipe.optimizer, recipe.training.steps
+        [model, *(weighted.objective for weighted in objectives)],
+        recipe.optimizer,
+        recipe.training.steps,
+        chunking.loss_scale,
     )
     if processes.first:
         advise(objectives, recipe, streams)
@@ -227,7 +231,7 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
         recipe.training,
         out,
         processes,
-        chunking_of(recipe.training, processes.device),
+        chunking,
         recipe.seed,
         _validation(recipe, out, objectives, processes),
     )

@@ -57,8 +57,10 @@ class LossScale:
 class Optimizer:
     """AdamW for dense parameters, torch's SparseAdam for row-sparse ones, one schedule for both."""
 
-    def __init__(self, modules: Iterable[nn.Module], spec: OptimizerSpec, steps: int) -> None:
-        self.spec, self.steps = spec, steps
+    def __init__(
+        self, modules: Iterable[nn.Module], spec: OptimizerSpec, steps: int, scale: LossScale | None = None
+    ) -> None:
+        self.spec, self.steps, self.scale = spec, steps, scale
         modules = list(modules)
         sparse = {
             id(m.weight)
@@ -89,12 +91,13 @@ class Optimizer:
             return self.spec.lr
         return self.spec.lr * max(0.0, (self.steps - step) / max(1, self.steps - self.spec.warmup))
 
-    def step(self, step: int, scale: LossScale | None = None) -> float:
+    def step(self, step: int) -> float:
         """Clip, update, and clear the gradients; the gradient norm before clipping.
 
         With a `scale` the gradients are divided by it first. Where one of them overflowed, the norm is not finite and
         nothing but the scale is changed.
         """
+        scale = self.scale
         if scale is not None:
             for parameter in self.parameters:
                 if parameter.grad is not None:

@@ -300,7 +300,7 @@ class Trainer:
             for parameter in self.optimizer.parameters if len(batches) > 1 else ():
                 if parameter.grad is not None:
                     parameter.grad /= len(batches)
-            norm = self.optimizer.step(step, self.chunking.loss_scale)
+            norm = self.optimizer.step(step)
         for group in parts:
             for weighted in group:
                 if own:
