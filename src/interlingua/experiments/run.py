@@ -337,7 +337,7 @@ class Reproduction:
             model: Any = stored
             if stored is None and (ranking is None or ranking.needs_model):
                 model, calibration = self.read(row, seed)
-            shards = Shards(folder / "vectors", scale.vectors, processes=self.processes)
+            shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)
             join(values, measure(model, left, self.table.measures, self.data, ranking, problems.append, shards))
             for name, suite in left.items():
                 columns[name] = list(dict.fromkeys([*columns.get(name, ()), *suite.columns()]))
