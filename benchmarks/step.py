@@ -2,6 +2,7 @@
 
     python benchmarks/step.py
     python benchmarks/step.py --batch 16 --layers 2 --repeat 5
+    python benchmarks/step.py --model multilingual-e5-small --batch 32 --sparse
 
 The step is joint (retrieval + semantic + language) on a random transformer whose vocabulary is learned from the bundled
 encyclopedia. `bare` is the encoder's forward and backward passes alone: the same texts in the same chunks, tokenised
@@ -39,6 +40,7 @@ from interlingua.models.subwords import plain_text
 from interlingua.objectives import Language, Retrieval, Semantic, language_contrastive, semantic_contrastive
 from interlingua.objectives.objective import Batch, SentenceTransformersLoss
 from interlingua.objectives.retrieval import as_text
+from interlingua.training.backbones import build_encoder
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer, OptimizerSpec, gradient_norm
 from interlingua.training.processes import Processes
@@ -74,8 +76,9 @@ def draw(size: int) -> Batch:
 class Ours:
     """The toolkit's step."""
 
-    def __init__(self, model: DualEncoder, batch: Batch) -> None:
+    def __init__(self, model: DualEncoder, batch: Batch, sparse: bool = False) -> None:
         self.model, self.batch, self.chunking = model, batch, Chunking()
+        model.query.input_embeddings.sparse = sparse
         terms = [
             WeightedObjective("retrieval", Retrieval(temperature=TEMPERATURE)),
             WeightedObjective("semantic", Semantic(), SEMANTIC),
@@ -170,17 +173,25 @@ def norm(side: Ours | Theirs) -> float:
 
 
 def main() -> None:
-    given = options(__doc__, batch=48, repeat=5, layers=6, hidden=384).parse_args()
+    parser = options(__doc__, batch=48, repeat=5, layers=6, hidden=384)
+    parser.add_argument("--model", default="", help="the first --layers layers of this model, not a random one")
+    parser.add_argument("--sparse", action="store_true", help="row-sparse updates of our embeddings")
+    given = parser.parse_args()
     torch.set_num_threads(given.threads)
     batch = draw(given.batch)
-    encoder = encyclopedia_encoder(given.layers, given.hidden)
+    encoder = (
+        build_encoder({"name": given.model, "layers": given.layers}, device="cpu")
+        if given.model
+        else encyclopedia_encoder(given.layers, given.hidden)
+    )
+    encoder.settings.prompts = {}  # the peer's collator puts none before a text
     with tempfile.TemporaryDirectory() as folder:
         encoder.save(Path(folder) / "model")
         theirs = Theirs(SentenceTransformer(str(Path(folder) / "model"), device="cpu"), batch)
-    ours = Ours(DualEncoder.tied(encoder), batch)
+    ours = Ours(DualEncoder.tied(encoder), batch, given.sparse)
     print(
         f"{given.batch} questions with a passage and a hard negative, {given.batch} pairs, "
-        f"{ours.tokens:,} tokens; {given.layers} layers x {given.hidden}, tied, float32, "
+        f"{ours.tokens:,} tokens; {given.layers} layers x {encoder.hidden_size}, tied, float32, "
         f"{given.threads} threads",
         flush=True,
     )

@@ -92,6 +92,15 @@ def test_gradient_cache_replays_dropout(untied):
     assert any((kept[n] - g).abs().max() > 1e-4 for n, g in joint(untied).items())  # dropout really is on
 
 
+def test_gradients_in_bfloat16_are_those_in_float32_but_for_rounding(untied):
+    untied.eval()
+    exact, rounded = (gradients(untied, Chunking(bf16=bf16))[0] for bf16 in (False, True))
+    flat, other = (torch.cat([found[name].flatten() for name in exact]) for found in (exact, rounded))
+    assert other.dtype == torch.float32
+    assert not torch.equal(flat, other)
+    assert torch.cosine_similarity(flat, other, dim=0) > 0.99
+
+
 def test_measuring_changes_neither_gradients_nor_random_numbers(untied):
     untied.train()
     for chunking in (Chunking(), Chunking(cache=3)):

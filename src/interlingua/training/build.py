@@ -17,7 +17,7 @@ from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
-from interlingua.models.encode import default_device
+from interlingua.models.encode import cpu_has_bfloat16, default_device
 from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static.embedding import StaticEmbedding
@@ -123,6 +123,8 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
     for encoder in (model.query, model.passage):
         if isinstance(encoder.backbone, StaticEmbedding):
             encoder.backbone.token_dropout = recipe.model.token_dropout
+        elif recipe.optimizer.sparse_embeddings:
+            encoder.input_embeddings.sparse = True  # type: ignore[assignment]
         freeze(encoder.backbone, recipe.model.freeze)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise BadInput(f"model.freeze: {', '.join(recipe.model.freeze)} is all of the model; nothing is left to train.")
@@ -238,15 +240,17 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
-    """Chunk sizes and precision for this device: bfloat16 only where the hardware has it, float16 with a loss scale."""
-    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    """Chunk sizes and precision for this device: bfloat16 only where the hardware has it, and on a processor only
+    where it is asked for; float16 with a loss scale."""
+    on_gpu = device.type == "cuda"
+    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else cpu_has_bfloat16()
     chosen = spec.precision
     if chosen == "auto":
-        chosen = "float32" if device.type != "cuda" else "bf16" if has_bf16 else "fp16"
+        chosen = "float32" if not on_gpu else "bf16" if has_bf16 else "fp16"
     if chosen == "bf16" and not has_bf16:
-        raise BadInput("training.precision: bf16 needs a CUDA device that has it; use auto, fp16 or float32.")
+        raise BadInput("training.precision: bf16 needs a GPU or a processor that has it; use auto, fp16 or float32.")
     if chosen == "fp16":
-        if device.type != "cuda":
+        if not on_gpu:
             logger.warning("training.precision: fp16 on a CPU is emulated: slower than float32, for trials only.")
         return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.float16, LossScale())
     return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.bfloat16 if chosen == "bf16" else None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from interlingua.errors import BadInput
@@ -26,6 +26,15 @@ class OptimizerSpec(Settings):
     warmup: int = Field(0, ge=0, description="steps from 0 to lr")
     schedule: Literal["linear", "constant"] = "linear"
     clip: float | None = Field(2.0, gt=0, description="largest gradient norm")
+    sparse_embeddings: bool = Field(
+        False, description="transformers: update only the subword embeddings that a step reads (lazy Adam)"
+    )
+
+    @model_validator(mode="after")
+    def _no_decay_of_some_rows(self) -> OptimizerSpec:
+        if self.sparse_embeddings and self.weight_decay:
+            raise ValueError("sparse_embeddings and weight_decay: rows that are not read would not decay; give one")
+        return self
 
 
 @dataclass(slots=True)

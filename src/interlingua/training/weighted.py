@@ -95,6 +95,12 @@ def check(recipe: Recipe) -> None:
     if not named:
         raise BadInput("the recipe has no objectives.")
     kinds = {kind_of(name, recipe.objectives[name] or {}) for name in named}
+    predicting = sorted(kind for kind in kinds if issubclass(OBJECTIVES[kind], TokenObjective))
+    if recipe.optimizer.sparse_embeddings and predicting:
+        raise BadInput(
+            f"optimizer.sparse_embeddings: {predicting[0]} predicts subwords, which changes all embeddings. "
+            "Leave one of them out."
+        )
     if "language" in kinds and not REPELLING & kinds:
         raise BadInput("the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval.")
     _check_sampling(recipe, named)
