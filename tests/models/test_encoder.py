@@ -209,3 +209,13 @@ def test_cuda_gives_the_same_vectors(tiny_hf_folder, sentences):
     half = Encoder.load(tiny_hf_folder, device="cuda").encode(sentences)
     cosine = (half * expected).sum(1) / np.linalg.norm(half, axis=1) / np.linalg.norm(expected, axis=1)
     assert cosine.min() > 0.999
+
+
+def test_an_e5_folder_without_prompts_is_said(tiny_encoder, tmp_path, caplog):
+    for name in ("models--intfloat--multilingual-e5-small/snapshots/1", "my-e5", "bge5"):
+        tiny_encoder().save(tmp_path / name)
+        Encoder.load(tmp_path / name, prompts={"query": "query: ", "passage": "passage: "})
+        assert not caplog.records
+        Encoder.load(tmp_path / name)
+        assert ["names no prompts" in record.message for record in caplog.records] == [True] * (name != "bge5")
+        caplog.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -123,6 +124,12 @@ class Encoder(nn.Module):
             parts = read_parts(folder, modules, read_settings(folder), precision)
         else:
             raise BadInput(f"{folder}: is not a model folder (looked for modules.json and config.json).")
+        if prompts is None and not any(parts.settings.prompts.values()) and _is_e5(folder):
+            logger.warning(
+                f"{folder}: E5 models read 'query: ' or 'passage: ' before a text, but this folder names no prompts. "
+                "Write them into its config_sentence_transformers.json: "
+                '"prompts": {"query": "query: ", "document": "passage: "}'
+            )
         parts.language_maps = LanguageMaps.beside(folder)
         whole = cls(parts)
         if (kept := read_json(folder / "fingerprint.json")) is not None:
@@ -386,3 +393,9 @@ class Encoder(nn.Module):
             write_root(folder, write_parts(folder, self.parts()), self.settings)
             if self.language_maps is not None:
                 self.language_maps.save(folder / file_name())
+
+
+def _is_e5(folder: Path) -> bool:
+    """Whether a model folder, or the hub's folder that it is a snapshot in, is called E5."""
+    names = [folder.name, *(parent.name for parent in folder.parents if parent.name.startswith("models--"))]
+    return any(re.search(r"(?:^|[-_])e5(?:[-_]|$)", name.lower()) for name in names)
