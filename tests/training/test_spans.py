@@ -187,7 +187,7 @@ def test_own_parameters_are_summed_over_processes(model, tmp_path):
 
     term = WeightedObjective("comparable", comparable(model, proj_dim=8))
     processes = Recorder(0, 1, torch.device("cpu"))
-    trainer.Trainer(model, [term], {}, None, None, tmp_path, processes, Chunking())._add_up([term])
+    trainer.Trainer(model, [term], {}, None, None, tmp_path, processes, Chunking())._add_up([term], own=False)
     wanted = {id(p) for p in (*model.parameters(), *term.objective.parameters())}
     assert {id(p) for p in summed} == wanted
 

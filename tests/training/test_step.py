@@ -94,7 +94,7 @@ def test_gradient_cache_replays_dropout(untied):
 
 def test_gradients_in_bfloat16_are_those_in_float32_but_for_rounding(untied):
     untied.eval()
-    exact, rounded = (gradients(untied, Chunking(bf16=bf16))[0] for bf16 in (False, True))
+    exact, rounded = (gradients(untied, Chunking(dtype=dtype))[0] for dtype in (None, torch.bfloat16))
     flat, other = (torch.cat([found[name].flatten() for name in exact]) for found in (exact, rounded))
     assert other.dtype == torch.float32
     assert not torch.equal(flat, other)

@@ -218,7 +218,7 @@ def examine(place: Path, path: str, check: Check, entry: Found) -> None:
     if not place.exists():
         try:
             files_of(place)  # a pattern, or what the names of two Moses files have in common
-        except NotFound:
+        except (NotFound, BadInput):
             entry.missing.append(path)
             return
     try:

@@ -22,7 +22,7 @@ from interlingua.data.readers.source import files_of
 from interlingua.errors import BadInput, InterlinguaError, NotFound, suggestion
 from interlingua.evaluation.tatoeba import StoredVectors
 from interlingua.experiments.spec import CalibrationSpec, Reading, Suite, TableSpec, fill, filled
-from interlingua.experiments.suites import Values, measure, measured
+from interlingua.experiments.suites import Values, chosen, join, measure, measured, measured_columns
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
@@ -491,34 +491,6 @@ class Reproduction:
         except NotFound:
             return f"{file}: not there. --data must name the folder that holds it."
         return None
-
-
-def measured_columns(suites: Mapping[str, Suite], values: Values) -> dict[str, list[str]]:
-    """The columns of each suite that `values` have."""
-    return {
-        name: [
-            column for column in suites[name].columns() if not column or any(column in m for m in by_measure.values())
-        ]
-        for name, by_measure in values.items()
-        if name in suites
-    }
-
-
-def join(values: Values, more: Values) -> None:
-    """Add the columns of `more` to those of `values`."""
-    for suite, by_measure in more.items():
-        for name, columns in by_measure.items():
-            values.setdefault(suite, {}).setdefault(name, {}).update(columns)
-
-
-def chosen(values: Values, wanted: Mapping[str, Suite]) -> Values:
-    """The values of the suites and columns that are wanted, in their order."""
-    found: Values = {}
-    for name, suite in wanted.items():
-        for label, columns in values.get(name, {}).items():
-            order = columns if suite.xor is not None else [column for column in suite.columns() if column in columns]
-            found.setdefault(name, {})[label] = {column: columns[column] for column in order}
-    return found
 
 
 def slug(name: str) -> str:

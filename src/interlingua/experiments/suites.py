@@ -257,6 +257,34 @@ def measure(
     return found
 
 
+def measured_columns(suites: Mapping[str, Suite], values: Values) -> dict[str, list[str]]:
+    """The columns of each suite that `values` have."""
+    return {
+        name: [
+            column for column in suites[name].columns() if not column or any(column in m for m in by_measure.values())
+        ]
+        for name, by_measure in values.items()
+        if name in suites
+    }
+
+
+def join(values: Values, more: Values) -> None:
+    """Add the columns of `more` to those of `values`."""
+    for suite, by_measure in more.items():
+        for name, columns in by_measure.items():
+            values.setdefault(suite, {}).setdefault(name, {}).update(columns)
+
+
+def chosen(values: Values, wanted: Mapping[str, Suite]) -> Values:
+    """The values of the suites and columns that are wanted, in their order."""
+    found: Values = {}
+    for name, suite in wanted.items():
+        for label, columns in values.get(name, {}).items():
+            order = columns if suite.xor is not None else [column for column in suite.columns() if column in columns]
+            found.setdefault(name, {})[label] = {column: columns[column] for column in order}
+    return found
+
+
 def _ranked(
     ranking: Ranking,
     model: AnyEncoder | None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import string
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +50,7 @@ from interlingua.models.layout import (
     write_transformer,
 )
 from interlingua.models.static.embedding import StaticEmbedding
-from interlingua.models.subwords import Text
+from interlingua.models.subwords import Text, punctuation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -83,17 +81,6 @@ def add_markers(backbone: Transformer) -> None:
     with torch.no_grad():
         drawn = torch.randn(len(new), table.shape[1]) * table[:before].float().std().cpu()
         table[new] = drawn.to(table)
-
-
-def punctuation(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
-    """The tokens that are punctuation alone (Unicode's, and ASCII's symbols as ColBERT has them), whether they begin a
-    word or not. A byte-level vocabulary shows only ASCII."""
-    bare = {token: token.lstrip("▁Ġ") for token in tokenizer.get_vocab()}
-    return tuple(sorted(token for token, text in bare.items() if text and all(map(_is_mark, text))))
-
-
-def _is_mark(character: str) -> bool:
-    return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 
 _TOKENS = "token_embeddings"

@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from itertools import chain, islice, repeat
 from math import isfinite
 from struct import pack
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from tokenizers.pre_tokenizers import Metaspace
 
 from interlingua.errors import BadInput
 from interlingua.text.languages import nfkc
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def normalizer(lowercase: bool) -> Normalizer:
@@ -392,3 +395,14 @@ class Subwords:
         if max_length is None or len(ids) <= max_length:
             return ids
         return ids[: max_length - self._closing] + ids[len(ids) - self._closing :]
+
+
+def punctuation(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    """The tokens that are punctuation alone (Unicode's, and ASCII's symbols as ColBERT has them), whether they begin a
+    word or not. A byte-level vocabulary shows only ASCII."""
+    bare = {token: token.lstrip("▁Ġ") for token in tokenizer.get_vocab()}
+    return tuple(sorted(token for token, text in bare.items() if text and all(map(_is_mark, text))))
+
+
+def _is_mark(character: str) -> bool:
+    return character in string.punctuation or unicodedata.category(character).startswith("P")

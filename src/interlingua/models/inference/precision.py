@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from interlingua.errors import BadInput, InterlinguaError, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.files import atomic_folder
 from interlingua.models.encode import cpu_has_bfloat16, processor
 from interlingua.models.folder import PROBE, weight_lines
@@ -99,7 +99,7 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
                 save_file(weights, new / WEIGHTS)
             whole.subwords.tokenizer.save(str(new / "tokenizer.json"), pretty=False)
             (new / MARKER).write_text(json.dumps(about), encoding="utf-8")
-    except (OSError, InterlinguaError) as error:
+    except (OSError, BadInput) as error:
         logger.warning(f"{place}: cannot be kept ({error}), so the model is converted each time")
     return made
 
