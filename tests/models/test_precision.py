@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import torch
 
 from interlingua.cli import main
 from interlingua.errors import BadInput
-from interlingua.index import open_index
+from interlingua.index import metadata, open_index
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import check, fingerprint
@@ -117,6 +121,45 @@ def test_a_conversion_is_kept_and_made_again_for_other_weights(saved, monkeypatc
     changed.save(saved)
     assert cosines(Encoder.load(saved, precision="int8").encode(TEXTS), first["int8"]).min() < 0.999
     assert cosines(Encoder.load(saved, precision="int8").encode(TEXTS), changed.encode(TEXTS)).min() > 0.99
+    left = sorted(path.name.rpartition("-")[2] for path in (tmp_path / "cache/interlingua/models").glob("*-*"))
+    assert left == ["float32", "int8"]  # the conversion of the weights that are gone is gone too
+
+
+def test_files_of_equal_names_sizes_and_times_are_told_apart(saved, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(precision, "KEPT", 0)
+    first = Encoder.load(saved, precision="int8").encode(TEXTS)
+    changed = Encoder.load(saved)
+    with torch.no_grad():
+        changed.input_embeddings.weight.mul_(torch.linspace(0.5, 2, 32))
+    changed.save(tmp_path / "changed")
+    (file,) = saved.rglob("model.safetensors")
+    before = file.stat()
+    file.write_bytes((tmp_path / "changed" / file.relative_to(saved)).read_bytes())
+    assert file.stat().st_size == before.st_size
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert cosines(Encoder.load(saved, precision="int8").encode(TEXTS), first).min() < 0.999
+
+
+def test_threads_that_come_first_together_get_the_vectors_of_one_thread(saved):
+    expected = Encoder.load(saved, precision="int8").encode(TEXTS)
+    for _ in range(10):
+        encoder, ready = Encoder.load(saved, precision="int8"), threading.Barrier(4)
+
+        def encoded(encoder=encoder, ready=ready):
+            ready.wait()
+            return encoder.encode(TEXTS)
+
+        with ThreadPoolExecutor(4) as pool:
+            found = [one.result() for one in [pool.submit(encoded) for _ in range(4)]]
+        assert all(np.array_equal(vectors, expected) for vectors in found)
+
+
+def test_an_index_in_int8_is_opened_where_a_gpu_computes(monkeypatch):
+    made = SimpleNamespace(fingerprint={"precision": "int8"})
+    assert metadata.made_in(made) == "int8"
+    monkeypatch.setattr("interlingua.models.encode.default_device", lambda _: torch.device("cuda"))
+    assert metadata.made_in(made) == "float32"
 
 
 def test_the_fingerprint_knows_the_precision(saved, units, caplog):
@@ -146,7 +189,7 @@ def test_an_index_remembers_its_precision(saved, tmp_path, capsys):
     assert "London" in out
 
 
-def test_auto_takes_what_the_processor_has_and_says_so(monkeypatch, caplog):
+def test_auto_takes_what_the_processor_has_and_says_so(saved, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     cpu = torch.device("cpu")
     for flags, compiled, wanted in (
@@ -157,7 +200,7 @@ def test_auto_takes_what_the_processor_has_and_says_so(monkeypatch, caplog):
         monkeypatch.setattr(precision, "processor", lambda flags=flags: flags)
         monkeypatch.setattr(precision, "cpu_has_bfloat16", lambda flags=flags: "amx_bf16" in flags)
         monkeypatch.setattr(precision, "kernel", lambda compiled=compiled: compiled)
-        assert precision.chosen("auto", cpu) == wanted
+        assert Encoder.load(saved, precision="auto").backbone.precision == wanted
         assert f"precision {wanted}: the fastest on this processor" in caplog.text
     with pytest.raises(BadInput, match="this processor has no bfloat16 units"):
         precision.chosen("bfloat16", cpu)
@@ -181,6 +224,9 @@ def test_what_a_precision_cannot_be_had_for(saved, tiny_static, tmp_path):
         small.input_embeddings  # noqa: B018
     with pytest.raises(BadInput, match="hidden states 0 to 2"):
         Encoder.load(saved, precision="int8", layer=3)
+    with pytest.raises(BadInput, match="layers cannot be chosen one by one"):
+        Encoder.load(saved, precision="int8", layer=[0])
+    assert Encoder.load(tmp_path / "static", precision="auto").is_static
 
 
 def test_another_kind_of_model_has_float32_alone(tmp_path, tiny_encoder):
@@ -195,5 +241,6 @@ def test_another_kind_of_model_has_float32_alone(tmp_path, tiny_encoder):
     encoder = Encoder.of(Parts(Transformer(model, tokenizer), "mean", settings=Settings(max_length=64)), device="cpu")
     encoder.save(tmp_path / "distil")
     assert np.allclose(Encoder.load(tmp_path / "distil", precision="float32").encode(TEXTS), encoder.encode(TEXTS))
+    assert np.allclose(Encoder.load(tmp_path / "distil", precision="auto").encode(TEXTS), encoder.encode(TEXTS))
     with pytest.raises(BadInput, match="a distilbert model has no precision to choose"):
         Encoder.load(tmp_path / "distil", precision="int8")

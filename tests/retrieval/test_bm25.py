@@ -4,6 +4,7 @@ import math
 import random
 import sys
 from collections import Counter
+from itertools import product
 
 import bm25s
 import numpy as np
@@ -64,10 +65,7 @@ def test_scores_are_lucenes_formula(k1, b):
     assert any(len(run[query.id]) > len({score for _, score in run[query.id]}) for query in queries)  # ties occur
 
 
-@pytest.mark.parametrize("spare", [0, 1, 16])
-@pytest.mark.parametrize("block", [1, 3, 64])
-@pytest.mark.parametrize("worth", [pytest.param(0, marks=pytest.mark.slow), math.inf])  # numba compiles for seconds
-def test_the_best_are_those_of_the_full_ranking_also_where_a_tie_is_cut(spare, block, worth, monkeypatch):
+def is_the_full_ranking(monkeypatch, spare, block, worth):
     monkeypatch.setattr(bm25_engine, "BLOCK", block)
     monkeypatch.setattr(bm25_engine, "SPARE", spare)
     monkeypatch.setattr(bm25_engine, "WORTH_COMPILING", worth)
@@ -78,7 +76,22 @@ def test_the_best_are_those_of_the_full_ranking_also_where_a_tie_is_cut(spare, b
     everything = index.score(queries, {query.id: [p.id for p in passages] for query in queries})
     found = Run.from_scores({name: {d: s for d, s in everything[name] if s > 0} for name in everything})
     for depth in (1, 2, 5, 20, 149, 150, 1000):
-        assert index.search(queries, depth) == found.truncate(depth)
+        assert index.search(queries, depth) == found.truncate(depth), (spare, block, depth)
+
+
+SPARE_AND_BLOCK = list(product([0, 1, 16], [1, 3, 64]))
+
+
+@pytest.mark.parametrize(("spare", "block"), SPARE_AND_BLOCK)
+def test_the_best_are_those_of_the_full_ranking_also_where_a_tie_is_cut(spare, block, monkeypatch):
+    is_the_full_ranking(monkeypatch, spare, block, math.inf)
+
+
+@pytest.mark.slow
+def test_so_they_are_where_the_search_is_compiled(monkeypatch):
+    """One test, as numba compiles for ten seconds in each process."""
+    for spare, block in SPARE_AND_BLOCK:
+        is_the_full_ranking(monkeypatch, spare, block, 0)
 
 
 def test_equal_passages_are_ordered_by_id_descending():

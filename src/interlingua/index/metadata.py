@@ -157,18 +157,19 @@ def load_encoder(
             f"{place}: was made with the model {model}, which is not there any more. "
             "Say where it is with --model (in Python: pass encoder= when you open it)."
         )
-    encoder = of_one_vector(load_to_encode(model, precision or _precision(made)), model)
+    encoder = of_one_vector(load_to_encode(model, precision or made_in(made)), model)
     check_encoder(encoder, made, place)
     return encoder
 
 
-def _precision(made: IndexMetadata) -> str:
-    """That of the index, or float32 where this processor cannot have it."""
+def made_in(made: IndexMetadata) -> str:
+    """That of the index, or float32 where a GPU computes and where the processor cannot have it."""
     precision = str(made.fingerprint.get("precision", "float32"))
-    if precision == "bfloat16":
-        from interlingua.models.encode import cpu_has_bfloat16  # loads torch
+    if precision != "float32":
+        from interlingua.models.encode import cpu_has_bfloat16, default_device  # loads torch
 
-        return precision if cpu_has_bfloat16() else "float32"
+        if default_device(None).type != "cpu" or (precision == "bfloat16" and not cpu_has_bfloat16()):
+            return "float32"
     return precision
 
 

@@ -487,6 +487,6 @@ def load_any(
     """A LateInteractionEncoder (float32 alone) if the folder holds one, else what `DualEncoder.load` reads."""
     if not is_late(folder := model_folder(name_or_path)):
         return DualEncoder.load(folder, device=device, dtype=dtype, precision=precision, for_training=for_training)
-    if precision not in (None, "float32"):
+    if precision not in (None, "float32", "auto"):
         raise BadInput(f"{name_or_path}: a late-interaction model computes in float32. Leave the precision out.")
     return LateInteractionEncoder.load(folder, device=device, dtype=dtype, for_training=for_training)

@@ -114,7 +114,7 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings, precisio
     first = subfolder(folder, modules[0][1])
     if kinds[0] != "StaticEmbedding":
         backbone = read_transformer(first, settings, precision)
-    elif precision in ("", "float32"):
+    elif precision in ("", "float32", "auto"):
         backbone = _static(first, settings)
     else:
         raise BadInput(f"{folder}: is a static model, which has no precision to choose. Leave the precision out.")

@@ -178,6 +178,10 @@ class InferenceTransformer(nn.Module):
             if not name.startswith("encoder.layer.") or int(name.split(".")[2]) < layer
         }
 
+    def keep(self, layers: Sequence[int]) -> None:
+        """Raises BadInput: what is held is for inference."""
+        raise BadInput("layers cannot be chosen one by one in a model with a precision. Leave the precision out.")
+
     def save(self, *_: Any) -> None:
         """Raises BadInput: what is held is for inference."""
         raise BadInput("this encoder was loaded for inference. Load it without a precision to save or to train it.")
@@ -186,13 +190,17 @@ class InferenceTransformer(nn.Module):
         with torch.inference_mode():
             states = self._embedded(packed)
             attend = partial(_attention, runs=packed.runs, heads=self.config.num_attention_heads)
-            compiled = kernel() if self.precision == "int8" and not self.hidden_size % 4 else None
+            compiled = kernel() if self.precision == "int8" and self._by_fours() else None
             compute = self._by_torch if compiled is None else partial(states_of, compiled=compiled)
             if early is None:
                 return compute(self._stack, states, attend, eps=self.config.layer_norm_eps), None
             before = compute(self._stack[:early], states, attend, eps=self.config.layer_norm_eps)
             kept = before.clone()
             return compute(self._stack[early:], before, attend, eps=self.config.layer_norm_eps), kept
+
+    def _by_fours(self) -> bool:
+        """Whether the int8 kernel can take the inputs of every layer, which it reads by fours."""
+        return not self.hidden_size % 4 and not any(len(layer.up.scales) % 4 for layer in self._stack)
 
     def _embedded(self, packed: Packed) -> Tensor:
         ids, positions = packed.ids[0], packed.positions[0]

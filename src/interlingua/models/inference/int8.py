@@ -9,9 +9,11 @@ the same whole numbers in float32, so that vectors agree, and the weights are as
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property, partial
+from functools import cache, partial
+from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -55,21 +57,33 @@ def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
     return torch.floor(rows * turn[:, None] + 0.5).to(torch.int8), scales
 
 
+_PACKING = Lock()
+
+
 class Int8Linear:
     """A linear layer: `weight` [out, in] int8, `scales` [out] and `bias` [out] float32."""
 
     def __init__(self, weight: Tensor, scales: Tensor, bias: Tensor) -> None:
         self.weight, self.scales, self.bias = weight, scales, bias
+        self._packed: tuple[Any, ...] | None = None
 
     def __call__(self, states: Tensor) -> Tensor:
         """`states` [tokens, in] float32 → [tokens, out], by torch."""
         whole, scales = rounded(states)
         return linear(whole.float(), self.weight.float()) * (scales[:, None] * self.scales) + self.bias
 
-    @cached_property
+    @property
     def packed(self) -> tuple[Any, ...]:
         """What the kernel takes: panels [panels, steps, COLUMNS · STEP] int8, scales, ZERO times the sum of the weights
         of an output, and bias, filled up with zeros to whole panels."""
+        if self._packed is None:
+            with _PACKING:  # threads may search at once
+                if self._packed is None:
+                    self._packed = self._pack()
+                    self.weight = self.weight[:0]  # held once
+        return self._packed
+
+    def _pack(self) -> tuple[Any, ...]:
         outputs, inputs = self.weight.shape
         panels = -(-outputs // COLUMNS)
         whole = np.zeros((panels * COLUMNS, inputs), np.int8)
@@ -79,7 +93,6 @@ class Int8Linear:
         scales[:outputs], bias[:outputs] = self.scales.numpy(), self.bias.numpy()
         zeros = whole.sum(axis=1, dtype=np.int32) * np.int32(ZERO)
         packed = np.ascontiguousarray(blocks).reshape(panels, inputs // STEP, COLUMNS * STEP)
-        self.weight = self.weight[:0]  # held once
         return packed, scales, zeros, bias
 
 
@@ -92,8 +105,12 @@ def kernel() -> ModuleType | None:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "int8")
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(torch.get_num_threads(), "int8")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # the threads stay in the parent
 
 
 def states_of(
@@ -113,7 +130,7 @@ def states_of(
         if len(shares) == 1:
             work(0, tokens)
         else:
-            list(_pool(threads).map(lambda share: work(*share), shares))
+            list(_pool().map(lambda share: work(*share), shares))
 
     run(partial(compiled.project, rows, layers[0].mixed.packed, mixed.numpy()))
     for layer, after in zip(layers, [*layers[1:], None], strict=True):

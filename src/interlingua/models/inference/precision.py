@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 MARKER = "inference.json"
 WEIGHTS = "model.safetensors"
-SOURCES = (WEIGHTS, "*.safetensors", "*.json")
+SOURCES = ("*.safetensors", "*.json", "*.txt", "*.model")
+SAMPLE = 1 << 16
+"""Bytes read at either end of a file to tell it from another one."""
 
 
 KEPT = 1 << 22
@@ -50,8 +52,8 @@ def fastest() -> str:
 
 
 def chosen(precision: str, device: torch.device) -> str:
-    """The precision that a user means by `precision`; "auto" is `fastest`, which is said. "" where a GPU computes: it
-    has its own formats.
+    """The precision that a user means by `precision`; "auto" stays, since each model decides what it can have. ""
+    where a GPU computes: it has its own formats.
 
     Raises BadInput for an unknown one, and for one that the processor or a GPU cannot have.
     """
@@ -61,22 +63,26 @@ def chosen(precision: str, device: torch.device) -> str:
     if device.type != "cpu":
         if precision in ("float32", "auto"):
             return ""
-        raise BadInput(f"precision {precision}: is for processors, the model runs on {device}. Give dtype there.")
-    if precision == "auto":
-        precision = fastest()
-        logger.info(f"precision {precision}: the fastest on this processor")
+        raise BadInput(
+            f"precision {precision}: is for processors, the model runs on {device}. Leave it out, or give dtype there."
+        )
     if precision == "bfloat16" and not cpu_has_bfloat16():
         raise BadInput("precision bfloat16: this processor has no bfloat16 units. Use int8 or float32.")
     return precision
 
 
 def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
-    """The transformer of a Hugging Face folder with its weights in a precision. The first time it is converted into the
-    user's cache. Of another kind than `Config` there is float32 alone, as transformers computes it.
+    """The transformer of a Hugging Face folder with its weights in a precision; "auto" is `fastest`, which is said. The
+    first time it is converted into the user's cache. Of another kind than `Config` there is float32 alone, as
+    transformers computes it.
 
     Raises BadInput for another precision of such a model, and where the folder cannot be loaded.
     """
-    place = cache_folder() / "models" / f"{key(folder)}-{precision}"
+    asked, precision = precision, fastest() if precision == "auto" else precision
+    if asked == "auto":
+        logger.info(f"precision {precision}: the fastest on this processor")
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
+    place = cache_folder() / "models" / f"{name}-{key(folder)}-{precision}"
     try:
         return _read(folder, place, precision)
     except FileNotFoundError:
@@ -87,7 +93,9 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
     from interlingua.models.transformer import Transformer
 
     whole = Transformer.load(folder)
-    if precision == "float32" and not Config.fits(whole.model.config):
+    if (asked == "auto" or precision == "float32") and not Config.fits(whole.model.config):
+        if asked == "auto" and precision != "float32":
+            logger.info(f"{folder}: is no BERT or RoBERTa, so it stays in float32")
         return whole
     made, about, weights = _converted(whole, precision)
     if sum(weight.numel() for weight in weights.values()) < KEPT:
@@ -99,16 +107,26 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
                 save_file(weights, new / WEIGHTS)
             whole.subwords.tokenizer.save(str(new / "tokenizer.json"), pretty=False)
             (new / MARKER).write_text(json.dumps(about), encoding="utf-8")
+        for old in place.parent.glob(f"{name}-*-{precision}"):  # of what the folder held before
+            if old != place:
+                shutil.rmtree(old, ignore_errors=True)
     except (OSError, BadInput) as error:
         logger.warning(f"{place}: cannot be kept ({error}), so the model is converted each time")
     return made
 
 
 def key(folder: Path) -> str:
-    """Another one for other files in `folder`: of their names, sizes and times."""
+    """Another one for other files in `folder`: of their names, sizes, times, and first and last bytes."""
     files = sorted({path for pattern in SOURCES for path in folder.glob(pattern)})
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return hashlib.sha256(repr((FORMAT, stats)).encode()).hexdigest()[:16]
+    found = hashlib.sha256(str(FORMAT).encode())
+    for path in files:
+        size = path.stat().st_size
+        found.update(repr((path.name, size, path.stat().st_mtime_ns)).encode())
+        with open(path, "rb") as stream:
+            found.update(stream.read(SAMPLE))
+            stream.seek(max(0, size - SAMPLE))
+            found.update(stream.read())
+    return found.hexdigest()[:16]
 
 
 def _read(folder: Path, place: Path, precision: str) -> InferenceTransformer:
