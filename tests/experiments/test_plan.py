@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from interlingua.cli import main
-from interlingua.experiments.plan import Catalogue, Check, Found, examine, needs, plan
+from interlingua.experiments.plan import Catalogue, Check, Found, examine, measured, needs, plan
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import read_yaml, recipe_folder, resolve
@@ -202,3 +202,18 @@ def test_the_plan_of_the_paper_shows_its_arithmetic_and_what_tables_share(tmp_pa
     assert "58,043,326 × 1024 × 2 bytes = 111 GiB" in text
     assert "Trainings: 4 rows × 1 seed(s) = 4" in text
     assert "tables and figures of hu2023 at this scale: " in text
+
+
+def test_pre_training_is_priced_by_its_windows_and_masked_sentences(tmp_path):
+    text, _ = plan(Reproduction(read_table("ccp/table1"), "ccp/table1", "paper", str(tmp_path), tmp_path))
+    assert "200,000 steps × 64 batches × (0.5 × 2 × 32 × 40 + 0.5 × 32 × 40 = 1,920 tokens) × 6 × 303M" in text
+    assert " 0.0 GPU hours" not in text
+
+
+def test_a_folder_of_empty_files_is_malformed(tmp_path):
+    place = tmp_path / "tatoeba-dump"
+    place.mkdir()
+    for name in ("sentences.csv", "links.csv"):
+        (place / name).touch()
+    _, check = Catalogue.read().of("tatoeba-dump")
+    assert measured(place, check) == "has empty files: sentences.csv, links.csv"

@@ -64,16 +64,17 @@ def run(arguments: argparse.Namespace) -> None:
             raise BadInput(f"{arguments.table}: data is missing or malformed: {'; '.join(lacking)}.")
         return
     results = work.run()
-    if not work.processes.first:  # under torchrun one process reports
-        return
-    text = present(table, arguments.scale, results, problems=work.problems, calibrations=work.calibrations)
     # a report of some rows or columns must not take the place of the whole table's
     part = f"{'-rows' if arguments.rows else ''}{'-columns' if arguments.columns else ''}"
     stem = f"{work.stem}-{arguments.scale}{part}"
+    projections = draw_projections(work, work.out / stem)
+    if not work.processes.first:  # under torchrun one process reports
+        return
+    text = present(table, arguments.scale, results, problems=work.problems, calibrations=work.calibrations)
     with atomic_write(work.out / f"{stem}.md") as stream:
         stream.write(text)
     print(text)
-    for picture in (*draw(table, arguments.scale, results, work.out / stem), *draw_projections(work, work.out / stem)):
+    for picture in (*draw(table, arguments.scale, results, work.out / stem), *projections):
         print(picture)
     if work.problems:
         raise BadInput(f"{arguments.table}: the table is printed, and is not complete: {'; '.join(work.problems)}")

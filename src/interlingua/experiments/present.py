@@ -352,6 +352,7 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     """CCP's figure 1 for every suite that asks for it: a panel a row, of the first seed; none (and a word) without the
     extra `plots`."""
     made: list[Path] = []
+    work.processes.wait()  # until the first has written its values
     drawn = [
         (name, suite, column) for name, suite in work.table.suites(work.scale).items() for column in suite.projection
     ]
@@ -361,7 +362,9 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
         for row in (work.rows() if drawn else ())
         if work.table.rows[row].vectors is None and (work.folder(row, 1) / "values.json").exists()
     ]
-    models = {row: work.model(row, 1) for row in pictured}
+    models = {row: work.model(row, 1) for row in pictured}  # by every process: each waits for the others
+    if not work.processes.first:
+        return made
     points = {row: model for row, model in models.items() if isinstance(model, DualEncoder)}  # one vector a text
     for name, suite, column in drawn:
         pairs = drawn_pairs(suite, column, partial(fill, data=work.data))

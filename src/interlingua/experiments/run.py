@@ -206,6 +206,8 @@ class Reproduction:
             except Stopped:
                 raise
             except Exception as error:
+                if self.processes.count > 1 or part.processes.count > 1:  # the others would wait for this one
+                    raise
                 failed.append(error)
                 self.problems.append(f"{part.scale}: {error}")
                 continue
