@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import re
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import pytest
 
 from interlingua.cli import main
-from interlingua.experiments.plan import Catalogue, Check, Found, examine, measured, needs, plan
+from interlingua.errors import BadInput
+from interlingua.experiments.plan import Catalogue, Check, Found, examine, measured, needs, plan, together
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import read_yaml, recipe_folder, resolve
@@ -216,4 +219,15 @@ def test_a_folder_of_empty_files_is_malformed(tmp_path):
     for name in ("sentences.csv", "links.csv"):
         (place / name).touch()
     _, check = Catalogue.read().of("tatoeba-dump")
-    assert measured(place, check) == "has empty files: sentences.csv, links.csv"
+    with pytest.raises(BadInput, match=r"^has empty files: sentences\.csv, links\.csv$"):
+        measured(place, check)
+
+
+def test_tables_of_a_paper_share_what_is_trained_before_a_row(tmp_path):
+    """A merged scale of one table has its parts in the count of another; a row comes after the same model in both."""
+    table = Reproduction(read_table("c3/table2"), "c3/table2", "paper", "DATA", tmp_path)
+    (said,) = together(table)
+    tables, every, left = map(int, re.findall(r"\d+", said.replace("c3", "")))
+    assert tables == 3
+    assert left < every
+    assert together(replace(table, table=read_table("c3/table1"), name="c3/table1")) == [said]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -252,24 +252,27 @@ class TripleOptions(Settings):
     scores: bool = Field(False, description="a TSV has a teacher's scores in two columns before the ids")
 
 
+READERS: dict[str, Callable[..., Iterable[Any]]] = {
+    "questions": read_questions,
+    "parallel": read_parallel,
+    "sentences": read_sentences,
+    "documents": read_documents,
+    "cloze": read_documents,
+    "contexts": read_documents,
+    "linked": read_linked,
+}
+"""What reads the files of an entry, by what it holds."""
+
+
 def read(name: str, spec: DataSpec) -> Iterator[Any]:
     """The records of one entry: read, filtered, restricted to its languages. An empty result is an error."""
     kind = spec.kind or name
     own = {key: value for key, value in spec.options.items() if key in OWN_OPTIONS.get(kind, ())}
     rest = {key: value for key, value in spec.options.items() if key not in own}
     common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
-    readers = {
-        "questions": read_questions,
-        "parallel": read_parallel,
-        "sentences": read_sentences,
-        "documents": read_documents,
-        "cloze": read_documents,
-        "contexts": read_documents,
-        "linked": read_linked,
-    }
-    if kind not in readers:
+    if kind not in READERS:
         raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
-    records: Iterable[Any] = (r for path in spec.paths() for r in readers[kind](path, **common))  # type: ignore[operator]
+    records: Iterable[Any] = (r for path in spec.paths() for r in READERS[kind](path, **common))
     report = FilterReport()
     if kind == "cloze":
         records = cloze(records, **own)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 Qrels = dict[str, dict[str, int]]
@@ -185,3 +186,13 @@ def language_of(record: StoredRecord) -> str:
     if isinstance(record, LinkedDocuments):
         return ParallelPair("", "", record.source.lang, record.target.lang).lang
     return record.lang
+
+
+Item = TypeVar("Item")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items in lists of `size`, the last one shorter; no list is kept once the next one is asked for."""
+    stream = iter(items)
+    while batch := list(islice(stream, size)):
+        yield batch

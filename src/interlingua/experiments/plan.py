@@ -15,8 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from interlingua.data.collections import load_collection
-from interlingua.data.datasets import DataSpec
-from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences
+from interlingua.data.datasets import READERS, DataSpec
 from interlingua.data.readers.source import files_of
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.experiments.run import Reproduction
@@ -31,12 +30,6 @@ logger = logging.getLogger(__name__)
 
 MARK = "{data}"
 FETCHED = "ir_datasets:"
-READERS: dict[str, Any] = {
-    "questions": read_questions,
-    "parallel": read_parallel,
-    "sentences": read_sentences,
-    "documents": read_documents,
-}
 UNLIMITED: dict[str, dict[str, Any]] = {"wikimatrix": {"limit": None, "threshold": 0.0}, "passages": {"limit": None}}
 """Options with which a reader gives every row."""
 
@@ -116,6 +109,8 @@ class Found:
 
     data: DataSet | None
     complete: list[str] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    """Folders whose files are there by their names and not empty, but were not read."""
     missing: list[str] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
 
@@ -127,14 +122,17 @@ class Found:
     def lines(self) -> Iterator[str]:
         """What there is, and where the rest comes from."""
         name = self.data.name if self.data is not None else "files of which no public data set is known here"
-        state = "MISSING" if self.missing else "MALFORMED" if self.malformed else "complete"
+        found = "there" if self.named else "complete"
+        state = "MISSING" if self.missing else "MALFORMED" if self.malformed else found
         if self.data is None and self.ready:
             yield f"- there, not read: {', '.join(self.complete)}"
             return
         yield f"- {state}: {name}"
         yield from (f"    missing: {path}" for path in self.missing)
         yield from (f"    malformed: {reason}" for reason in self.malformed)
-        if self.ready:
+        if self.ready and self.named:
+            yield f"    {len(self.named)} there, not read: {', '.join(self.named)}"
+        if self.ready and self.complete:
             yield f"    {len(self.complete)} read to the end: {', '.join(self.complete)}"
         if self.data is not None and not self.ready:
             for key in ("address", "size", "licence", "layout", "convert"):
@@ -144,7 +142,8 @@ class Found:
 def plan(work: Reproduction) -> tuple[str, list[str]]:
     """The plan of a table as text, and the names of the data sets that are missing or malformed."""
     catalogue = Catalogue.read()
-    wanted, fetched, models = needs(work)
+    parts = [(part, needs(part)) for part in work.parts()]
+    wanted, fetched, models = (list(dict.fromkeys(name for _, read in parts for name in read[i])) for i in range(3))
     if wanted and work.data is None:
         raise BadInput(f"{work.name} at scale {work.scale} reads files. Say where with --data FOLDER.")
     found: dict[str, Found] = {}
@@ -153,26 +152,21 @@ def plan(work: Reproduction) -> tuple[str, list[str]]:
         entry = found.setdefault("" if data is None else data.name, Found(data))
         examine(Path(str(work.data)) / path, path, check, entry)
     lines = [f"{work.name} at scale {work.scale}", "", "Rows:", *(f"- {line}" for line in work.plan()), ""]
-    for part in work.parts():
-        lines += [*trainings(part), ""]
+    lines += [*(line for part, _ in parts for line in trainings(part)), *together(work), ""]
     lines += [f"Data in {work.data}:" if wanted else "Data: none but what is bundled."]
     lines += [line for entry in found.values() for line in entry.lines()]
     lines += elsewhere(catalogue, fetched, models)
-    for part in work.parts():
-        lines += ["", *costs(part, catalogue, needs(part)[1])]
+    for part, read in parts:
+        lines += ["", *costs(part, catalogue, read[1])]
     lacking = [name or entry.missing[0] for name, entry in found.items() if not entry.ready]
-    end = "All that is named above as complete was read to its end." if "" in found else "The data folder is complete."
+    whole = "" not in found and not any(entry.named for entry in found.values())
+    end = "The data folder is complete." if whole else "All that is named above as complete was read to its end."
     lines += ["", f"Not ready: {'; '.join(lacking)}." if lacking else end]
     return "\n".join(lines) + "\n", lacking
 
 
 def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
-    """What the rows read: paths under the data folder, collections of ir_datasets, and models of the hub."""
-    if len(parts := work.parts()) > 1:
-        each = [needs(part) for part in parts]
-        paths, fetched, models = ([name for found in each for name in found[i]] for i in range(3))
-        return list(dict.fromkeys(paths)), list(dict.fromkeys(fetched)), list(dict.fromkeys(models))
-    (work,) = parts
+    """What the rows of one scale read: paths under the data folder, collections of ir_datasets, models of the hub."""
     scale, table = work.table.scale(work.scale), work.table
     read: list[str] = [path for row in work.rows() if (path := table.rows[row].vectors) is not None]
     hub: list[str] = []
@@ -189,9 +183,7 @@ def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
     if isinstance(scale.calibrate_on, DataSpec):
         read += scale.calibrate_on.paths()
     for suite in table.suites(work.scale).values():
-        for column, of_column in suite.columns().items():
-            if not column or all(some is None or column in some for some in (scale.columns, work.columns)):
-                read += of_column
+        read += [path for paths in work.columns_of(suite).values() for path in paths]
     unique = list(dict.fromkeys(read))
     return (
         [path.replace(f"{MARK}/", "") for path in unique if MARK in path],
@@ -226,29 +218,27 @@ def examine(place: Path, path: str, check: Check, entry: Found) -> None:
     except (BadInput, NotFound, Damaged, OSError, EOFError) as error:
         entry.malformed.append(f"{path}: {error}")
         return
-    if entry.data is None:
-        entry.complete.append(path)
-    elif said.startswith("has "):
-        entry.malformed.append(f"{path}: {said}")
-    else:
-        entry.complete.append(f"{path} ({said})")
+    where = entry.named if check.holds else entry.complete
+    where.append(path if entry.data is None else f"{path} ({said})")
 
 
 def measured(place: Path, check: Check) -> str:
-    """What was counted; it begins with "has" where that is not enough."""
+    """What was counted. Raises BadInput where that is not enough."""
     if check.holds:
         absent = [pattern for pattern in check.holds if not any(place.glob(f"{pattern}*"))]
         if absent:
-            return f"has no {', '.join(absent)}"
+            raise BadInput(f"has no {', '.join(absent)}")
         found = [file for pattern in check.holds for file in sorted(place.glob(f"{pattern}*"))]
         empty = [file.name for file in found if file.is_file() and not file.stat().st_size]
-        return f"has empty files: {', '.join(empty)}" if empty else f"{len(found)} files are there, not read"
+        if empty:
+            raise BadInput(f"has empty files: {', '.join(empty)}")
+        return f"{len(found)} files"
     if check.passages is not None or check.queries is not None:
         collection = load_collection(place)
         counts = {"passages": len(collection.passages), "queries": len(collection.queries)}
         for name, needed in (("passages", check.passages or 0), ("queries", check.queries or 0)):
             if counts[name] < needed:
-                return f"has {counts[name]:,} {name}, {needed:,} are needed"
+                raise BadInput(f"has {counts[name]:,} {name}, {needed:,} are needed")
         return f"{counts['passages']:,} passages, {counts['queries']:,} queries"
     if check.kind is not None:
         what, exactly, least = "rows", check.rows, check.least
@@ -258,18 +248,16 @@ def measured(place: Path, check: Check) -> str:
         what, exactly, least = "lines", check.lines, check.least_lines
         count = sum(1 for _ in read_lines(place)) if (exactly or least) and place.is_file() else 0
     if exactly is not None and count != exactly:
-        return f"has {count:,} {what}, {exactly:,} are needed"
+        raise BadInput(f"has {count:,} {what}, {exactly:,} are needed")
     if least is not None and count < least:
-        return f"has {count:,} {what}, {least:,} at least are needed"
+        raise BadInput(f"has {count:,} {what}, {least:,} at least are needed")
     return f"{count:,} {what}"
 
 
 def trainings(work: Reproduction) -> list[str]:
     """How many models are trained, after sharing, and which of them are there."""
     rows = trained_rows(work)
-    recipes = {
-        training_digest(work.recipe(row, seed)): (row, seed) for row in rows for seed in range(1, work.seeds + 1)
-    }
+    recipes = {digest(work, row, seed): (row, seed) for row in rows for seed in range(1, work.seeds + 1)}
     every, done = len(rows) * work.seeds, 0
     for row, seed in recipes.values():
         done += (work.run_folder(row, seed) / "model").exists()
@@ -277,11 +265,18 @@ def trainings(work: Reproduction) -> list[str]:
         f"Trainings: {len(rows)} rows × {work.seeds} seed(s) = {every}; {every - len(recipes)} shared between rows; "
         f"{done} done before by this or another table in {work.out}; {len(recipes) - done} left."
     ]
-    lines += together(work)
     start = work.start_folder()
     if start is not None:
         lines.append(f"A common start: {start} ({'there' if start.exists() else 'trained first'}).")
     return lines
+
+
+def digest(work: Reproduction, row: str, seed: int) -> str:
+    """Equal for trainings that are shared. The model that a row comes after counts by how it is trained, as it may lie
+    in another table's folder."""
+    after = work.table.rows[row].after
+    start = work.start_folder() if after is None else Path(digest(work, after, seed))
+    return training_digest(work.table.recipe(row, work.scale, work.data, seed, start))
 
 
 def together(work: Reproduction) -> list[str]:
@@ -293,12 +288,15 @@ def together(work: Reproduction) -> list[str]:
     tables = 0
     for path in sorted(folder.glob("*.yaml")):
         table = read_table(str(path)) if "title" in read_yaml(path) else None
-        if not isinstance(table, TableSpec) or work.scale not in table.scales:
+        if not isinstance(table, TableSpec) or work.scale not in (*table.scales, *table.merged):
             continue
         tables += 1
-        other = replace(work, table=table, name=path.stem, only=None)
+        other = replace(work, table=table, name=f"{folder.name}/{path.stem}", only=None, columns=None)
         digests += [
-            training_digest(other.recipe(row, seed)) for row in trained_rows(other) for seed in range(1, work.seeds + 1)
+            digest(part, row, seed)
+            for part in other.parts()
+            for row in trained_rows(part)
+            for seed in range(1, work.seeds + 1)
         ]
     return [
         f"All {tables} tables and figures of {folder.name} at this scale: {len(digests)} trainings, "

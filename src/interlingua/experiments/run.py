@@ -206,7 +206,7 @@ class Reproduction:
             except Stopped:
                 raise
             except Exception as error:
-                if self.processes.count > 1 or part.processes.count > 1:  # the others would wait for this one
+                if self.processes.count > 1:  # the others would wait for this one
                     raise
                 failed.append(error)
                 self.problems.append(f"{part.scale}: {error}")
@@ -442,6 +442,15 @@ class Reproduction:
             train(read_recipe(recipe, data=self.data), folder.parent, self.device)
         return folder
 
+    def columns_of(self, suite: Suite) -> dict[str, list[str]]:
+        """The columns of a suite that the scale has and that are asked for, each with what it reads."""
+        limits = [some for some in (self.table.scale(self.scale).columns, self.columns) if some is not None]
+        return {
+            column: paths
+            for column, paths in suite.columns().items()
+            if not column or all(column in some for some in limits)
+        }
+
     def _wanted(self) -> dict[str, Suite]:
         """The suites with those of their columns that are asked for and have their data; the others are `problems`.
 
@@ -462,9 +471,7 @@ class Reproduction:
         for name, suite in suites.items():
             there: list[str] = []
             complete = True
-            for column, paths in suite.columns().items():
-                if column and any(some is not None and column not in some for some in (scale.columns, self.columns)):
-                    continue
+            for column, paths in self.columns_of(suite).items():
                 why = next(filter(None, map(self._missing, paths)), None)
                 if why is None:
                     there.append(column)

@@ -13,14 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.data.records import Passage
+from interlingua.data.records import Passage, batched
 from interlingua.errors import BadInput
 from interlingua.index.metadata import MARKER, IndexMetadata
 from interlingua.models.protocols import AnyEncoder
@@ -273,9 +272,7 @@ def is_index(place: str | Path) -> bool:
 
 def chunks(passages: Iterable[Passage], size: int | None = None) -> Iterator[list[Passage]]:
     """`passages`, `size` at a time, or `CHUNK`."""
-    stream = iter(passages)
-    while chunk := list(islice(stream, size or CHUNK)):
-        yield chunk
+    return batched(passages, size or CHUNK)
 
 
 def already_there(place: object, what: str = "folder") -> BadInput:

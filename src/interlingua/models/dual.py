@@ -60,6 +60,11 @@ def write(folder: Path, query: Parts, passage: Parts) -> None:
     write_root(folder, [("Router", "")], replace(passage.settings, prompts=prompts))
 
 
+def holds_two(folder: Path) -> bool:
+    """Whether a model folder holds one encoder for queries and one for passages."""
+    return (folder / "modules.json").is_file() and [kind for kind, _ in read_modules(folder)[:1]] == ["Router"]
+
+
 def read(folder: Path, precision: str = "") -> tuple[Parts, Parts]:
     """The query and the passage encoder of a Router folder."""
     query, passage = (
@@ -181,7 +186,7 @@ class DualEncoder(nn.Module):
         """The two encoders of a folder that holds two, each with `options`, those of `Encoder.load`; None for any other
         model. Calibrations are left out: it is for training on."""
         folder = model_folder(name_or_path)
-        if not (folder / "modules.json").is_file() or read_modules(folder)[0][0] != "Router":
+        if not holds_two(folder):
             return None
         return cls(*(Encoder.of(parts, **options) for parts in read(folder)), similarity=similarity)
 
@@ -203,7 +208,7 @@ class DualEncoder(nn.Module):
         `for_training` returns it in training mode (dropout on) and without its calibration, which is said.
         """
         folder = model_folder(name_or_path)
-        if (folder / "modules.json").is_file() and read_modules(folder)[0][0] == "Router":
+        if holds_two(folder):
             query, passage = (
                 Encoder.of(parts, device=device, dtype=dtype, max_length=max_length)
                 for parts in read(folder, checked(precision, device, dtype))

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from interlingua.lazy import compiled_module
+from interlingua.lazy import Once, compiled_module
 from interlingua.models.encode import processor
 
 COLUMNS, STEP = 48, 4
@@ -57,15 +56,12 @@ def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
     return torch.floor(rows * turn[:, None] + 0.5).to(torch.int8), scales
 
 
-_PACKING = Lock()
-
-
 class Int8Linear:
     """A linear layer: `weight` [out, in] int8, `scales` [out] and `bias` [out] float32."""
 
     def __init__(self, weight: Tensor, scales: Tensor, bias: Tensor) -> None:
         self.weight, self.scales, self.bias = weight, scales, bias
-        self._packed: tuple[Any, ...] | None = None
+        self._packed = Once(self._pack)  # threads may search at once
 
     def __call__(self, states: Tensor) -> Tensor:
         """`states` [tokens, in] float32 → [tokens, out], by torch."""
@@ -76,12 +72,7 @@ class Int8Linear:
     def packed(self) -> tuple[Any, ...]:
         """What the kernel takes: panels [panels, steps, COLUMNS · STEP] int8, scales, ZERO times the sum of the weights
         of an output, and bias, filled up with zeros to whole panels."""
-        if self._packed is None:
-            with _PACKING:  # threads may search at once
-                if self._packed is None:
-                    self._packed = self._pack()
-                    self.weight = self.weight[:0]  # held once
-        return self._packed
+        return self._packed()
 
     def _pack(self) -> tuple[Any, ...]:
         outputs, inputs = self.weight.shape
@@ -93,6 +84,7 @@ class Int8Linear:
         scales[:outputs], bias[:outputs] = self.scales.numpy(), self.bias.numpy()
         zeros = whole.sum(axis=1, dtype=np.int32) * np.int32(ZERO)
         packed = np.ascontiguousarray(blocks).reshape(panels, inputs // STEP, COLUMNS * STEP)
+        self.weight = self.weight[:0]  # held once
         return packed, scales, zeros, bias
 
 

@@ -16,15 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from interlingua.array_folder import ArrayFolder, Layout
-from interlingua.data.records import Passage, Query
+from interlingua.data.records import Passage, Query, batched
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import atomic_write
 from interlingua.models.encode import WINDOW
@@ -41,7 +40,6 @@ VECTORS = Layout("vectors", 1, "passage vectors")
 SHARD = 1 << 17
 """Passages of a shard: 256 MiB of 1,024 float16 numbers each."""
 ALONE = Processes(0, 1, torch.device("cpu"))
-Item = TypeVar("Item")
 
 
 class PassageShards:
@@ -92,7 +90,7 @@ class PassageShards:
         return found
 
     def _write(self, passages: Iterable[Passage]) -> None:
-        for number, shard in enumerate(_batched(passages, self.size)):
+        for number, shard in enumerate(batched(passages, self.size)):
             if number % self.processes.count != self.processes.rank:
                 continue
             path = self.folder / f"shard-{number:06d}"
@@ -112,7 +110,7 @@ class PassageShards:
 
     def _encode(self, path: Path, shard: Sequence[Passage], facts: dict[str, Any]) -> None:
         with ArrayFolder.write(path, VECTORS) as folder:
-            for part in _batched(shard, WINDOW):
+            for part in batched(shard, WINDOW):
                 vectors = embed_passages(self.encoder, part, **self._options)
                 with np.errstate(over="ignore"):  # said below
                     stored = vectors.astype(self.dtype, copy=False)
@@ -177,10 +175,3 @@ def _read(path: Path) -> Run:
     for name, (ids, scores) in json.loads(path.read_text(encoding="utf-8")).items():
         run.add(name, ids, scores)
     return run
-
-
-def _batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items in lists of `size`, the last one shorter; no list is kept once the next one is asked for."""
-    stream = iter(items)
-    while batch := list(islice(stream, size)):
-        yield batch
