@@ -15,11 +15,11 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 from tabulate import tabulate
 
 from common import options
@@ -29,31 +29,23 @@ TATOEBA = "ara cmn deu ell fin hin ind jpn kor rus swh tha tur vie".split()
 COLUMNS = ["same language", "to English", "from English", "Tatoeba-14", "passages/s", "peak MB", "disk MB"]
 
 
-def reciprocal_ranks(queries: Any, passages: Any, right: list[int]) -> float:
-    """RR@100 of questions whose one relevant passage is `right`."""
-    scores = queries @ passages.T
-    ranks = (scores > scores[np.arange(len(right)), right][:, None]).sum(axis=1) + 1
-    return float(np.where(ranks <= 100, 1 / ranks, 0).mean())
-
-
 def quality(model: Any, data: Path, questions: int) -> list[float]:
     """The first four columns."""
     from interlingua.data.collections import load_collection
+    from interlingua.evaluation.languages import language_matrix
     from interlingua.evaluation.tatoeba import tatoeba_file
 
-    asked, read, right = {}, {}, {}
+    held = {}
     for lang in LANGS:
-        found = load_collection(data / f"xquad_{lang}")
-        place = {passage.id: number for number, passage in enumerate(found.passages)}
-        chosen = found.queries[:questions]
-        asked[lang] = model.encode_query([query.text for query in chosen])
-        read[lang] = model.encode_document([(passage.title, passage.text) for passage in found.passages])
-        right[lang] = [place[next(iter(found.qrels[query.id]))] for query in chosen]
-    others = [lang for lang in LANGS if lang != "en"]
+        whole = load_collection(data / f"xquad_{lang}")
+        asked = whole.queries[:questions]
+        held[lang] = replace(whole, queries=asked, qrels={query.id: whole.qrels[query.id] for query in asked})
+    scores = language_matrix(model, held, "RR@100").values
+    english, others = LANGS.index("en"), [n for n, lang in enumerate(LANGS) if lang != "en"]
     return [
-        fmean(reciprocal_ranks(asked[lang], read[lang], right[lang]) for lang in LANGS),
-        fmean(reciprocal_ranks(asked[lang], read["en"], right[lang]) for lang in others),
-        fmean(reciprocal_ranks(asked["en"], read[lang], right["en"]) for lang in others),
+        scores.diagonal().mean(),
+        scores[others, english].mean(),
+        scores[english, others].mean(),
         fmean(tatoeba_file(model, data / f"tatoeba/{lang}-eng.tsv.gz").mean for lang in TATOEBA),
     ]
 
