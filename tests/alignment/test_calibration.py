@@ -253,9 +253,9 @@ def with_row(vectors, value):
         (lambda c: c | {"fr": c["fr"][:0]}, r"fr: vectors of shape \(0, 12\)"),
         (lambda c: c | {"fr": with_row(c["fr"], np.nan)}, "fr, row 7 .* holds NaN or infinity"),
         (lambda c: c | {"fr": with_row(c["fr"], 0)}, "fr, row 7 .* is zero"),
-        (lambda c: c | {"fr": np.ones((60, DIM))}, "fr: all its 60 vectors are the same"),
+        (lambda c: c | {"fr": np.ones((60, DIM))}, "fr: all 60 vectors are equal"),
         (lambda c: c | {"fra": c["fr"]}, "'fra': the language 'fr' is given twice"),
-        (lambda c: c | {"*": c["fr"]}, "stands for all languages"),
+        (lambda c: c | {"*": c["fr"]}, "means any language"),
     ],
 )
 def test_vectors_that_cannot_be_calibrated_are_named(clouds, change, message):

@@ -97,7 +97,7 @@ def test_an_encoder_is_not_told_a_language_that_was_not_given(tmp_path):
 
 
 def test_a_side_of_which_nothing_is_known(tmp_path):
-    with pytest.raises(InterlinguaError, match="side: has no sentence"):
+    with pytest.raises(InterlinguaError, match="side: the encoder knows no token"):
         CorpusSide.of([("1", "xyz")], "side").encode(letters, tmp_path / "v.npy")
 
 

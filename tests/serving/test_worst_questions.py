@@ -158,7 +158,7 @@ def test_a_question_that_grows_too_long_is_refused(client: TestClient, index: In
         answer = client.post(path, json={"query": query, **more})
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (422, "invalid_request")
-        assert error["message"].startswith("query: a question has at most 10,000 characters in Unicode's form NFKC")
+        assert error["message"].startswith("query: a question has at most 10,000 characters after NFKC normalisation")
         assert "\n" not in error["message"]
     with pytest.raises(InterlinguaError, match="at most 10,000 characters"):
         index.search(query)
@@ -171,7 +171,7 @@ def test_texts_that_grow_too_long_are_refused(client: TestClient, monkeypatch: p
     ):
         answer = client.post(path, json=body)
         assert answer.status_code == 422
-        assert answer.json()["error"]["message"].startswith("text 2 of 2: in Unicode's form NFKC it has 108,000")
+        assert answer.json()["error"]["message"].startswith("text 2 of 2: 108,000 characters after NFKC normalisation")
     monkeypatch.setattr(embeddings, "MAX_TEXTS", 50)
     status = [client.post("/v1/embeddings", json={"input": ["\ufdfa"] * count}).status_code for count in (2, 3)]
     assert status == [200, 422]

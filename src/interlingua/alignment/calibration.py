@@ -392,9 +392,9 @@ def _by_code(vectors: Mapping[str, Any]) -> dict[str, Any]:
             raise BadInput(
                 f"'{lang}': the language '{code}' "
                 + (
-                    "is given twice. Put its vectors together."
+                    "is given twice. Pass all its vectors under one name."
                     if code in found
-                    else "stands for all languages. Give a language code."
+                    else "means any language. Pass a language code."
                 )
             )
         found[code] = cloud
@@ -410,21 +410,21 @@ def _check(clouds: Mapping[str, Floats], moments: Mapping[str, Moments], pivot: 
                 f"{dim}. All must come from one encoder."
             )
         if len(cloud) >= MIN_TEXTS and bool((cloud == cloud[0]).all()):
-            raise BadInput(f"{lang}: all its {len(cloud)} vectors are the same. Are its texts?")
+            raise BadInput(f"{lang}: all {len(cloud)} vectors are equal. Check that its texts differ.")
     if moments[pivot].texts < MIN_TEXTS:
         raise BadInput(
             f"the pivot '{pivot}' has {moments[pivot].texts} texts; {MIN_TEXTS} at least are "
-            "needed, since every language is brought to it."
+            "needed, because every language is mapped to it."
         )
 
 
 def _translations(
     pairs: Mapping[str, tuple[Any, Any]] | None, fitter: CalibrationFitter, clouds: Mapping[str, Floats], pivot: str
 ) -> dict[str, tuple[Floats, Floats]]:
-    """The pairs, checked: there for every language where they are asked for, and nowhere else."""
+    """The pairs, checked: every language has some where `rotate` needs them, and none has any where it does not."""
     if fitter.rotate != "supervised":
         if pairs:
-            raise BadInput(f"pairs are for rotate='supervised', not for '{fitter.rotate}'. Leave them out.")
+            raise BadInput(f"pairs are used by rotate='supervised' only; rotate is '{fitter.rotate}'. Leave them out.")
         return {}
     given = _by_code(pairs or {})
     dim = clouds[pivot].shape[1]
@@ -433,7 +433,7 @@ def _translations(
         if lang == pivot or len(clouds[lang]) < MIN_TEXTS:
             continue
         if lang not in given:
-            raise BadInput(f"rotate='supervised' needs pairs of '{lang}' and '{pivot}', and there are none.")
+            raise BadInput(f"rotate='supervised' needs pairs of '{lang}' and '{pivot}'; none were passed.")
         source, target = (checked(side, f"pairs of {lang}") for side in given[lang])
         if source.shape != target.shape or source.shape[1] != dim:
             raise BadInput(

@@ -147,7 +147,7 @@ class CorpusSide:
             vectors[len(keep) : len(keep) + len(known)] = found[known]
             keep += (known + start).tolist()
         if vectors is None or not keep:
-            raise BadInput(f"{self.name}: has no sentence of which the encoder knows a part.")
+            raise BadInput(f"{self.name}: the encoder knows no token of any of its sentences.")
         vectors.flush()
         self.zero = len(self.texts) - len(keep)
         self.texts, self.ids = [self.texts[i] for i in keep], [self.ids[i] for i in keep]
@@ -275,8 +275,8 @@ def mine_bitext(
     without = int(np.isneginf(scores).sum())
     if without:
         logger.warning(
-            f"{without:,} of {len(scores):,} proposals left out: the mean cosine of their neighbours is not positive, "
-            "so they have no ratio. Try the margin 'distance'."
+            f"{without:,} of {len(scores):,} proposals left out: their neighbours' mean cosine is not positive, "
+            "so the margin 'ratio' is undefined. Try the margin 'distance'."
         )
     kept = np.flatnonzero(scores > -np.inf if threshold is None else (scores >= threshold) & (scores > -np.inf))
     order = kept[np.lexsort((pairs_y[kept], pairs_x[kept], -scores[kept]))]

@@ -47,8 +47,8 @@ class UnitVectors:
             for bad, what in ((~np.isfinite(lengths), "holds NaN or infinity"), (lengths < TINY, "is zero")):
                 if bad.any():
                     raise BadInput(
-                        f"{name}, row {start + int(bad.argmax())} (counted from 0): its vector {what}, so it has no "
-                        "cosine. Leave the row out, or look at what the encoder read."
+                        f"{name}, row {start + int(bad.argmax())} (counted from 0): its vector {what}, so its "
+                        "cosine is undefined. Leave the row out, or check the text that was encoded."
                     )
             self.inverse[start : start + CHECKED] = 1 / lengths
 

@@ -316,7 +316,7 @@ def normal_question(text: str) -> str:
     normal = term_nfkc(text)
     if len(normal) > LONGEST:
         raise BadInput(
-            f"a question has at most {LONGEST:,} characters in Unicode's form NFKC, in which this "
+            f"a question has at most {LONGEST:,} characters after NFKC normalisation; this "
             f"one of {len(text):,} has {len(normal):,}. Shorten it."
         )
     return normal

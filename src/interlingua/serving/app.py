@@ -72,7 +72,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except (OSError, UnicodeError, OverflowError) as error:
-        raise BadInput(f"--host {host} --port {port}: is no address to listen at ({error}).") from error
+        raise BadInput(f"--host {host} --port {port}: not a valid address ({error}).") from error
     try:
         listener.bind(address)
         listener.listen(socket.SOMAXCONN)  # now, so that another server here fails when it starts

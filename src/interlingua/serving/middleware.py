@@ -98,9 +98,9 @@ class RequestLog:
         try:
             await self.app(scope, receive, answer)
         except Exception:
-            logger.exception(f"{scope['method']} {scope['path'][:200]!r}: an error that nobody expected")
+            logger.exception(f"{scope['method']} {scope['path'][:200]!r}: unexpected error")
             if not status:
-                error = ApiError(500, "internal", "something went wrong here; the server's log says what.")
+                error = ApiError(500, "internal", "internal error; the server's log has the details.")
                 await error_response(error)(scope, receive, answer)
         finally:
             self._write(scope, status or GONE, perf_counter() - start, sent)

@@ -222,10 +222,10 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
     if body.lang_of_results == "any":
         return lang, tuple(sorted({find_code(one) or one for one in body.langs})) if body.langs else None
     if body.langs is not None:
-        raise ApiError(422, "invalid_request", "lang_of_results: `same` and langs exclude each other. Give one.")
+        raise ApiError(422, "invalid_request", "lang_of_results: send `same` or langs, not both.")
     if not lang:
         raise ApiError(
-            400, "language_not_sure", "lang_of_results: the language of this question is not sure. Say it with lang."
+            400, "language_not_sure", "lang_of_results: the question's language was not detected for sure. Set lang."
         )
     return lang, (lang,)
 
@@ -248,7 +248,7 @@ def passage_routes(service: Service) -> APIRouter:
         ]
         twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
         if twice:
-            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' is there more than once.")
+            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' occurs more than once.")
         note(request.scope, texts=len(passages))
         done = await _written(service, Write(passages), len(passages))
         return JSONResponse({"written": done.changed, "passages": done.passages})

@@ -37,7 +37,7 @@ def check_model(asked: str | None, ours: str) -> None:
     """Raise ApiError 404 for a request that names another model than the one that answers. No model is ever loaded."""
     if asked and asked != ours:
         raise ApiError(
-            404, "model_not_found", f"model: this server has '{ours}' and no other. Write that, or leave model out."
+            404, "model_not_found", f"model: this server has only '{ours}'. Send that name, or leave model out."
         )
 
 

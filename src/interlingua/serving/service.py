@@ -67,7 +67,7 @@ class ServeSettings(Settings):
                     "python -c 'import secrets; print(secrets.token_urlsafe())'."
                 )
         if self.read_token and not self.token:
-            raise ValueError("with a token for reading there must be one for writing too, which also reads.")
+            raise ValueError("a read token needs a write token beside it; the write token reads too.")
         return self
 
 
@@ -262,9 +262,9 @@ def check_lengths(texts: Sequence[str]) -> None:
             raise ApiError(
                 422,
                 "invalid_request",
-                f"text {number} of {len(texts)}: in Unicode's form NFKC it has "
-                f"{length:,} characters, and those up to it {whole:,}. At most {MAX_TEXT:,} of one text and "
-                f"{MAX_TEXTS:,} of all are read.",
+                f"text {number} of {len(texts)}: {length:,} characters after NFKC normalisation "
+                f"({whole:,} with the texts before it). The limits are {MAX_TEXT:,} for one text and "
+                f"{MAX_TEXTS:,} for all together.",
             )
 
 
@@ -277,7 +277,7 @@ def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
     if dimensions is None or dimensions == array.shape[1]:
         return array
     if dimensions > array.shape[1]:
-        raise BadInput(f"dimensions: {dimensions} is more than the {array.shape[1]} that the model gives.")
+        raise BadInput(f"dimensions: {dimensions} the vectors of this model have only {array.shape[1]}.")
     array = array[:, :dimensions]
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     shorter: NDArray[np.float32] = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
