@@ -130,3 +130,17 @@ def test_a_terminal_gets_a_bar_where_messages_are_shown(monkeypatch):
     assert "encode" in drawn(logging.INFO)
     assert drawn(logging.WARNING) == ""
     assert "encode" in drawn(logging.WARNING, always=True)
+
+
+def test_blocks_that_overlap_leave_the_logger_as_it_was(capfd, caplog):
+    package = logging.getLogger("interlingua")
+    first, second = shown(logging.WARNING), shown()
+    first.__enter__()
+    second.__enter__()  # as of another thread, which ends after the first
+    first.__exit__(None, None, None)
+    package.info("still shown")
+    second.__exit__(None, None, None)
+    assert (package.handlers, package.propagate, package.level) == ([], True, logging.NOTSET)
+    package.warning("for the log")
+    assert capfd.readouterr().err == "still shown\n"
+    assert [record.message for record in caplog.records] == ["for the log"]

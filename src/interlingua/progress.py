@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -28,18 +29,49 @@ class StandardError(logging.Handler):
         print(self.format(record), file=sys.stderr, flush=True)
 
 
+class _Shown:
+    """The blocks of `shown` that are open, in any thread, and how the package's logger was before the first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.levels: list[list[int]] = []  # each in a list of its own, which tells equal levels apart
+        self.before: tuple[list[logging.Handler], bool, int] = ([], True, logging.NOTSET)
+
+    def open(self, level: int) -> list[int]:
+        """Show messages of `level`; `close` takes what this returns."""
+        package, block = logging.getLogger(PACKAGE), [level]
+        with self.lock:
+            if not self.levels:
+                self.before = package.handlers, package.propagate, package.level
+                package.handlers, package.propagate = [StandardError()], False
+            self.levels.append(block)
+            package.setLevel(level)
+        return block
+
+    def close(self, block: list[int]) -> None:
+        """Go back to the block opened last of those still open, or to how it was before all."""
+        package = logging.getLogger(PACKAGE)
+        with self.lock:
+            self.levels = [one for one in self.levels if one is not block]
+            if self.levels:
+                package.setLevel(self.levels[-1][0])
+            else:
+                package.handlers, package.propagate, level = self.before
+                package.setLevel(level)
+
+
+_shown = _Shown()
+
+
 @contextmanager
 def shown(level: int = logging.INFO) -> Iterator[None]:
-    """Within the block the package's messages of `level` and above go to standard error, and nowhere else."""
-    package = logging.getLogger(PACKAGE)
-    handlers, before, propagate = package.handlers, package.level, package.propagate
-    package.handlers, package.propagate = [StandardError()], False
-    package.setLevel(level)
+    """Within the block the package's messages of `level` and above go to standard error, and nowhere else. Blocks of
+    several threads may end in any order."""
+    block = _shown.open(level)
     try:
         yield
     finally:
-        package.handlers, package.propagate = handlers, propagate
-        package.setLevel(before)
+        _shown.close(block)
 
 
 class Progress:

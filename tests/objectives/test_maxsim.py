@@ -116,15 +116,19 @@ def test_shapes_that_do_not_fit(shape, mask, says):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc: run it on Linux")
-def test_64_pairs_of_180_tokens_fit_in_two_gibibytes():
-    """The whole process, libraries included; the token scores alone take 2 GiB, as much again for their gradient."""
+def test_token_scores_are_never_held_together():
+    """Those of 64 texts of 180 tokens take 512 MiB, as much again for their gradient. The 64 pairs of the paper take
+    four times that."""
     program = """
 import re, torch
 from pathlib import Path
 from interlingua.objectives.late_interaction import maxsim
-vectors, mask = torch.randn(128, 180, 32, requires_grad=True), torch.ones(128, 180, dtype=torch.bool)
+def peak():  # in KiB; ru_maxrss begins with the parent's
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+vectors, mask = torch.randn(64, 180, 32, requires_grad=True), torch.ones(64, 180, dtype=torch.bool)
+before = peak()
 maxsim(vectors, mask, vectors, mask).sum().backward()
-print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])  # ru_maxrss begins with the parent's
+print(peak() - before)
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert int(run.stdout) < 1 << 20  # KiB: half of the limit
+    assert int(run.stdout) < 256 << 10

@@ -343,17 +343,17 @@ def conform(client: TestClient, path: str, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_four_thousand_hostile_requests_leave_no_trace(
+def test_two_thousand_hostile_requests_leave_no_trace(
     served: TestClient, place: Path, client: TestClient, index: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    attack(served, 1_000, seed=2)
-    attack(client, 500, seed=3, token=True)
+    attack(served, 500, seed=2)
+    attack(client, 250, seed=3, token=True)
     capfd.readouterr()
     before, held = files(place), memory()
-    attack(served, 2_000, seed=4)
-    seen = attack(client, 500, seed=5, token=True)
+    attack(served, 1_000, seed=4)
+    seen = attack(client, 250, seed=5, token=True)
     assert files(place) == before
-    assert seen[200] > 30
+    assert seen[200] > 15
     # other libraries may say something of their own
-    assert sum(line.startswith('{"time"') for line in capfd.readouterr().err.splitlines()) == 2_500
-    assert memory() - held < 32 << 20
+    assert sum(line.startswith('{"time"') for line in capfd.readouterr().err.splitlines()) == 1_250
+    assert memory() - held < 16 << 20

@@ -109,10 +109,10 @@ def test_a_kill_before_the_first_vectors_leaves_none_that_seem_whole(tmp_path, t
     assert torch.allclose(vectors, torch.as_tensor(teacher.encoder.encode_document(TEXTS)), atol=1e-2)
 
 
-def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, caplog):
+def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, caplog, monkeypatch):
     begun, go_on, messages = threading.Event(), threading.Event(), queue.SimpleQueue()
     caplog.set_level(logging.INFO, "interlingua.training.teacher")
-    caplog.handler.emit = lambda record: messages.put(record.getMessage())
+    monkeypatch.setattr(caplog.handler, "emit", lambda record: messages.put(record.getMessage()))  # it serves all tests
     encode = teacher.encode_document
 
     def slowly(texts, **options):

@@ -277,7 +277,7 @@ def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
     if dimensions is None or dimensions == array.shape[1]:
         return array
     if dimensions > array.shape[1]:
-        raise BadInput(f"dimensions: {dimensions} the vectors of this model have only {array.shape[1]}.")
+        raise BadInput(f"dimensions: {dimensions}, but the vectors of this model have only {array.shape[1]}.")
     array = array[:, :dimensions]
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     shorter: NDArray[np.float32] = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
