@@ -41,6 +41,13 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="a late-interaction (or other) model that reorders results where a search asks for it",
     )
     parser.add_argument(
+        "--alias",
+        action=Repeated,
+        default=[],
+        metavar="NAME",
+        help="another name by which requests may call the model: of a client that insists on one, say",
+    )
+    parser.add_argument(
         "--token-file",
         metavar="FILE",
         help=f"holds the token for writing passages (or ${TOKEN}; without one nobody may)",
@@ -89,6 +96,7 @@ def serve(arguments: argparse.Namespace) -> None:
             read_token=read_token,
             log_queries=arguments.log_queries,
             rerank_model=name,
+            aliases=tuple(arguments.alias),
             names=names,
         )
         if not is_loopback(listener) and not read_token:

@@ -16,7 +16,14 @@ from interlingua.errors import BadInput
 from interlingua.index.index import Index
 from interlingua.models.protocols import AnyEncoder
 from interlingua.serving.middleware import HostNames, RequestLog, Tokens, WholeBody, log
-from interlingua.serving.routes import embedding_routes, page_routes, passage_routes, search_routes, status_routes
+from interlingua.serving.routes import (
+    embedding_routes,
+    page_routes,
+    passage_routes,
+    rerank_routes,
+    search_routes,
+    status_routes,
+)
 from interlingua.serving.schemas import ErrorAnswer, tell_errors
 from interlingua.serving.service import ServeSettings, Service
 
@@ -54,6 +61,7 @@ def create_app(index: Index, settings: ServeSettings | None = None, reranker: An
     )
     tell_errors(app, service.told)
     app.include_router(search_routes(service))
+    app.include_router(rerank_routes(service))
     app.include_router(embedding_routes(service))
     app.include_router(passage_routes(service))
     app.include_router(status_routes(service, app))

@@ -123,7 +123,7 @@ class RequestLog:
 
 
 WRITING = "/passages"
-READING = ("/search", "/v1/", "/rerank", "/info", "/metrics", "/openapi.json", "/docs")
+READING = ("/search", "/v1/", "/v2/", "/rerank", "/info", "/metrics", "/openapi.json", "/docs")
 """What needs a token when one for reading is set. The page and /health show nothing of the index."""
 
 

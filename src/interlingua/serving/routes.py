@@ -11,6 +11,7 @@ from html import escape
 from importlib.resources import files
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple
+from uuid import uuid4
 
 from fastapi import APIRouter, FastAPI, Path, Request
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -24,12 +25,15 @@ from interlingua.serving.middleware import note
 from interlingua.serving.schemas import (
     MAX_ID,
     ApiError,
+    CohereRerankAnswer,
     DeleteAnswer,
     EmbeddingsAnswer,
     EmbeddingsRequest,
     ErrorAnswer,
     HealthAnswer,
     InfoAnswer,
+    ModelCard,
+    ModelsAnswer,
     PassagesRequest,
     RerankAnswer,
     RerankRequest,
@@ -38,7 +42,7 @@ from interlingua.serving.schemas import (
     WriteAnswer,
     check_model,
 )
-from interlingua.serving.service import Change, Changed, Delete, Embeddings, Reranks, Searches, Service, Write
+from interlingua.serving.service import Change, Changed, Delete, Embeddings, Reranks, Searches, Service, Write, parts
 from interlingua.text.languages import detect_language, find_code, normalise_code
 
 STYLE = """\
@@ -156,7 +160,7 @@ USUAL = 500
 
 
 def search_routes(service: Service) -> APIRouter:
-    """The two ways to rank: what is in the index, and what a client brings."""
+    """Search in the index."""
     router = APIRouter()
 
     @router.post("/search", response_model=SearchAnswer, summary="Find passages for a question in any language")
@@ -193,15 +197,24 @@ def search_routes(service: Service) -> APIRouter:
             }
         )
 
-    @router.post("/rerank", response_model=RerankAnswer, summary="Order documents by how well they answer")
-    async def rerank(body: RerankRequest, request: Request) -> JSONResponse:
+    return router
+
+
+def rerank_routes(service: Service) -> APIRouter:
+    """Order documents that a client brings: in Jina's form, and in the two of Cohere."""
+    router = APIRouter()
+
+    async def reranked(body: RerankRequest, request: Request) -> tuple[str, list[dict[str, Any]]]:
+        """The model's name, and the results, best first."""
         if service.settings.log_queries:
             note(request.scope, query=body.query)
         texts = [document if isinstance(document, str) else document.text for document in body.documents]
         name = service.settings.rerank_model if service.reranker is not None else service.model
-        check_model(body.model, name)
-        scorer = service.index.encoder if service.reranker is None else service.reranker
-        scores = await service.batcher.submit(Reranks(scorer), (body.query, texts), len(texts))
+        check_model(body.model, name, service.settings.aliases)
+        call = Reranks(service.index.encoder if service.reranker is None else service.reranker)
+        scores: list[float | None] = []
+        for part in parts(texts, service.settings.max_batch):
+            scores += await service.batcher.submit(call, (body.query, part), len(part.texts))
         note(request.scope, texts=len(texts))
         # a document without a score (no tokens) is the last; equal ones stay in the order sent
         order = sorted(range(len(texts)), key=lambda place: (scores[place] is None, -(scores[place] or 0.0)))
@@ -211,8 +224,30 @@ def search_routes(service: Service) -> APIRouter:
         if body.return_documents:
             for result in results:
                 result["document"] = {"text": texts[result["index"]]}
+        return name, results
+
+    @router.post("/rerank", response_model=RerankAnswer, summary="Order documents by how well they answer")
+    async def rerank(body: RerankRequest, request: Request) -> JSONResponse:
+        name, results = await reranked(body, request)
         return JSONResponse({"model": name, "results": results})
 
+    def cohere(version: str) -> None:
+        @router.post(
+            f"/v{version}/rerank",
+            response_model=CohereRerankAnswer,
+            summary=f"Order documents (the form of Cohere's version {version})",
+            name=f"rerank_v{version}",
+        )
+        async def answer(body: RerankRequest, request: Request) -> JSONResponse:
+            _, results = await reranked(body, request)
+            lowest = min((one["relevance_score"] for one in results if one["relevance_score"] is not None), default=0.0)
+            for one in results:
+                if one["relevance_score"] is None:  # their clients need a number
+                    one["relevance_score"] = lowest
+            return JSONResponse({"id": str(uuid4()), "results": results, "meta": {"api_version": {"version": version}}})
+
+    cohere("1")
+    cohere("2")
     return router
 
 
@@ -284,16 +319,32 @@ def embedding_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/embeddings", response_model=EmbeddingsAnswer, summary="Vectors of texts (OpenAI's form)")
     async def embeddings(body: EmbeddingsRequest, request: Request) -> JSONResponse:
-        check_model(body.model, service.model)
+        check_model(body.model, service.model, service.settings.aliases)
         role = "query" if body.input_type == "query" else "passage"
         call = Embeddings(service.index, role, body.dimensions, body.encoding_format == "base64")
-        found = await service.batcher.submit(call, body.input, len(body.input))
-        note(request.scope, texts=len(body.input), tokens=found.tokens)
-        data = [
-            {"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(found.vectors)
-        ]
-        usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
+        vectors: list[Any] = []
+        tokens = 0
+        for part in parts(body.input, service.settings.max_batch):
+            found = await service.batcher.submit(call, part, len(part.texts))
+            vectors += found.vectors
+            tokens += found.tokens
+        note(request.scope, texts=len(body.input), tokens=tokens)
+        data = [{"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(vectors)]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return JSONResponse({"object": "list", "model": service.model, "data": data, "usage": usage})
+
+    def card(name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": service.started, "owned_by": "interlingua"}
+
+    @router.get("/v1/models", response_model=ModelsAnswer, summary="Names of the models (OpenAI's form)")
+    async def models() -> JSONResponse:
+        return JSONResponse({"object": "list", "data": [card(name) for name in service.models]})
+
+    @router.get("/v1/models/{name:path}", response_model=ModelCard, summary="One of them")
+    async def model(name: Annotated[str, Path(max_length=MAX_ID)]) -> JSONResponse:
+        if name not in service.models:
+            raise ApiError(404, "model_not_found", "this server has no model of this name. GET /v1/models lists them.")
+        return JSONResponse(card(name))
 
     return router
 

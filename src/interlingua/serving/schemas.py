@@ -33,9 +33,10 @@ class ApiError(Exception):
         self.status, self.code, self.message, self.headers = status, code, message, dict(headers or {})
 
 
-def check_model(asked: str | None, ours: str) -> None:
-    """Raise ApiError 404 for a request that names another model than the one that answers. No model is ever loaded."""
-    if asked and asked != ours:
+def check_model(asked: str | None, ours: str, aliases: Sequence[str] = ()) -> None:
+    """Raise ApiError 404 for a request that names another model than the one that answers, which `aliases` name too.
+    No model is ever loaded."""
+    if asked and asked != ours and asked not in aliases:
         raise ApiError(
             404, "model_not_found", f"model: this server has only '{ours}'. Send that name, or leave model out."
         )
@@ -101,7 +102,9 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ApiError:
 MAX_K = 1_000
 MAX_QUERY = 10_000
 MAX_TEXT = 100_000
-MAX_INPUTS = 256
+MAX_PASSAGES = 256
+MAX_DOCUMENTS = 1_000
+MAX_INPUTS = 2_048
 MAX_ID = 1_000
 
 
@@ -130,7 +133,11 @@ def _short(text: str) -> str:
 def _no_token_ids(value: Any) -> Any:
     first = next(iter(value), None) if isinstance(value, list) else value
     if isinstance(first, (int, float, list)):
-        raise PydanticCustomError("token_ids", "token ids are of another tokenizer; send text")
+        raise PydanticCustomError(
+            "token_ids",
+            "token ids are of another model's tokenizer and cannot be read here; send text (in langchain-openai: "
+            "check_embedding_ctx_length=False)",
+        )
     return [value] if isinstance(value, str) else value
 
 
@@ -249,7 +256,7 @@ class Document(Theirs):
 
 class RerankRequest(Theirs):
     query: Question
-    documents: Annotated[list[Body | Document], Field(min_length=1, max_length=MAX_INPUTS)]
+    documents: Annotated[list[Body | Document], Field(min_length=1, max_length=MAX_DOCUMENTS)]
     top_n: int | None = Field(None, ge=1, description="how many of the best to return; all without it")
     return_documents: bool = False
     model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
@@ -268,6 +275,38 @@ class RerankAnswer(Theirs):
     results: list[RerankResult]
 
 
+class CohereRerankResult(Theirs):
+    index: int = Field(description="place among the documents sent")
+    relevance_score: float = Field(description="a document of which the model knows no token has the lowest")
+    document: Document | None = None
+
+
+class CohereVersion(Theirs):
+    version: Literal["1", "2"]
+
+
+class CohereMeta(Theirs):
+    api_version: CohereVersion
+
+
+class CohereRerankAnswer(Theirs):
+    id: str = Field(description="of this answer")
+    results: list[CohereRerankResult]
+    meta: CohereMeta
+
+
+class ModelCard(Theirs):
+    id: str = Field(description="what requests may call the model")
+    object: Literal["model"] = "model"
+    created: int = Field(description="when the server started, in seconds since 1970")
+    owned_by: Literal["interlingua"] = "interlingua"
+
+
+class ModelsAnswer(Theirs):
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
 class PassageBody(Ours):
     id: Label
     text: Body
@@ -277,7 +316,7 @@ class PassageBody(Ours):
 
 
 class PassagesRequest(Ours):
-    passages: Annotated[list[PassageBody], Field(min_length=1, max_length=MAX_INPUTS)]
+    passages: Annotated[list[PassageBody], Field(min_length=1, max_length=MAX_PASSAGES)]
 
 
 class WriteAnswer(Ours):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import time
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -50,6 +51,7 @@ class ServeSettings(Settings):
     read_token: str = Field("", repr=False, description="a token without which nobody may read")
     log_queries: bool = Field(False, description="put the text of questions into the log")
     rerank_model: str = Field("", description="the name of the reranker in answers")
+    aliases: tuple[str, ...] = Field((), description="more names by which requests may call the model")
     names: tuple[str, ...] = Field((), description="hosts that requests may name; any where there are none")
 
     def __init__(self, **options: Any) -> None:
@@ -223,7 +225,7 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The options that requests of one batch share. An item is the texts of a request. A calibrated model needs their
+    """The options that requests of one batch share. An item is texts of one request. A calibrated model needs their
     languages, which are recognised."""
 
     index: Index
@@ -231,17 +233,17 @@ class Embeddings:
     dimensions: int | None
     base64: bool
 
-    def __call__(self, items: Sequence[Sequence[str]]) -> list[Embedded]:
+    def __call__(self, items: Sequence[Part]) -> list[Embedded]:
         for item in items:
             check_lengths(item)
-        texts = [text for item in items for text in item]
+        texts = [text for item in items for text in item.texts]
         encoder = self.index.encoder
         encode = encoder.encode_query if self.role == "query" else encoder.encode_document
         vectors = cut(encode(texts, lang=[detect_language(text) or None for text in texts]), self.dimensions)
         tokens = count_tokens(encoder, texts, self.role)
-        ends = np.cumsum([len(item) for item in items]).tolist()
+        ends = np.cumsum([len(item.texts) for item in items]).tolist()
         return [
-            Embedded(self._rows(vectors[end - len(item) : end]), sum(tokens[end - len(item) : end]))
+            Embedded(self._rows(vectors[end - len(item.texts) : end]), sum(tokens[end - len(item.texts) : end]))
             for item, end in zip(items, ends, strict=True)
         ]
 
@@ -252,17 +254,30 @@ class Embeddings:
         return rows
 
 
-def check_lengths(texts: Sequence[str]) -> None:
+class Part(NamedTuple):
+    """Texts of one request: those from number `first` (from 1) on, of `total`."""
+
+    texts: Sequence[str]
+    first: int
+    total: int
+
+
+def parts(texts: Sequence[str], most: int) -> list[Part]:
+    """`texts` in parts of at most `most`. Between two parts of a large request the model answers others."""
+    return [Part(texts[start : start + most], start + 1, len(texts)) for start in range(0, len(texts), most)]
+
+
+def check_lengths(part: Part) -> None:
     """Raise ApiError 422 for texts that grow too long in NFKC, which a model reads: one character may become 18."""
     whole = 0
-    for number, text in enumerate(texts, 1):
+    for number, text in enumerate(part.texts, part.first):
         length = len(text) if text.isascii() else len(nfkc(text))
         whole += length
         if length > MAX_TEXT or whole > MAX_TEXTS:
             raise ApiError(
                 422,
                 "invalid_request",
-                f"text {number} of {len(texts)}: {length:,} characters after NFKC normalisation "
+                f"text {number} of {part.total}: {length:,} characters after NFKC normalisation "
                 f"({whole:,} with the texts before it). The limits are {MAX_TEXT:,} for one text and "
                 f"{MAX_TEXTS:,} for all together.",
             )
@@ -298,18 +313,18 @@ class Reranks:
 
     encoder: AnyEncoder
 
-    def __call__(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[list[float | None]]:
+    def __call__(self, items: Sequence[tuple[str, Part]]) -> list[list[float | None]]:
         for _, documents in items:
             check_lengths(documents)
         queries = [Query(str(number), query) for number, (query, _) in enumerate(items)]
         names = {
-            str(number): [f"{number}:{place}" for place in range(len(documents))]
+            str(number): [f"{number}:{place}" for place in range(len(documents.texts))]
             for number, (_, documents) in enumerate(items)
         }
         passages = [
             Passage(name, text)
             for number, (_, documents) in enumerate(items)
-            for name, text in zip(names[str(number)], documents, strict=True)
+            for name, text in zip(names[str(number)], documents.texts, strict=True)
         ]
         run = model_retriever(self.encoder, passages).score(queries, names)
         found = {query: dict(run[query]) for query in names}
@@ -334,6 +349,7 @@ class Service:
         self.metrics.waiting.set_function(lambda: self.batcher.waiting)
         self.ready = False
         self.model = ""
+        self.started = int(time())
 
     @asynccontextmanager
     async def life(self, app: FastAPI) -> AsyncIterator[None]:
@@ -354,6 +370,12 @@ class Service:
         facts: Facts = await self.batcher.submit(Describe(self.index), None, patient=patient)
         self.metrics.passages.set(facts.passages)
         return facts
+
+    @property
+    def models(self) -> list[str]:
+        """Every name by which a request may call a model of this server."""
+        reranker = [self.settings.rerank_model] if self.reranker is not None else []
+        return list(dict.fromkeys([self.model, *reranker, *self.settings.aliases]))
 
     def told(self, error: InterlinguaError) -> str:
         """The error without the place of the index, which is no business of a client."""
