@@ -18,6 +18,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
 
@@ -38,6 +39,8 @@ OPEN_FILE = re.compile(r"/dev/stdin|(?:/dev/fd|/proc/self/fd)/(\d+)")
 PATIENCE = 5.0
 """Seconds that a named pipe may be without a writer before it is given up."""
 PART = 1 << 20
+LONGEST_LINE = 64 << 20
+"""Bytes of a line of text. A longer one is an error: a small gzip file can hold a line that fills the memory."""
 
 
 def existing(path: str | Path, what: str = "file") -> Path:
@@ -212,13 +215,18 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """`(line number from 1, line without its end)` of a UTF-8 text file or pipe (`open_input`), gzipped or not.
 
     Lines end at \\n only (not at the Unicode separators that occur inside real text); a BOM is dropped.
-    Raises BadInput naming file and line for bytes that are not UTF-8 or a broken gzip file.
+    Raises BadInput naming file and line for bytes that are not UTF-8, a broken gzip file, and a line of more than
+    `LONGEST_LINE` bytes.
     """
     path = existing(path)
     source, number = open_input(path), 0
     try:
         with source as stream:
-            for number, raw in enumerate(stream, 1):
+            for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
+                if len(raw) > LONGEST_LINE:
+                    raise BadInput(
+                        f"{path}, line {number}: has more than {LONGEST_LINE >> 20} MiB. Is this a text file?"
+                    )
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:

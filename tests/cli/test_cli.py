@@ -431,3 +431,22 @@ def test_the_module_runs_as_a_command():
     command = [sys.executable, "-m", "interlingua", "--version"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout.startswith("interlingua ")
+
+
+def test_a_defect_is_one_line_and_keeps_its_traceback(tmp_path, monkeypatch, capsys):
+    def broken(arguments):
+        raise RuntimeError("nobody\nexpected this")
+
+    monkeypatch.setattr("interlingua.cli.info.run", broken)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["info", "x"]) == 70
+    (said,) = capsys.readouterr().err.splitlines()
+    (file,) = (tmp_path / "interlingua/crashes").iterdir()
+    assert said.startswith("interlingua: this is a defect in interlingua (RuntimeError: nobody expected this).")
+    assert str(file) in said
+    assert "in broken" in file.read_text()
+    assert main(["info", "x", "--debug"]) == 70
+    assert "in broken" in capsys.readouterr().err
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert main(["info", "x"]) == 70
+    assert "--debug shows where" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import os
 import signal
 import tempfile
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import expand, head
 from interlingua.data.readers.triples import TRIPLES, id_passages, id_queries, read_id_triples
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.files import forget_pipes, open_raw, read_lines
 from interlingua.index import export as vector_files
 from interlingua.retrieval.pipeline.run import read_translations
@@ -558,3 +559,16 @@ def test_a_broken_gzip_file_is_named(tmp_path: Path, key: str) -> None:
         (tmp_path / reader.name).write_bytes(broken)
         with pytest.raises(InterlinguaError, match=rf"{reader.name}.*cannot be read"):
             reader.read(tmp_path / reader.name, tmp_path)
+
+
+def test_a_line_that_would_fill_the_memory_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("interlingua.files.LONGEST_LINE", 4 << 20)
+    with gzip.open(tmp_path / "bomb.txt.gz", "wb", compresslevel=1) as stream:
+        stream.write(b"a line\n" + b"\0" * (64 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadInput, match=r"bomb.txt.gz, line 2: has more than 4 MiB"):
+            list(read_lines(tmp_path / "bomb.txt.gz"))
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import platform
 import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from interlingua import __version__
@@ -99,7 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code: 0 done, 2 something the user can mend, 130 stopped."""
+    """Run a command; the exit code: 0 done, 2 something the user can mend, 70 a defect of interlingua, 130 stopped."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.verb is None:
@@ -119,7 +123,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(f"{_file_of(error)}: {error.strerror or error}.", 2, arguments.debug)
+    except MemoryError:
+        return _fail("there is not enough memory for this. Give it less at once.", 2, arguments.debug)
+    except Exception as error:  # nobody expected it, so nobody can say what to do about it
+        return _fail(f"this is a defect in interlingua ({_summary(error)}).{_kept()}", 70, arguments.debug)
     return 0
+
+
+def _summary(error: Exception) -> str:
+    text = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _kept() -> str:
+    """Where the traceback of the error at hand is now, in words."""
+    from interlingua.text.languages import cache_folder
+
+    with suppress(OSError):
+        folder = cache_folder() / "crashes"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{datetime.now():%Y-%m-%d-%H-%M-%S}-{os.getpid()}.txt"
+        versions = f"interlingua {__version__}, Python {platform.python_version()}, {platform.platform()}"
+        file.write_text(f"{versions}\n{traceback.format_exc()}", "utf-8")
+        return f" Please report it with {file}, which says where it happened."
+    return " --debug shows where. Please report it."
 
 
 def _file_of(error: OSError) -> str:
