@@ -31,9 +31,9 @@ from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from common import counting, in_turn, options, ratio
 from interlingua.errors import BadInput
-from interlingua.models.encode import cpu_has_bfloat16
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import POOLINGS, Pooling, Settings, model_folder
+from interlingua.models.inference.machine import cpu_has_bfloat16
 from interlingua.models.layout import Parts
 from interlingua.models.transformer import Transformer
 from interlingua.training.backbones import unigram_tokenizer

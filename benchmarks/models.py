@@ -68,7 +68,8 @@ def measure(name: str, data: Path, questions: int, passages: int, threads: int) 
         model.encode_document(texts[:passages])
     speed = len(texts[:passages]) / (time.process_time() - start) * threads
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    weights = getattr(getattr(getattr(model, "query", None), "backbone", None), "weights_file", "")
+    encoder = model if hasattr(model, "backbone") else model.query
+    weights = getattr(getattr(encoder, "backbone", None), "weights_file", "")
     files = [path for path in model_folder(folder).rglob("*") if path.is_file()]
     if weights:
         files = [path for path in files if path.suffix != ".safetensors"] + [Path(weights)]

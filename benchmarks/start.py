@@ -1,7 +1,9 @@
 """How much of the processor a command takes from its start to its end, on a small index by the bundled model.
 
     python benchmarks/start.py --repeat 5
+    python benchmarks/start.py --repeat 5 --models multilingual-e5-small multilingual-e5-small:int8
 
+With --models, which may have a precision behind a colon, a hybrid search in an index by each of them comes along.
 Each command runs in a process of its own, once before it is measured; all of them take turns. Prints the seconds of
 processor time (user and system together): the least and the median.
 """
@@ -32,7 +34,9 @@ def seconds(words: list[str]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    arguments = options(__doc__, repeat=5).parse_args()
+    parser = options(__doc__, repeat=5)
+    parser.add_argument("--models", nargs="*", default=[], metavar="MODEL[:PRECISION]")
+    arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         index = f"{folder}/idx"
@@ -40,6 +44,11 @@ def main() -> None:
         commands = {"--help": ["--help"], "info": ["info", index]}
         for mode in ("lexical", "dense", "hybrid"):
             commands[f"search --mode {mode}"] = ["search", index, QUESTION, "--mode", mode]
+        for number, name in enumerate(arguments.models):
+            model, _, precision = name.partition(":")
+            more = ["--precision", precision] if precision else []
+            interlingua(["index", model, "encyclopedia:en", "--out", f"{index}{number}", *more])
+            commands[f"search, {name}"] = ["search", f"{index}{number}", QUESTION]
         for words in commands.values():
             seconds(["interlingua", *words])
         found: dict[str, list[float]] = {name: [] for name in commands}

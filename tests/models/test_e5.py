@@ -147,6 +147,8 @@ def test_another_file_is_not_taken(made: Any, package: Path, tmp_path: Path) -> 
 
 
 def test_the_folder_of_the_hub_comes_first(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cached/models--intfloat--multilingual-e5-small").mkdir(parents=True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cached"))
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda _, name: str(tmp_path / "hub" / name))
     assert model_folder("multilingual-e5-small") == tmp_path / "hub"
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -11,13 +14,18 @@ import numpy as np
 import pytest
 import torch
 
+from interlingua import Index
 from interlingua.cli import main
+from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index import metadata, open_index
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import check, fingerprint
 from interlingua.models.inference import int8, precision
+from interlingua.models.inference.layers import Table
+from interlingua.models.inference.light import LightEncoder
+from interlingua.models.late_interaction import load_any
 
 TEXTS = [
     "Where was Alan Turing born?",
@@ -68,22 +76,22 @@ def test_vectors_agree_with_those_of_the_model_that_can_be_trained(name, pooling
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_text_has_the_same_int8_vector_beside_other_texts(compiled, saved, monkeypatch):
     if not compiled:
-        monkeypatch.setattr("interlingua.models.inference.bert.kernel", lambda: None)
+        monkeypatch.setattr("interlingua.models.inference.layers.kernel", lambda: None)
     small = Encoder.load(saved, precision="int8")
     together, alone = small.encode(TEXTS), np.stack([small.encode([text])[0] for text in TEXTS])
     assert np.abs(together - alone).max() < 1e-5
 
 
-def test_the_compiled_layers_compute_what_torch_computes(saved, monkeypatch):
+def test_the_compiled_layers_compute_what_numpy_computes(saved, monkeypatch):
     if int8.kernel() is None:
         pytest.skip("numba or vpdpbusd is not here")
     small = Encoder.load(saved, precision="int8")
     texts = [" ".join(TEXTS[:1] * count) for count in range(1, 9)] * 40  # tokens of several threads, and of odd tiles
     compiled = small.encode(texts)
-    monkeypatch.setattr("interlingua.models.inference.bert.kernel", lambda: None)
-    by_torch = Encoder.load(saved, precision="int8").encode(texts)
-    assert cosines(compiled, by_torch).min() > 0.9999
-    assert np.abs(compiled - by_torch).max() < 0.02
+    monkeypatch.setattr("interlingua.models.inference.layers.kernel", lambda: None)
+    by_numpy = Encoder.load(saved, precision="int8").encode(texts)
+    assert cosines(compiled, by_numpy).min() > 0.9999
+    assert np.abs(compiled - by_numpy).max() < 0.02
 
 
 def test_weights_take_a_quarter_and_half(saved, units):
@@ -158,6 +166,8 @@ def test_threads_that_come_first_together_get_the_vectors_of_one_thread(saved):
 def test_an_index_in_int8_is_opened_where_a_gpu_computes(monkeypatch):
     made = SimpleNamespace(fingerprint={"precision": "int8"})
     assert metadata.made_in(made) == "int8"
+    monkeypatch.setattr("interlingua.models.inference.machine.GPUS", ("/dev/null",))
+    assert metadata.made_in(made) == "int8"  # a device that torch does not compute on
     monkeypatch.setattr("interlingua.models.encode.default_device", lambda _: torch.device("cuda"))
     assert metadata.made_in(made) == "float32"
 
@@ -244,3 +254,68 @@ def test_another_kind_of_model_has_float32_alone(tmp_path, tiny_encoder):
     assert np.allclose(Encoder.load(tmp_path / "distil", precision="auto").encode(TEXTS), encoder.encode(TEXTS))
     with pytest.raises(BadInput, match="a distilbert model has no precision to choose"):
         Encoder.load(tmp_path / "distil", precision="int8")
+
+
+@pytest.fixture
+def kept(saved, monkeypatch, tmp_path):
+    """A saved model whose conversions are in the cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(precision, "KEPT", 0)
+    for name in ("float32", "int8"):
+        Encoder.load(saved, precision=name)
+    return saved
+
+
+LOADED = """
+import json, sys
+from interlingua import Index
+index = Index.open(sys.argv[1])
+hits = index.search("Where was Alan Turing born?", k=1)
+loaded = [name for name in ("torch", "transformers") if name in sys.modules]
+print(json.dumps([hits[0].passage.text, hits[0].parts["dense"], loaded]))
+"""
+
+
+@pytest.mark.parametrize("name", ["float32", "int8"])
+def test_a_question_to_an_index_needs_no_torch(name, kept, tmp_path):
+    passages = [Passage("t", TEXTS[3][1], "Turing", "en"), Passage("h", "Helsinki is a town.", "", "en")]
+    encoder = load_any(kept, precision=name)
+    index = Index.build(encoder, passages, tmp_path / "idx", model_path=str(kept))
+    expected = index.search("Where was Alan Turing born?", k=1)[0]
+    run = subprocess.run([sys.executable, "-c", LOADED, tmp_path / "idx"], capture_output=True, text=True, check=True)
+    text, score, loaded = json.loads(run.stdout)
+    assert loaded == []
+    assert text == expected.passage.text
+    assert abs(score - expected.parts["dense"]) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["float32", "int8"])
+def test_the_light_encoder_gives_the_vectors_of_the_whole(name, kept, monkeypatch):
+    light, whole = LightEncoder.load(kept, name), Encoder.load(kept, precision=name)
+    assert fingerprint(light) == fingerprint(DualEncoder.load(kept, precision=name))
+    for role in ("query", "document"):
+        found, expected = getattr(light, f"encode_{role}")(TEXTS), getattr(whole, f"encode_{role}")(TEXTS)
+        assert np.abs(found - expected).max() < 1e-6
+    assert light.encode_query(TEXTS[0]).shape == (32,)
+    assert light.whole.value is None
+    long = light.encode_document([TEXTS[-1]] * 100)
+    assert (light.whole.value is None) == (name == "int8")  # in float32 torch computes what is long
+    assert np.abs(long - whole.encode_document([TEXTS[-1]])).max() < 1e-6
+    assert light.encode_query(TEXTS, convert_to_tensor=True).shape == (len(TEXTS), 32)
+    monkeypatch.setattr("interlingua.models.inference.machine.GPUS", ("/dev/null",))
+    assert LightEncoder.load(kept, name) is None
+
+
+def test_only_the_rows_of_a_table_that_are_asked_for_are_read(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(5_000, 64)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    ids, reads, pread = np.array([7, 4_999, 7, 0]), [], os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, start: reads.append(size) or pread(file, size, start))
+    for given in (rows, np.load(tmp_path / "rows.npy", mmap_mode="r")):
+        assert np.array_equal(Table(given).take(ids), rows[ids])
+    assert reads == [rows[0].nbytes] * 3  # each once, and those of a table in memory not at all
+    bits = (rows.view(np.uint32) >> 16).astype(np.uint16)
+    assert np.allclose(Table(bits).take(ids), rows[ids], rtol=0.01)
+    again = copy.deepcopy(table := Table(np.load(tmp_path / "rows.npy", mmap_mode="r")))
+    del table
+    assert np.array_equal(again.take(ids), rows[ids])

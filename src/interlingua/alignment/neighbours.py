@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from interlingua.errors import BadInput
-from interlingua.models.encode import cpu_has_bfloat16, default_device, full_float32
+from interlingua.models.encode import default_device, full_float32
+from interlingua.models.inference.machine import cpu_has_bfloat16
 from interlingua.progress import track
 
 CHECKED = 1 << 14  # vectors looked at together when they are checked

@@ -164,9 +164,11 @@ def load_encoder(
 
 def made_in(made: IndexMetadata) -> str:
     """That of the index, or float32 where a GPU computes and where the processor cannot have it."""
+    from interlingua.models.inference.machine import cpu_has_bfloat16, has_no_gpu
+
     precision = str(made.fingerprint.get("precision", "float32"))
-    if precision != "float32":
-        from interlingua.models.encode import cpu_has_bfloat16, default_device  # loads torch
+    if precision != "float32" and not (precision == "int8" and has_no_gpu()):
+        from interlingua.models.encode import default_device  # loads torch
 
         if default_device(None).type != "cpu" or (precision == "bfloat16" and not cpu_has_bfloat16()):
             return "float32"
@@ -184,11 +186,13 @@ def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
 
 
 def load_to_encode(name_or_path: str | Path, precision: str = "float32") -> AnyEncoder:
-    """Load a model as `interlingua.models.late_interaction.load_any` does, for inference in a precision, but a static
-    one as a `StaticEncoder`, which takes a tenth of the time."""
+    """Load a model as `interlingua.models.late_interaction.load_any` does, for inference in a precision. A static
+    one is a `StaticEncoder`, which takes a tenth of the time; a transformer is a `LightEncoder` where it can be."""
+    from interlingua.models.inference.light import LightEncoder
     from interlingua.models.static.encoder import StaticEncoder
 
-    found = StaticEncoder.load(name_or_path) if precision == "float32" else None
+    static = StaticEncoder.load(name_or_path) if precision == "float32" else None
+    found = static or LightEncoder.load(name_or_path, precision)
     if found is not None:
         return found
     from interlingua.models.late_interaction import load_any

@@ -49,11 +49,14 @@ Weights: https://huggingface.co/{HUB} (MIT), rounded to 4 bits by the package {P
 def local_folder() -> Path | None:
     """The folder of the model on this machine: the hub's, where it was downloaded; else the converted one, made now if
     the package is installed; None where there is neither. Raises Damaged for another weights file than the pinned."""
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_CACHE
 
-    found = [try_to_load_from_cache(HUB, name) for name in (MARKER, "model.safetensors", "tokenizer.json")]
-    if all(isinstance(path, str) for path in found):
-        return Path(str(found[0])).parent
+    if Path(HF_HUB_CACHE, f"models--{HUB.replace('/', '--')}").is_dir():
+        from huggingface_hub import try_to_load_from_cache  # takes a quarter of a second
+
+        found = [try_to_load_from_cache(HUB, name) for name in (MARKER, "model.safetensors", "tokenizer.json")]
+        if all(isinstance(path, str) for path in found):
+            return Path(str(found[0])).parent
     folder = cache_folder() / "models" / f"{NAME}-{DIGEST[:8]}-{FORMAT}"
     if (folder / MARKER).is_file():
         return folder

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from interlingua.errors import BadInput
+from interlingua.models.inference.machine import cpu_has_bfloat16 as cpu_has_bfloat16
+from interlingua.models.inference.packing import PACKED_TOKENS
+from interlingua.models.inference.packing import token_batches as token_batches
 from interlingua.models.subwords import Text
 from interlingua.progress import track
 
@@ -28,22 +28,6 @@ def default_device(device: str | torch.device | None) -> torch.device:
         return torch.device(device)
     except RuntimeError as error:
         raise BadInput(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
-
-
-@lru_cache(maxsize=1)
-def processor() -> frozenset[str]:
-    """What the processor says that it can do, by Linux's names (`avx512_vnni`, `amx_bf16`); empty elsewhere."""
-    if platform.system() != "Linux":
-        return frozenset()
-    try:
-        return frozenset(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
-    except OSError:
-        return frozenset()
-
-
-def cpu_has_bfloat16() -> bool:
-    """Whether the CPU multiplies bfloat16 in hardware. Unknown counts as no: emulation is five times slower."""
-    return bool({"avx512_bf16", "amx_bf16", "bf16"} & processor())
 
 
 def compute_dtype(device: torch.device, asked: str | torch.dtype | None) -> torch.dtype:
@@ -144,26 +128,9 @@ def token_rows(counts: Sequence[int], texts: Sequence[int]) -> Tensor:
 
 WINDOW = 16_384
 """Texts tokenised and sorted at a time: bounds memory, and is long enough for batches of near-equal lengths."""
-PACKED_TOKENS = 2_048
 PADDED_TOKENS = 16_384
 GPU_TOKENS = 65_536
 STATIC_TOKENS = 1 << 20
-
-
-def token_batches(lengths: Sequence[int], tokens: int | None = None, texts: int | None = None) -> Iterator[list[int]]:
-    """Indices by falling length, in batches of at most `tokens` (longest × number) and at most `texts` texts.
-
-    None sets no limit; a text of more than `tokens` is a batch of its own. The longest come first: if memory runs
-    out it does so at once, and each later batch fits into memory that an earlier one has freed.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    start = 0
-    while start < len(order):
-        count = len(order) if texts is None else texts
-        if tokens is not None:
-            count = max(1, min(count, tokens // max(1, lengths[order[start]])))
-        yield order[start : start + count]
-        start += count
 
 
 def embed_in_batches(

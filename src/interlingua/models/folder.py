@@ -6,8 +6,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,22 +103,6 @@ def read_json(path: Path, default: Any = None) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read as JSON ({error}).") from error
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence transformers' progress bars and load reports: we check what was loaded and say it ourselves."""
-    from transformers.utils import logging
-
-    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
 
 
 Similarity = Literal["cosine", "dot"]
@@ -451,6 +434,40 @@ def read_settings(folder: Path) -> Settings:
     )
     settings.template = check_template(read_json(folder / OURS, {}).get("template", DEFAULT_TEMPLATE))
     return settings
+
+
+_LEGACY_POOLING = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+
+def read_pooling(folder: Path) -> Pooling:
+    """What a Pooling module does. Raises BadInput for one that is not supported."""
+    where = folder / "config.json"
+    config = read_json(where, {})
+    if config.get("include_prompt") is False:
+        raise BadInput(f"{where}: include_prompt false is not supported.")
+    modes = config.get("pooling_mode") or [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
+    return check_pooling(modes if isinstance(modes, str) else "+".join(modes), str(where))
+
+
+def read_lengths(folder: Path, settings: Settings, *limits: int | None) -> dict[str, Any]:
+    """The configuration of a Transformer module, whose lengths go into `settings`, at most the least of `limits`."""
+    names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
+    config: dict[str, Any] = next((found for name in names if (found := read_json(folder / name))), {})
+    known = [limit for limit in limits if limit and limit < 10**9]
+    settings.max_length = config.get("max_seq_length") or min(known, default=None)
+    settings.role_lengths = {
+        role: int(config[key])
+        for role, key in (("query", "query_length"), ("document", "document_length"))
+        if config.get(key)
+    }
+    return config
 
 
 def read_routes(folder: Path) -> list[tuple[Path, list[Module]]]:

@@ -22,8 +22,9 @@ from interlingua.models.folder import (
     Module,
     Pooling,
     Settings,
-    check_pooling,
     read_json,
+    read_lengths,
+    read_pooling,
     require_safetensors,
     stored_role,
     subfolder,
@@ -73,16 +74,6 @@ class Normalize(nn.Module):
         return unit_length(vectors, dim=-1)
 
 
-_LEGACY_POOLING = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-
-
 @dataclass
 class Parts:
     """What an encoder is made of. `pooling` is None for a static backbone, which has pooled already. `dense` are the
@@ -122,7 +113,7 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings, precisio
     for kind, name in modules[1:]:
         path = subfolder(folder, name)
         if kind == "Pooling":
-            parts.pooling = _pooling(path)
+            parts.pooling = read_pooling(path)
         else:
             parts.dense.append(read_dense(path) if kind == "Dense" else Normalize())
     if kinds[-1] == "Normalize":
@@ -152,28 +143,10 @@ def read_transformer(folder: Path, settings: Settings, precision: str = "") -> A
         from interlingua.models.transformer import Transformer
 
         backbone = Transformer.load(folder)
-    names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
-    config: dict[str, Any] = next((found for name in names if (found := read_json(folder / name))), {})
-    if config.get("do_lower_case"):
+    if read_lengths(folder, settings, backbone.positions, backbone.model_max_length).get("do_lower_case"):
         tokenizer = backbone.subwords.tokenizer
         tokenizer.normalizer = Normalizers([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
-    known = [limit for limit in (backbone.positions, backbone.model_max_length) if limit and limit < 10**9]
-    settings.max_length = config.get("max_seq_length") or min(known, default=None)
-    settings.role_lengths = {
-        role: int(config[key])
-        for role, key in (("query", "query_length"), ("document", "document_length"))
-        if config.get(key)
-    }
     return backbone
-
-
-def _pooling(folder: Path) -> Pooling:
-    where = folder / "config.json"
-    config = read_json(where, {})
-    if config.get("include_prompt") is False:
-        raise BadInput(f"{where}: include_prompt false is not supported.")
-    modes = config.get("pooling_mode") or [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
-    return check_pooling(modes if isinstance(modes, str) else "+".join(modes), str(where))
 
 
 def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:

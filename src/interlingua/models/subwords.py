@@ -332,13 +332,23 @@ class Subwords:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, special: bool) -> None:
-        self.tokenizer = tokenizer
+        self._known: Tokenizer | None = tokenizer
         self._reset()
         self.special = special
         mask = tokenizer.encode("a", add_special_tokens=special).special_tokens_mask
         self._closing = next((count for count, flag in enumerate(reversed(mask)) if not flag), 0)
         self._overhead = sum(mask)
         self._pieces = None if special else SentencePieces.of(tokenizer)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer itself."""
+        if self._known is None:
+            self._known = self._load()
+        return self._known
+
+    def _load(self) -> Tokenizer:
+        raise NotImplementedError  # of a kind that is made without one
 
     def __call__(
         self,
@@ -374,10 +384,11 @@ class Subwords:
 
     def _reset(self) -> None:
         # A call of the transformers tokenizer that wraps this one leaves its truncation and padding behind.
-        if self.tokenizer.truncation is not None:
-            self.tokenizer.no_truncation()
-        if self.tokenizer.padding is not None:
-            self.tokenizer.no_padding()
+        tokenizer = self._known
+        if tokenizer is not None and tokenizer.truncation is not None:
+            tokenizer.no_truncation()
+        if tokenizer is not None and tokenizer.padding is not None:
+            tokenizer.no_padding()
 
     def _input(self, number: int, text: Text, prompt: str, template: str) -> str | tuple[str, str]:
         if isinstance(text, str):

@@ -8,7 +8,8 @@ the library's own. Without packed runs it is ordinary scaled-dot-product attenti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,27 @@ from transformers import (
 from transformers.masking_utils import sdpa_mask
 
 from interlingua.errors import BadInput
-from interlingua.models.folder import Pooling, quiet, require_safetensors
+from interlingua.models.folder import Pooling, require_safetensors
 from interlingua.models.inference.packing import OFFSET_POSITIONS, PACKABLE, Packed, Run, inverse, pack, pool_packed
 from interlingua.models.subwords import Subwords
 
 ATTENTION = "interlingua_packed"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers' progress bars and load reports: we check what was loaded and say it ourselves."""
+    from transformers.utils import logging
+
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def can_pack(model: PreTrainedModel) -> bool:

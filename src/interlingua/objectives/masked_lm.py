@@ -17,8 +17,9 @@ from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
 from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import BadInput, NotFound
-from interlingua.models.folder import model_folder, quiet, require_safetensors
+from interlingua.models.folder import model_folder, require_safetensors
 from interlingua.models.late_interaction import Model, RoleEncoder
+from interlingua.models.transformer import quiet
 from interlingua.objectives.objective import Batch, MaskedRow, ObjectiveSettings, Role, Spans, TokenObjective, require
 
 

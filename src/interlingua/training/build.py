@@ -17,8 +17,9 @@ from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
-from interlingua.models.encode import cpu_has_bfloat16, default_device
+from interlingua.models.encode import default_device
 from interlingua.models.folder import model_folder
+from interlingua.models.inference.machine import cpu_has_bfloat16
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.objectives import Distillation, LateInteraction, Retrieval

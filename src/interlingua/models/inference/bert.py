@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from tokenizers import Tokenizer
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
 
 from interlingua.errors import BadInput
 from interlingua.models.folder import Pooling
-from interlingua.models.inference.int8 import Int8Linear, Layer, Norm, kernel, rounded, states_of
-from interlingua.models.inference.packing import OFFSET_POSITIONS, PACKABLE, Packed, Run, inverse, pack, pool_packed
+from interlingua.models.inference.int8 import Layer, Norm, rounded
+from interlingua.models.inference.kept import SCALES, TABLE, Config
+from interlingua.models.inference.layers import Layers, Table
+from interlingua.models.inference.packing import Packed, Run, inverse, pack, pool_packed
 from interlingua.models.subwords import Subwords
 
-TABLE = "embeddings.word_embeddings.weight"
-SCALES = ".scales"
-"""Ends the names of the scales of int8 weights."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.float32}
 """The format of activations in each precision."""
-
-
-class Config(NamedTuple):
-    """The part of a transformers configuration that the vectors depend on."""
-
-    model_type: str
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    max_position_embeddings: int
-    layer_norm_eps: float
-    pad_token_id: int
-
-    @staticmethod
-    def fits(config: Any) -> bool:
-        """Whether a transformers configuration is of a model that is computed here."""
-        known = config.model_type in PACKABLE and not getattr(config, "is_decoder", False)
-        return known and config.hidden_act == "gelu" and config.hidden_size % config.num_attention_heads == 0
-
-    @classmethod
-    def of(cls, config: Any) -> Config:
-        """Of a transformers configuration. Raises BadInput for a model that is computed in another way."""
-        if not cls.fits(config):
-            raise BadInput(
-                f"a {config.model_type} model has no precision to choose: only BERT, RoBERTa and XLM-R with GELU are "
-                "computed in bfloat16 or int8 weights. Leave the precision out."
-            )
-        return cls(*(getattr(config, name) for name in cls._fields))
 
 
 def converted(name: str, weight: Tensor, precision: str) -> dict[str, Tensor]:
@@ -60,12 +31,13 @@ def converted(name: str, weight: Tensor, precision: str) -> dict[str, Tensor]:
         return {name: weight.detach().bfloat16()}
     if weight.ndim < 2 or ("word_embeddings" not in name and "embeddings" in name):
         return {name: weight.detach().float()}
-    whole, scales = rounded(weight.detach().float())
-    return {name: whole, name + SCALES: scales}
+    whole, scales = rounded(weight.detach().float().numpy())
+    return {name: torch.from_numpy(whole), name + SCALES: torch.from_numpy(scales)}
 
 
 class InferenceTransformer(nn.Module):
-    """What `interlingua.models.transformer.Transformer` computes, from the weights that `converted` gives.
+    """What `interlingua.models.transformer.Transformer` computes, from the weights that `converted` gives: tensors, or
+    arrays (those of int8, and the embedding table in any precision, bfloat16 by its bits, uint16).
 
     `lines` are the hashes of the float32 weights by name, for the fingerprint, and `agreement` is the least cosine of
     its vectors with those of float32. `weights_file` is where the weights lie, "" where they could not be kept.
@@ -74,8 +46,8 @@ class InferenceTransformer(nn.Module):
     def __init__(
         self,
         config: Config,
-        weights: Mapping[str, Tensor],
-        tokenizer: Tokenizer,
+        weights: Mapping[str, Tensor | NDArray[Any]],
+        subwords: Subwords,
         precision: str,
         *,
         lines: Mapping[str, str],
@@ -83,13 +55,20 @@ class InferenceTransformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.precision, self.lines, self.agreement = config, precision, dict(lines), agreement
-        self.subwords = Subwords(tokenizer, special=True)
-        self._held = dict(weights)
+        self.subwords = subwords
+        self._held = {name: weight for name, weight in weights.items() if isinstance(weight, Tensor)}
         self.model_max_length: int | None = None
         self.weights_file = ""
         self._dtype = DTYPES[precision]
-        self.norm = nn.Parameter(weights["embeddings.LayerNorm.weight"], requires_grad=False)  # for `device`
-        self._stack = [self._layer(number) for number in range(config.num_hidden_layers)]
+        norm = torch.from_numpy(_array(weights["embeddings.LayerNorm.weight"]).copy())
+        self.norm = nn.Parameter(norm, requires_grad=False)  # for `device`
+        self._int8: Layers | None = None
+        if precision == "int8":
+            self._int8 = Layers(config, {name: _array(weight) for name, weight in weights.items()}, int8=True)
+            self._stack = self._int8.layers
+        else:
+            self._table = Table(_array(weights[TABLE]))
+            self._stack = [self._layer(number) for number in range(config.num_hidden_layers)]
         self._held = {name: weight for name, weight in self._held.items() if name.startswith("embeddings.")}
 
     def _linear(self, *names: str) -> Any:
@@ -97,8 +76,6 @@ class InferenceTransformer(nn.Module):
             parts = [self._held[f"{name}.{part}"] for name in names]
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-        if self.precision == "int8":
-            return Int8Linear(joined("weight"), joined("weight" + SCALES), joined("bias"))
         return partial(linear, weight=joined("weight"), bias=joined("bias"))
 
     def _norm(self, name: str) -> Norm:
@@ -133,8 +110,7 @@ class InferenceTransformer(nn.Module):
     @property
     def positions(self) -> int:
         """The most tokens of a text."""
-        offset = self.pad_id + 1 if self.config.model_type in OFFSET_POSITIONS else 0
-        return self.config.max_position_embeddings - offset
+        return self.config.positions
 
     @property
     def input_embeddings(self) -> nn.Module:
@@ -187,26 +163,19 @@ class InferenceTransformer(nn.Module):
         raise BadInput("this encoder was loaded for inference. Load it without a precision to save or to train it.")
 
     def _states(self, packed: Packed, early: int | None = None) -> tuple[Tensor, Tensor | None]:
+        if self._int8 is not None:
+            found, kept = self._int8.states(packed.ids[0].numpy(), packed.positions[0].numpy(), packed.runs, early)
+            return torch.from_numpy(found), None if kept is None else torch.from_numpy(kept)
         with torch.inference_mode():
             states = self._embedded(packed)
-            attend = partial(_attention, runs=packed.runs, heads=self.config.num_attention_heads)
-            compiled = kernel() if self.precision == "int8" and self._by_fours() else None
-            compute = self._by_torch if compiled is None else partial(states_of, compiled=compiled)
-            if early is None:
-                return compute(self._stack, states, attend, eps=self.config.layer_norm_eps), None
-            before = compute(self._stack[:early], states, attend, eps=self.config.layer_norm_eps)
-            kept = before.clone()
-            return compute(self._stack[early:], before, attend, eps=self.config.layer_norm_eps), kept
-
-    def _by_fours(self) -> bool:
-        """Whether the int8 kernel can take the inputs of every layer, which it reads by fours."""
-        return not self.hidden_size % 4 and not any(len(layer.up.scales) % 4 for layer in self._stack)
+            before = self._compute(self._stack[:early], states, packed.runs)
+            return (
+                (before, None) if early is None else (self._compute(self._stack[early:], before, packed.runs), before)
+            )
 
     def _embedded(self, packed: Packed) -> Tensor:
         ids, positions = packed.ids[0], packed.positions[0]
-        states = self._held[TABLE][ids].float()
-        if self.precision == "int8":
-            states *= self._held[TABLE + SCALES][ids][:, None]
+        states = torch.from_numpy(self._table.take(ids.numpy()))
         states += self._held["embeddings.position_embeddings.weight"][positions]
         states += self._held["embeddings.token_type_embeddings.weight"][0]
         norm = self._norm("embeddings")
@@ -214,14 +183,21 @@ class InferenceTransformer(nn.Module):
             self._dtype
         )
 
-    def _by_torch(
-        self, layers: Sequence[Layer], states: Tensor, attend: Callable[[Tensor], Tensor], eps: float
-    ) -> Tensor:
-        size = (self.hidden_size,)
+    def _compute(self, layers: Sequence[Layer], states: Tensor, runs: Sequence[Run]) -> Tensor:
+        size, eps, heads = (self.hidden_size,), self.config.layer_norm_eps, self.config.num_attention_heads
         for layer in layers:
-            states = layer_norm(layer.out(attend(layer.mixed(states))) + states, size, *layer.norm, eps)
+            states = layer_norm(
+                layer.out(_attention(layer.mixed(states), runs, heads)) + states, size, *layer.norm, eps
+            )
             states = layer_norm(layer.down(gelu(layer.up(states))) + states, size, *layer.last, eps)
         return states
+
+
+def _array(weight: Tensor | NDArray[Any]) -> NDArray[Any]:
+    """A weight as NumPy holds it: bfloat16 by its bits, as uint16."""
+    if not isinstance(weight, Tensor):
+        return weight
+    return weight.view(torch.uint16).numpy() if weight.dtype == torch.bfloat16 else weight.numpy()
 
 
 def _attention(mixed: Tensor, runs: Sequence[Run], heads: int) -> Tensor:

@@ -3,12 +3,13 @@
     y ≈ s·t·(u·v) + b     weights u with the scale s of their output, a token's numbers v with its own scale t
 
 u·v is summed in whole numbers. A token's scale depends on that token alone, so a text's vector does not depend on the
-texts beside it. `int8_kernel` computes whole layers where the processor multiplies bytes; elsewhere torch multiplies
-the same whole numbers in float32, so that vectors agree, and the weights are as small.
+texts beside it. `int8_kernel` computes whole layers where the processor multiplies bytes; elsewhere NumPy multiplies
+the same whole numbers in float32, so that vectors agree, and the weights are as small. Nothing here needs torch.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,25 +18,27 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import linear
+from numpy.typing import NDArray
 
 from interlingua.lazy import Once, compiled_module
-from interlingua.models.encode import processor
+from interlingua.models.inference.kept import LEVELS
+from interlingua.models.inference.machine import processor, threads
+from interlingua.models.inference.packing import Run
+
+Floats = NDArray[np.float32]
 
 COLUMNS, STEP = 48, 4
 """How the kernel takes weights: so many outputs side by side, and so many of their inputs."""
-LEVELS, ZERO = 127, 128
-"""The largest whole number of a weight or a token, and what the kernel adds to those of a token."""
+ZERO = 128
+"""What the kernel adds to the whole numbers of a token."""
 SPLIT = 256  # tokens, at least, for a thread of its own
 
 
 class Norm(NamedTuple):
     """Weight and bias of LayerNorm."""
 
-    weight: Tensor
-    bias: Tensor
+    weight: Any
+    bias: Any
 
 
 class Layer(NamedTuple):
@@ -49,24 +52,36 @@ class Layer(NamedTuple):
     last: Norm
 
 
-def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
+def rounded(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
     """`rows` [rows, features] as int8 and float32 scales [rows]: their product is about the row."""
-    scales = rows.abs().amax(dim=1) / LEVELS
-    turn = torch.where(scales > 0, 1 / scales, 0)
-    return torch.floor(rows * turn[:, None] + 0.5).to(torch.int8), scales
+    scales = np.abs(rows).max(axis=1, initial=0) / np.float32(LEVELS)
+    turn = np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
+    return np.floor(rows * turn[:, None] + np.float32(0.5)).astype(np.int8), scales
+
+
+class Part(NamedTuple):
+    """A linear layer, or a part of its outputs: `weight` [out, in] int8, `scales` [out] and `bias` [out] float32."""
+
+    weight: NDArray[np.int8]
+    scales: Floats
+    bias: Floats
 
 
 class Int8Linear:
-    """A linear layer: `weight` [out, in] int8, `scales` [out] and `bias` [out] float32."""
+    """A linear layer of `parts`, whose outputs stand side by side."""
 
-    def __init__(self, weight: Tensor, scales: Tensor, bias: Tensor) -> None:
-        self.weight, self.scales, self.bias = weight, scales, bias
+    def __init__(self, *parts: Part) -> None:
+        self.parts, self.inputs = parts, parts[0].weight.shape[1]
         self._packed = Once(self._pack)  # threads may search at once
 
-    def __call__(self, states: Tensor) -> Tensor:
-        """`states` [tokens, in] float32 → [tokens, out], by torch."""
+    def __call__(self, states: Floats) -> Floats:
+        """`states` [tokens, in] float32 → [tokens, out], by NumPy."""
         whole, scales = rounded(states)
-        return linear(whole.float(), self.weight.float()) * (scales[:, None] * self.scales) + self.bias
+        wide = whole.astype(np.float32)
+        found = [
+            wide @ part.weight.T.astype(np.float32) * (scales[:, None] * part.scales) + part.bias for part in self.parts
+        ]
+        return np.concatenate(found, axis=1)
 
     @property
     def packed(self) -> tuple[Any, ...]:
@@ -75,17 +90,40 @@ class Int8Linear:
         return self._packed()
 
     def _pack(self) -> tuple[Any, ...]:
-        outputs, inputs = self.weight.shape
+        outputs, inputs = sum(len(part.weight) for part in self.parts), self.inputs
         panels = -(-outputs // COLUMNS)
         whole = np.zeros((panels * COLUMNS, inputs), np.int8)
-        whole[:outputs] = self.weight.numpy()
+        np.concatenate([part.weight for part in self.parts], out=whole[:outputs])
         blocks = whole.reshape(panels, COLUMNS, inputs // STEP, STEP).transpose(0, 2, 1, 3)
         scales, bias = np.zeros((2, len(whole)), np.float32)
-        scales[:outputs], bias[:outputs] = self.scales.numpy(), self.bias.numpy()
+        scales[:outputs] = np.concatenate([part.scales for part in self.parts])
+        bias[:outputs] = np.concatenate([part.bias for part in self.parts])
         zeros = whole.sum(axis=1, dtype=np.int32) * np.int32(ZERO)
-        packed = np.ascontiguousarray(blocks).reshape(panels, inputs // STEP, COLUMNS * STEP)
-        self.weight = self.weight[:0]  # held once
-        return packed, scales, zeros, bias
+        for part in self.parts:
+            release(part.weight)
+        return np.ascontiguousarray(blocks).reshape(panels, inputs // STEP, COLUMNS * STEP), scales, zeros, bias
+
+
+def place_in_file(array: NDArray[Any]) -> tuple[np.memmap[Any, Any], int] | None:
+    """The map that `array` is a part of, and where in the file it begins; None for an array in memory."""
+    base: Any = array
+    while base is not None and not (isinstance(base, np.memmap) and isinstance(base.base, mmap.mmap)):
+        base = getattr(base, "base", None)
+    if base is None or not array.flags.c_contiguous:
+        return None
+    return base, base.offset + array.ctypes.data - base.ctypes.data
+
+
+def release(array: NDArray[Any]) -> None:
+    """Give back the memory of an array that is mapped from a file; it is read again where it is needed again."""
+    found = place_in_file(array)
+    if found is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    pages: Any = found[0].base
+    place = found[1] - found[0].offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+    first, last = -(-place // mmap.PAGESIZE), (place + array.nbytes) // mmap.PAGESIZE
+    if last > first:
+        pages.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
 
 
 @cache
@@ -93,12 +131,12 @@ def kernel() -> ModuleType | None:
     """The compiled layers; None without numba, and on a processor without 512 bits of `vpdpbusd`."""
     if "avx512_vnni" not in processor():
         return None
-    return compiled_module("models.inference.int8_kernel", "int8 weights are multiplied by torch")
+    return compiled_module("models.inference.int8_kernel", "int8 weights are multiplied by NumPy")
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(torch.get_num_threads(), "int8")
+    return ThreadPoolExecutor(threads(), "int8")
 
 
 if hasattr(os, "register_at_fork"):
@@ -106,17 +144,19 @@ if hasattr(os, "register_at_fork"):
 
 
 def states_of(
-    layers: Sequence[Layer], states: Tensor, attend: Callable[[Tensor], Tensor], compiled: ModuleType, eps: float
-) -> Tensor:
-    """The last states [tokens, hidden] of `layers`, from those of the embeddings, which they overwrite; `attend` turns
-    queries, keys and values [tokens, 3 · hidden] into what attention gives, [tokens, hidden]."""
+    layers: Sequence[Layer], states: Floats, runs: Sequence[Run], heads: int, compiled: ModuleType, eps: float
+) -> Floats:
+    """The last states [tokens, hidden] of `layers`, from those of the embeddings, which they overwrite."""
     if not layers:
         return states
     tokens, hidden = states.shape
-    rows, mixed = states.numpy(), torch.empty(tokens, 3 * hidden)
-    threads = max(1, min(torch.get_num_threads(), tokens // SPLIT))
-    step = -(-tokens // (threads * compiled.TILE)) * compiled.TILE
+    mixed: Floats = np.empty((tokens, 3 * hidden), np.float32)
+    nothing, attended = np.empty((0, 3 * hidden), np.float32), np.empty_like(states)
+    count = max(1, min(threads(), tokens // SPLIT))
+    step = -(-tokens // (count * compiled.TILE)) * compiled.TILE
     shares = [(start, min(start + step, tokens)) for start in range(0, tokens, step)]
+    texts = [(start + n * length, length) for start, many, length in runs for n in range(many)]
+    groups = [texts[number::count] for number in range(count)]
 
     def run(work: Callable[[int, int], None]) -> None:
         if len(shares) == 1:
@@ -124,12 +164,30 @@ def states_of(
         else:
             list(_pool().map(lambda share: work(*share), shares))
 
-    run(partial(compiled.project, rows, layers[0].mixed.packed, mixed.numpy()))
+    def attend(some: Sequence[tuple[int, int]]) -> None:
+        for start, length in some:
+            attention(mixed[start : start + length], attended[start : start + length], heads, compiled.softmax)
+
+    run(partial(compiled.project, states, layers[0].mixed.packed, mixed))
     for layer, after in zip(layers, [*layers[1:], None], strict=True):
-        attended = attend(mixed).numpy()
+        if count == 1:
+            attend(texts)
+        else:
+            list(_pool().map(attend, groups))
         parts = [part.packed for part in (layer.out, layer.up, layer.down, (after or layer).mixed)]
-        norms = [(norm.weight.numpy(), norm.bias.numpy()) for norm in (layer.norm, layer.last)]
-        out = mixed.numpy() if after is not None else np.empty((0, 3 * hidden), np.float32)
-        given = attended, rows, parts[0], norms[0], parts[1], parts[2], norms[1], parts[3], out, eps
-        run(partial(compiled.rest_of_layer, *given))
+        given = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
+        run(partial(compiled.rest_of_layer, *given, nothing if after is None else mixed, eps))
     return states
+
+
+def attention(mixed: Floats, out: Floats, heads: int, softmax: Callable[[Floats, Floats], None]) -> None:
+    """Attention inside a text: queries, keys and values [tokens, 3 · hidden] into `out` [tokens, hidden]. `softmax` is
+    that of `layers` or a compiled one."""
+    length, size = len(mixed), mixed.shape[1] // (3 * heads)
+    query, key, value = mixed.reshape(length, 3, heads, size).transpose(1, 2, 0, 3)
+    weights = np.matmul(query * np.float32(size**-0.5), key.transpose(0, 2, 1))
+    sums = np.empty((heads * length, 1), np.float32)
+    softmax(weights.reshape(heads * length, length), sums)
+    found = np.matmul(weights, value)
+    found /= sums.reshape(heads, length, 1)
+    out[:] = found.transpose(1, 0, 2).reshape(length, -1)

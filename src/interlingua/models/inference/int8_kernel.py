@@ -1,7 +1,7 @@
 """A transformer layer on int8 weights, compiled by numba: between two attentions nothing leaves the processor's cache.
 
 Imported only where numba is installed (the extra `index`) and the processor has `vpdpbusd`, which multiplies 64 pairs
-of bytes at once. `interlingua.models.inference.int8` has the same arithmetic by torch.
+of bytes at once. `interlingua.models.inference.int8` has the same arithmetic by NumPy.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from numba import njit, types  # type: ignore[import-untyped]
 from numba.core import cgutils  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
 
-from interlingua.models.inference.int8 import COLUMNS, LEVELS, STEP, ZERO
+from interlingua.models.inference.int8 import COLUMNS, STEP, ZERO
+from interlingua.models.inference.kept import LEVELS
+from interlingua.models.inference.layers import LOW, TOP
 
 LANES = 16
 TOGETHER = 8  # rows of one pass over a panel: 8 × 3 vectors of sums are held in registers
 TILE = 64  # rows that go through the whole layer before the next ones
 PANELS = COLUMNS // LANES
+POWERS = (2.1702255e-4, 1.2439688e-3, 9.6788315e-3, 5.5483342e-2, 2.4022984e-1, 6.9314698e-1, 1.0)
+"""2^x from 0 to 1, the highest power first."""
 _BYTE, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
@@ -89,25 +93,42 @@ def quantise(rows: Any, whole: Any, scales: Any) -> None:
 
 @_compiled(fastmath=True)  # type: ignore[untyped-decorator]
 def _gelu(values: Any) -> None:
-    """x · Φ(x) in place; erf as a quotient of polynomials, off by less than 4e-7."""
+    """x · Φ(x) in place."""
     for i in range(values.size):
         x = values[i] * np.float32(0.70710678118654752)
         x = np.float32(-4) if x < np.float32(-4) else x
         x = np.float32(4) if x > np.float32(4) else x
         s = x * x
-        top = np.float32(-2.72614225801306e-10)
-        top = top * s + np.float32(2.77068142495902e-08)
-        top = top * s + np.float32(-2.10102402082508e-06)
-        top = top * s + np.float32(-5.69250639462346e-05)
-        top = top * s + np.float32(-7.34990630326855e-04)
-        top = top * s + np.float32(-2.95459980854025e-03)
-        top = top * s + np.float32(-1.60960333262415e-02)
-        low = np.float32(-1.45660718464996e-05)
-        low = low * s + np.float32(-2.13374055278905e-04)
-        low = low * s + np.float32(-1.68282697438203e-03)
-        low = low * s + np.float32(-7.37332916720468e-03)
-        low = low * s + np.float32(-1.42647390514189e-02)
+        top, low = np.float32(0), np.float32(0)
+        for factor in TOP:
+            top = top * s + np.float32(factor)
+        for factor in LOW:
+            low = low * s + np.float32(factor)
         values[i] = values[i] * np.float32(0.5) * (np.float32(1) + x * top / low)
+
+
+@_compiled(fastmath=True)  # type: ignore[untyped-decorator]
+def softmax(rows: Any, sums: Any) -> None:
+    """`rows` [rows, columns] become e to the power of what each is above the largest of its row, and `sums` [rows, 1]
+    their sums. 2^x is 2 to the whole part, by its bits, times a polynomial of the rest, off by less than 2e-7."""
+    bits = rows.view(np.int32)
+    for row in range(rows.shape[0]):
+        largest = np.int32(-0x80000000)  # as bits, which stand in the order of the numbers so: this is faster
+        for i in range(rows.shape[1]):
+            largest = max(largest, bits[row, i] ^ ((bits[row, i] >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+        most = np.int32(largest ^ ((largest >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)
+        total = np.float32(0)
+        for i in range(rows.shape[1]):
+            x = max((rows[row, i] - most) * np.float32(1.4426950408889634), np.float32(-126))
+            whole = np.floor(x)
+            rest = x - whole
+            power = np.float32(0)
+            for factor in POWERS:
+                power = power * rest + np.float32(factor)
+            value = power * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
+            rows[row, i] = value
+            total += value
+        sums[row, 0] = total
 
 
 @_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]

@@ -1,24 +1,28 @@
 """Texts laid end to end in one row, without padding: ids, positions, attention inside each text, pooling.
 
-Nothing here needs the package transformers.
+Nothing here needs the package transformers, and what gives no tensors not even torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from interlingua.models.folder import Pooling
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 OFFSET_POSITIONS = {"roberta", "xlm-roberta", "camembert"}
 """Model types whose positions start after the padding id (fairseq's convention)."""
 PACKABLE = OFFSET_POSITIONS | {"bert"}
 """Model types whose positions and attention packing is known to get right."""
+
+PACKED_TOKENS = 2_048
+"""Tokens of a batch: a CPU is fastest while the activations of a batch stay in its cache."""
 
 Run = tuple[int, int, int]
 """First token, number of texts, tokens in each text."""
@@ -33,8 +37,24 @@ class Packed:
     runs: list[Run]
 
 
-def pack(ids: Sequence[Sequence[int]], config: Any, device: torch.device) -> Packed:
-    """Lay texts end to end in the given order, with positions as a model of this `config` has them.
+def token_batches(lengths: Sequence[int], tokens: int | None = None, texts: int | None = None) -> Iterator[list[int]]:
+    """Indices by falling length, in batches of at most `tokens` (longest × number) and at most `texts` texts.
+
+    None sets no limit; a text of more than `tokens` is a batch of its own. The longest come first: if memory runs
+    out it does so at once, and each later batch fits into memory that an earlier one has freed.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    start = 0
+    while start < len(order):
+        count = len(order) if texts is None else texts
+        if tokens is not None:
+            count = max(1, min(count, tokens // max(1, lengths[order[start]])))
+        yield order[start : start + count]
+        start += count
+
+
+def laid_out(ids: Sequence[Sequence[int]], config: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Run]]:
+    """Texts end to end in the given order: ids and positions `[tokens]` as a model of this `config` has them, and runs.
 
     Sort by length first: each change of length starts a new run.
     """
@@ -55,11 +75,21 @@ def pack(ids: Sequence[Sequence[int]], config: Any, device: torch.device) -> Pac
             runs[-1] = (runs[-1][0], runs[-1][1] + 1, length)
         else:
             runs.append((start, 1, length))
+    return flat, positions, runs
+
+
+def pack(ids: Sequence[Sequence[int]], config: Any, device: torch.device) -> Packed:
+    """What `laid_out` gives, as tensors on `device`."""
+    import torch
+
+    flat, positions, runs = laid_out(ids, config)
     return Packed(torch.from_numpy(flat)[None].to(device), torch.from_numpy(positions)[None].to(device), runs)
 
 
-def pool_packed(states: Tensor, runs: list[Run], pooling: Pooling) -> Tensor:
+def pool_packed(states: Tensor, runs: list[Run], pooling: str) -> Tensor:
     """`[tokens, hidden]` of texts laid end to end → float32 `[texts, hidden]`."""
+    import torch
+
     parts = []
     for start, count, length in runs:
         texts = states[start : start + count * length].view(count, length, -1)
@@ -69,6 +99,8 @@ def pool_packed(states: Tensor, runs: list[Run], pooling: Pooling) -> Tensor:
 
 def inverse(order: list[int], device: torch.device) -> Tensor:
     """Where each of the things that were put into `order` is now."""
+    import torch
+
     places = torch.empty(len(order), dtype=torch.long)
     places[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
     return places.to(device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import shutil
@@ -13,28 +12,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import atomic_folder
-from interlingua.models.encode import cpu_has_bfloat16, processor
 from interlingua.models.folder import PROBE, weight_lines
-from interlingua.models.inference.bert import Config, InferenceTransformer, converted
+from interlingua.models.inference.bert import InferenceTransformer, converted
 from interlingua.models.inference.int8 import kernel
-from interlingua.text.languages import cache_folder
+from interlingua.models.inference.kept import MARKER, TABLE, WEIGHTS, Config, Kept, place_of
+from interlingua.models.inference.machine import cpu_has_bfloat16, processor
+from interlingua.models.inference.unigram import keep
+from interlingua.models.static.encoder import mapped
 
 if TYPE_CHECKING:
     from interlingua.models.transformer import Transformer
 
 logger = logging.getLogger(__name__)
-
-FORMAT = 2
-MARKER = "inference.json"
-WEIGHTS = "model.safetensors"
-SOURCES = ("*.safetensors", "*.json", "*.txt", "*.model")
-SAMPLE = 1 << 16
-"""Bytes read at either end of a file to tell it from another one."""
-
 
 KEPT = 1 << 22
 """Weights from which on a conversion is kept: that of a smaller model takes no time."""
@@ -81,13 +73,12 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
     asked, precision = precision, fastest() if precision == "auto" else precision
     if asked == "auto":
         logger.info(f"precision {precision}: the fastest on this processor")
-    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
-    place = cache_folder() / "models" / f"{name}-{key(folder)}-{precision}"
+    place = place_of(folder, precision)
     try:
-        return _read(folder, place, precision)
+        return _read(folder, precision)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         logger.warning(f"{place}: is damaged ({error}), so it is made again")
         shutil.rmtree(place, ignore_errors=True)
     from interlingua.models.transformer import Transformer
@@ -106,8 +97,9 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
             if about["prefix"] is None:
                 save_file(weights, new / WEIGHTS)
             whole.subwords.tokenizer.save(str(new / "tokenizer.json"), pretty=False)
+            about["vocabulary"] = keep(whole.subwords.tokenizer, new)
             (new / MARKER).write_text(json.dumps(about), encoding="utf-8")
-        for old in place.parent.glob(f"{name}-*-{precision}"):  # of what the folder held before
+        for old in place.parent.glob(f"{place.name.partition('-')[0]}-*-{precision}"):  # of what the folder held before
             if old != place:
                 shutil.rmtree(old, ignore_errors=True)
     except (OSError, BadInput) as error:
@@ -115,29 +107,17 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
     return made
 
 
-def key(folder: Path) -> str:
-    """Another one for other files in `folder`: of their names, sizes, times, and first and last bytes."""
-    files = sorted({path for pattern in SOURCES for path in folder.glob(pattern)})
-    found = hashlib.sha256(str(FORMAT).encode())
-    for path in files:
-        size = path.stat().st_size
-        found.update(repr((path.name, size, path.stat().st_mtime_ns)).encode())
-        with open(path, "rb") as stream:
-            found.update(stream.read(SAMPLE))
-            stream.seek(max(0, size - SAMPLE))
-            found.update(stream.read())
-    return found.hexdigest()[:16]
-
-
-def _read(folder: Path, place: Path, precision: str) -> InferenceTransformer:
-    about = json.loads((place / MARKER).read_text(encoding="utf-8"))
-    prefix = about["prefix"]
-    file = (place if prefix is None else folder) / WEIGHTS
-    weights = load_file(file)
-    weights = {name.removeprefix(prefix or ""): weight for name, weight in weights.items()}
-    tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
-    found = _made(about, weights, tokenizer, precision)
-    found.weights_file = str(file)
+def _read(folder: Path, precision: str) -> InferenceTransformer:
+    kept = Kept.read(folder, precision)
+    arrays = mapped(kept.weights_file, wide=False)
+    held: dict[str, Any] = arrays
+    if precision != "int8":
+        held = {**load_file(kept.weights_file), kept.prefix + TABLE: arrays[kept.prefix + TABLE]}
+    weights = {name.removeprefix(kept.prefix): weight for name, weight in held.items()}
+    found = InferenceTransformer(
+        kept.config, weights, kept.subwords, precision, lines=kept.lines, agreement=kept.agreement
+    )
+    found.model_max_length, found.weights_file = kept.max_length, str(kept.weights_file)
     return found
 
 
@@ -153,14 +133,6 @@ def _prefix(folder: Path, weights: Mapping[str, torch.Tensor]) -> str | None:
                 same = all(held.get_slice(f"{prefix}{name}").get_dtype() == "F32" for name in weights)
                 return prefix if same else None
     return None
-
-
-def _made(about: Mapping[str, Any], weights: Any, tokenizer: Tokenizer, precision: str) -> InferenceTransformer:
-    found = InferenceTransformer(
-        Config(**about["config"]), weights, tokenizer, precision, lines=about["lines"], agreement=about["agreement"]
-    )
-    found.model_max_length = about["max_length"]
-    return found
 
 
 def _converted(
@@ -179,7 +151,9 @@ def _converted(
         "lines": weight_lines(whole),
         "agreement": 1.0,
     }
-    made = _made(about, weights, whole.subwords.tokenizer, precision)
+    config = Config(**about["config"])
+    made = InferenceTransformer(config, weights, whole.subwords, precision, lines=about["lines"], agreement=1.0)
+    made.model_max_length = about["max_length"]
     if precision != "float32":
         ids = whole.subwords(PROBE)
         with torch.inference_mode():

@@ -147,6 +147,11 @@ class StaticSide:
         """The subword vectors."""
         return self._table()
 
+    @property
+    def dim(self) -> int:
+        """Size of a vector."""
+        return self.table.shape[1]
+
     def is_like(self, other: StaticSide) -> bool:
         """Whether both belong to one encoder."""
         return self.subwords is other.subwords and self.settings is other.settings and self.normalize == other.normalize
@@ -203,7 +208,7 @@ class StaticEncoder:
     @property
     def dim(self) -> int:
         """Size of a vector."""
-        return self.query.table.shape[1]
+        return self.query.dim
 
     def encoder(self, role: str) -> StaticSide:
         """The side of a role: "query", or "passage" (also called "document")."""
@@ -217,15 +222,15 @@ class StaticEncoder:
         """Vectors `[texts, dim]` of questions, float32; of a single string `[dim]`. Of the options of `Encoder.encode`
         it takes `prompt_name`, `prompt`, `normalize_embeddings` and `truncate_dim`, and has no use for `lang`,
         `batch_size` and `show_progress_bar`."""
-        return _encode(self.query, sentences, "query", **options)
+        return encode_side(self.query, sentences, "query", **options)
 
     def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
         """Vectors of passages, as `encode_query`."""
-        return _encode(self.passage, sentences, "passage", **options)
+        return encode_side(self.passage, sentences, "passage", **options)
 
 
-def _encode(
-    side: StaticSide,
+def encode_side(
+    side: Any,
     sentences: str | Sequence[Text],
     role: str,
     *,
@@ -237,9 +242,10 @@ def _encode(
     batch_size: int | None = None,
     show_progress_bar: bool | None = None,
 ) -> Floats:
+    """As `StaticEncoder.encode_query`, by the `settings`, `dim`, `tokenize` and `vectors` of `side`."""
     texts = [sentences] if isinstance(sentences, str) else list(sentences)
     prompt = side.settings.prompt(role, prompt_name, prompt)
-    found: Floats = np.zeros((len(texts), side.table.shape[1]), dtype=np.float32)
+    found: Floats = np.zeros((len(texts), side.dim), dtype=np.float32)
     for start in range(0, len(texts), WINDOW):
         part = slice(start, start + WINDOW)
         found[part] = side.vectors(side.tokenize(texts[part], role, prompt=prompt))
@@ -252,9 +258,9 @@ def _encode(
     return found[0] if isinstance(sentences, str) else found
 
 
-def mapped(file: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a safetensors file by name, memory-mapped; bfloat16 as float32, in memory. Raises ValueError,
-    KeyError or TypeError for a file that is none or is cut."""
+def mapped(file: Path, *, wide: bool = True) -> dict[str, NDArray[Any]]:
+    """The tensors of a safetensors file by name, memory-mapped; bfloat16 as float32, in memory, or where not `wide` as
+    its bits, uint16. Raises ValueError, KeyError or TypeError for a file that is none or is cut."""
     content = np.memmap(file, dtype=np.uint8, mode="r")
     start = 8 + int.from_bytes(content[:8].tobytes(), "little")
     if not 8 < start <= len(content):
@@ -267,12 +273,15 @@ def mapped(file: Path) -> dict[str, NDArray[Any]]:
         if not start <= begin <= end <= len(content):
             raise ValueError(f"{file.name} is cut")
         part = np.asarray(content)[begin:end]
-        if about["dtype"] == "BF16":
-            wide = part.view("<u2").astype(np.uint32) << 16
-            tensors[name] = wide.view(np.float32).reshape(about["shape"])
-        else:
-            tensors[name] = part.view(KINDS[about["dtype"]]).reshape(about["shape"])
+        half = about["dtype"] == "BF16"
+        tensor = part.view("<u2" if half else KINDS[about["dtype"]]).reshape(about["shape"])
+        tensors[name] = widened(tensor) if half and wide else tensor
     return tensors
+
+
+def widened(bits: NDArray[np.uint16]) -> Floats:
+    """bfloat16 numbers, given by their bits, as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def int8_rows(rows: Floats) -> tuple[NDArray[np.int8], Floats]:

@@ -1,0 +1,43 @@
+"""The machine that models compute on, as far as it is known without loading torch: processor, GPUs, threads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvhost-gpu")
+"""What Linux shows where torch may find a GPU."""
+
+
+@lru_cache(maxsize=1)
+def processor() -> frozenset[str]:
+    """What the processor says that it can do, by Linux's names (`avx512_vnni`, `amx_bf16`); empty elsewhere."""
+    if platform.system() != "Linux":
+        return frozenset()
+    try:
+        return frozenset(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        return frozenset()
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether the CPU multiplies bfloat16 in hardware. Unknown counts as no: emulation is five times slower."""
+    return bool({"avx512_bf16", "amx_bf16", "bf16"} & processor())
+
+
+def has_no_gpu() -> bool:
+    """Whether torch surely finds no GPU: on Linux, by its devices."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    return hidden or (platform.system() == "Linux" and not any(Path(device).exists() for device in GPUS))
+
+
+def threads() -> int:
+    """How many threads may compute: torch's number where it is loaded, else the environment's or the processor's."""
+    if "torch" in sys.modules:
+        return int(sys.modules["torch"].get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(given) if given.isdecimal() and int(given) else allowed
