@@ -51,6 +51,9 @@ class MemoryView(View[int]):
                 found.setdefault(passage.id, []).append(row)
         return found
 
+    def rows(self, where: Mapping[str, str]) -> Iterator[list[int]]:
+        yield self.narrowed(None, where, "").chosen
+
     def passages(self, rows: Sequence[int]) -> list[Passage]:
         return [self.entries[row][0] for row in rows]
 

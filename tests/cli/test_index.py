@@ -76,6 +76,46 @@ def test_an_index_is_changed_in_place(place, capsys):
     assert str(place / "model") in shown
 
 
+def test_an_index_is_synced_with_its_files(place, capsys):
+    sync = "sync idx books faq.csv --columns text=answer id=name".split()
+    assert "idx: 0 added, 0 replaced, 0 deleted, 4 unchanged; 4 passages: " in said(capsys, *sync).err
+    (place / "books/new.txt").write_text("A new book in English, long enough to tell its language.")
+    table = (place / "faq.csv").read_text()
+    (place / "faq.csv").write_text(table.rpartition("q2")[0])
+    err = said(capsys, *sync, "--dry-run").err
+    assert "books/new.txt: 1 added\nfaq.csv: 1 deleted\n" in err
+    assert "idx: 1 added, 0 replaced, 1 deleted, 3 unchanged (nothing is written: --dry-run)" in err
+    assert len(Index.open("idx")) == 4
+    (place / "faq.csv").write_text(table.replace(",fi", ",fi,more"))
+    assert main(sync) == 2
+    err = capsys.readouterr().err
+    assert "faq.csv, line 3: 5 column(s), the header has 4" in err
+    assert "1 of the sources could not be read as a whole (faq.csv): 1 passages of theirs that were not found" in err
+    assert ids() == [
+        *(("books/keeper.md", f"books/keeper.md#{number}") for number in (1, 2)),
+        *[("books/new.txt", "books/new.txt#1"), ("faq.csv", "q1"), ("faq.csv", "q2")],
+    ]
+    assert "1 kept" in said(capsys, *sync, "--on-bad-row", "skip").err
+    assert main([*sync, "--on-bad-row", "error"]) == 2
+    (place / "books").rename(place / "elsewhere")
+    assert main(sync[:3]) == 2
+    assert "--allow-empty" in capsys.readouterr().err
+    assert "books/keeper.md: 2 deleted" in said(capsys, *sync[:3], "--allow-empty").err
+
+
+def test_passages_are_deleted_by_source_and_by_metadata(place, capsys):
+    delete = ["delete", "idx"]
+    assert (
+        "2 passages would be deleted; 4 passages" in said(capsys, *delete, "--filter", "topic=storm", "--dry-run").err
+    )
+    assert "0 passages deleted" in said(capsys, *delete, "--source", "books/", "--filter", "topic=storm").err
+    assert "2 passages deleted; 2 passages" in said(capsys, *delete, "--source", "books/").err
+    assert "0 passages deleted" in said(capsys, *delete, "--source", "faq.csv", "--filter", "topic=storm", "x=y").err
+    for wrong, error in ((["q1", "--source", "faq.csv"], "not both at once"), ([], "say what to delete")):
+        assert main([*delete, *wrong]) == 2
+        assert error in capsys.readouterr().err
+
+
 def ids(index="idx"):
     """Source and id of all passages of an index."""
     return sorted(hit.passage.key for hit in Index.open(index).search("river", 500, mode="dense"))
@@ -266,7 +306,7 @@ def test_printable_keeps_every_place():
         ("index model books", "are required: --out"),
         ("index --out new", "are required: FILE"),
         ("add idx", "are required: FILE"),
-        ("delete idx", "are required: ID"),
+        ("delete idx", "say what to delete: ids, --source or --filter"),
         ("tokens idx", "are required: MODEL"),
         ("compact idx books", "'books' is one argument too many"),
         ("compact idx --approximate --exact", "not allowed with"),

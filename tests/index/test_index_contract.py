@@ -20,6 +20,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from interlingua.data.files import Scope
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, InterlinguaError, Stale
 from interlingua.index import Index
@@ -102,6 +103,37 @@ def reads(index):
     return found
 
 
+def synced(index):
+    """What the calls that know sources return: a folder is brought to what it holds, and passages are deleted by source
+    and by metadata."""
+
+    def of(source, id, text, **metadata):
+        return Passage(id, text, lang="en", metadata={"source": source, **metadata})
+
+    kept, changed, other = of("docs/a", "1", "sea"), of("docs/b", "1", "light", shelf="1"), of("docs-b", "1", "star")
+    index.add([kept, changed, of("docs/a", "2", "town"), of("docs/sub/c", "1", "storm"), of("docs/d", "1", "blue")])
+    index.add([other, of("docs-b", "2", "bridge", shelf="9")])
+    now = [kept, of("docs/b", "1", "light light", shelf="1"), of("docs/a", "3", "keeper")]
+
+    def sync(dry_run):
+        scope = Scope(["docs/", "q"])
+        scope.unread.add("docs/d")
+        done = index.sync(iter(now), scope, dry_run=dry_run, allow_empty=True)
+        return [str(done), done.by_source(), len(index)]
+
+    index.add([of("q", "1", "a question")])
+    returned = [sync(True), sync(False), sync(False)]
+    with pytest.raises(BadInput, match=r"'docs/': no passage was given, but .* has 4 passages from it"):
+        index.sync(iter([]), Scope(["docs/"]))
+    assert index.passage("docs/b:1").text == "light light"
+    with pytest.raises(BadInput, match="not both at once"):
+        index.delete(["1"], where={"shelf": "9"})
+    returned += [index.delete(where={"shelf": "9"}, dry_run=True), index.delete(where={"shelf": "9"})]
+    returned += [index.delete(where={"shelf": "1"}, sources=["docs-b", "docs/a"])]
+    returned += [index.delete(sources=["docs"]), index.delete(sources=["docs/"]), index.delete(["docs-b:1"])]
+    return returned
+
+
 def calls(index):
     """All calls: reads, then each way of writing, with all reads after it."""
     steps = {"built": reads(index)}
@@ -114,6 +146,7 @@ def calls(index):
         ("added", lambda: index.add([Passage("new", "storm storm town", lang="de")])),
         ("replaced", lambda: index.replace(changed)),
         ("deleted", lambda: index.delete(["p5", "p6", "nowhere"])),
+        ("synced", lambda: synced(index)),
         ("compacted", index.compact),
     ):
         steps[name] = {"returned": write(), **reads(index)}
@@ -220,8 +253,16 @@ def test_every_store_answers_as_the_local_index(here, expected):
         same({name: found[name] for name in names}, {name: expected[step][name] for name in names})
     assert here["built"]["dense all"][0].keys() == {f"p{i}" for i in range(40)}
     assert here["built"]["lexical all"][3] == {}  # xylophone
-    assert [here[step].get("returned") for step in here] == [None, 1, 2, 2, None]
-    assert [here[step]["len"] for step in here] == [40, 41, 42, 40, 40]
+    assert [here[step].get("returned") for step in here if step != "synced"] == [None, 1, 2, 2, None]
+    assert [here[step]["len"] for step in here] == [40, 41, 42, 40, 40, 40]
+    lines = ["docs/a: 1 added, 1 deleted", "docs/b: 1 replaced", "docs/d: 1 kept", "docs/sub/c: 1 deleted"]
+    first = ["1 added, 1 replaced, 3 deleted, 1 unchanged", [*lines, "q: 1 deleted"]]
+    assert here["synced"]["returned"] == [
+        [*first, 48],
+        [*first, 46],
+        ["0 added, 0 replaced, 0 deleted, 3 unchanged", ["docs/d: 1 kept"], 46],
+        *(1, 1, 0, 0, 4, 1),
+    ]
 
 
 @pytest.mark.slow

@@ -241,6 +241,36 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
             Index.build(Encoder(), passages(0, 100), built, overwrite=True)
 
 
+SYNC = """
+from interlingua.data.files import Scope
+def synced(index):
+    new = [Passage(p.id, p.text, lang="en", metadata={"source": "docs/a"}) for p in passages(20, 120)]
+    return str(index.sync(iter(new), Scope(["docs/"])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kill", "counts"),
+    [
+        ("at(local_store, 'encoded', times=1)", "100 added, 0 replaced, 1 deleted, 0 unchanged"),
+        ("at(passage_store.PassageTable, 'replace')", "100 added, 0 replaced, 1 deleted, 0 unchanged"),
+        ("at(passage_store.PassageTable, 'replace', after=True)", "0 added, 0 replaced, 1 deleted, 100 unchanged"),
+        ("at(passage_store.PassageTable, 'delete')", "0 added, 0 replaced, 1 deleted, 100 unchanged"),
+        ("at(passage_store.PassageTable, 'delete', after=True)", "0 added, 0 replaced, 0 deleted, 100 unchanged"),
+    ],
+)
+def test_a_sync_that_was_killed_goes_on(tmp_path, run, kill, counts):
+    there = Passage("old", "a", lang="en", metadata={"source": "docs/old"})
+    Index.build(Encoder(), [there, Passage("other", "a b", lang="en")], tmp_path / "idx")
+    code = f"{SYNC}\n{kill}\nsynced(Index.open(place, Encoder()))"
+    assert run(code, tmp_path / "idx") == (KILLED, "")
+    namespace = dict(NAMESPACE)
+    exec(SYNC, namespace)
+    index = Index.open(tmp_path / "idx", Encoder())
+    assert namespace["synced"](index) == counts
+    assert content(index) == texts(passages(20, 120)) | {"other": "a b"}
+
+
 @pytest.mark.parametrize(
     "kill",
     [

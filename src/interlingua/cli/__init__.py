@@ -70,7 +70,7 @@ Train, evaluate and search with encoders that read meaning, not language.
   interlingua train hu2023/semantic --data DIR --out runs/sema      train a retriever; the same command resumes
   interlingua evaluate runs/sema/model --on COLLECTION ...          a table per language
   interlingua index runs/sema/model passages.jsonl --out idx        make passages searchable
-  interlingua add idx more.jsonl                                    change an index: also replace, delete, compact
+  interlingua add idx more.jsonl                                    change an index: also sync, replace, delete
   interlingua search idx "où est né Alan Turing ?"                  ask in any language
   interlingua serve idx                                             a search page and an HTTP API
 """

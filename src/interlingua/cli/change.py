@@ -1,4 +1,4 @@
-"""`interlingua add`, `replace`, `delete`, `compact` and `tokens`: what changes an index that is there."""
+"""`interlingua add`, `replace`, `sync`, `delete`, `compact` and `tokens`: what changes an index that is there."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from interlingua.cli.options import (
     index_argument,
     model_option,
     opened,
+    pairs_of,
     passage_options,
     precision_option,
     read_passages,
 )
+from interlingua.cli.parser import Repeated
+from interlingua.errors import BadInput
 
 logger = logging.getLogger(__name__)
 
-NAMES = ("add", "replace", "delete", "compact", "tokens")
+NAMES = ("add", "replace", "sync", "delete", "compact", "tokens")
+LISTED = 20
+"""Sources that a summary names."""
 
 ADD = """\
 Add passages to an index. A passage whose id is there already is an error.
@@ -34,11 +39,23 @@ Put passages in place of those with their ids, and add new ones. What did not ch
   interlingua replace idx handbook/
   interlingua replace idx handbook/guide.md          one file of that folder
 """
+SYNC = """\
+Bring an index to what files and folders hold now: add what is new, replace what changed, delete what is gone. Passages
+from elsewhere stay. What did not change is not encoded again.
+
+  interlingua sync idx handbook/ faq.csv --dry-run   say what would change
+  interlingua sync idx handbook/ faq.csv
+  interlingua sync idx handbook/old.md               one file of that folder; where it is gone, its passages go
+
+A file that cannot be read as a whole keeps the passages that it has; it is named, and the exit code is 2.
+"""
 DELETE = """\
-Delete passages by their ids. An id means all passages that have it, SOURCE:ID one of them.
+Delete passages by their ids, or by sources and metadata. An id means all passages that have it, SOURCE:ID one of them.
 
   interlingua delete idx handbook/guide.md#3
   interlingua delete idx faq.csv:7 faq.csv:8
+  interlingua delete idx --source faq.csv            all of a file
+  interlingua delete idx --source handbook/ --filter topic=storm --dry-run
 """
 COMPACT = """\
 Tidy up after many changes: make the caches again, join files, remove what only old versions need.
@@ -63,18 +80,41 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         parser.set_defaults(run=run)
         return parser
 
-    for name, help, description in (
-        ("add", "add passages to an index", ADD),
-        ("replace", "replace passages of an index, and add new ones", REPLACE),
+    for name, help, description, run in (
+        ("add", "add passages to an index", ADD, write),
+        ("replace", "replace passages of an index, and add new ones", REPLACE, write),
+        ("sync", "bring an index to what files and folders hold now", SYNC, sync),
     ):
-        parser = verb(name, help, description, write)
+        parser = verb(name, help, description, run)
         parser.add_argument("files", nargs="+", metavar="FILE", help="files, folders and collections of passages")
         model_option(parser)
         precision_option(parser)
         durability_option(parser)
         passage_options(parser)
+    dry_run_option(parser)
+    parser.add_argument(
+        "--allow-empty",
+        action="store_true",
+        help="delete all passages of a folder that is empty or gone, which is an error otherwise",
+    )
     parser = verb("delete", "delete passages of an index", DELETE, delete)
-    parser.add_argument("ids", nargs="+", metavar="ID", help="ids, or SOURCE:ID")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="ids, or SOURCE:ID")
+    parser.add_argument(
+        "--source",
+        action=Repeated,
+        default=[],
+        metavar="SOURCE",
+        help="all passages of a source, as results name it; handbook/ means all whose names begin so",
+    )
+    parser.add_argument(
+        "--filter",
+        action=Repeated,
+        form=".+=",
+        default=[],
+        metavar="KEY=VALUE",
+        help="all passages with these metadata; with --source those of the source",
+    )
+    dry_run_option(parser)
     durability_option(parser)
     parser = verb("compact", "tidy up an index after many changes", COMPACT, compact)
     dense = parser.add_mutually_exclusive_group()
@@ -94,6 +134,11 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("models", nargs="+", metavar="MODEL", help="late-interaction models, folders or names")
 
 
+def dry_run_option(parser: argparse.ArgumentParser) -> None:
+    """--dry-run, of verbs that delete more than what was named."""
+    parser.add_argument("--dry-run", action="store_true", help="say what would change, and change nothing")
+
+
 def write(arguments: argparse.Namespace) -> None:
     """Add or replace."""
     from interlingua.data.files import SourceNames
@@ -104,11 +149,40 @@ def write(arguments: argparse.Namespace) -> None:
     logger.info(f"{arguments.index}: {written:,} passages {what}; {counted(index)}")
 
 
-def delete(arguments: argparse.Namespace) -> None:
-    """Delete by ids."""
+def sync(arguments: argparse.Namespace) -> None:
+    """Bring sources to what they hold now."""
+    from interlingua.data.files import Scope, SourceNames
 
+    index, names, scope = opened(arguments, durability=arguments.durability), SourceNames(), Scope()
+    done = index.sync(
+        read_passages(arguments, arguments.files, names, scope),
+        scope,
+        names,
+        allow_empty=arguments.allow_empty,
+        dry_run=arguments.dry_run,
+    )
+    lines = done.by_source()
+    more = [f"… and {len(lines) - LISTED:,} more sources"] if len(lines) > LISTED else []
+    would = " (nothing is written: --dry-run)" if arguments.dry_run else f"; {counted(index)}"
+    logger.info("\n".join([*lines[:LISTED], *more, f"{arguments.index}: {done}{would}"]))
+    if scope.unread and arguments.on_bad_row != "skip":
+        some = ", ".join([*sorted(scope.unread)[:3], *["…"][: len(scope.unread) > 3]])
+        raise BadInput(
+            f"{len(scope.unread):,} of the sources could not be read as a whole ({some}): "
+            f"{done.kept.total():,} passages of theirs that were not found are kept. The rest is done. "
+            "Mend them and give the same command again, or accept that with --on-bad-row skip."
+        )
+
+
+def delete(arguments: argparse.Namespace) -> None:
+    """Delete by ids, or by sources and metadata."""
+    if not (arguments.ids or arguments.source or arguments.filter):
+        raise BadInput("say what to delete: ids, --source or --filter. See `interlingua delete --help`.")
+    where = pairs_of("--filter", arguments.filter, "KEY=VALUE, such as source=faq.csv")
     index = opened(arguments, durability=arguments.durability)
-    logger.info(f"{arguments.index}: {index.delete(arguments.ids):,} passages deleted; {counted(index)}")
+    count = index.delete(arguments.ids, sources=arguments.source, where=where, dry_run=arguments.dry_run)
+    would = "would be " * arguments.dry_run
+    logger.info(f"{arguments.index}: {count:,} passages {would}deleted; {counted(index)}")
 
 
 def compact(arguments: argparse.Namespace) -> None:

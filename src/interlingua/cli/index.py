@@ -25,7 +25,7 @@ Make passages searchable.
   interlingua index faq.csv --columns text=answer --out milvus:file.db/faq
 
 A build that was stopped goes on where it was when the same command is given again. Then: interlingua search,
-serve, add, replace, delete, compact, tokens, info.
+serve, sync, add, replace, delete, compact, tokens, info.
 """
 
 

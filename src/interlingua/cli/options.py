@@ -10,7 +10,7 @@ from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
-    from interlingua.data.files.walk import SourceNames
+    from interlingua.data.files.walk import Scope, SourceNames
     from interlingua.data.records import Passage
     from interlingua.index import Index
 
@@ -88,16 +88,20 @@ def passage_options(parser: argparse.ArgumentParser) -> None:
     bad_rows_option(group)
 
 
-def read_passages(arguments: argparse.Namespace, sources: list[str], names: SourceNames | None) -> Iterator[Passage]:
+def read_passages(
+    arguments: argparse.Namespace, sources: list[str], names: SourceNames | None, scope: Scope | None = None
+) -> Iterator[Passage]:
     """The passages of files, folders and collections, as `passage_options` say. `names` are those of their sources,
-    which an index knows or will keep."""
+    which an index knows or will keep; a `scope` takes them in for `sync`."""
     from interlingua.data.passages import read_sources
 
     given = {name: getattr(arguments, name) for name in ("chunk_chars", "overlap", "on_bad_row")}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if scope is not None:
+        options.setdefault("on_bad_row", "skip")
     if arguments.columns:
         options["columns"] = pairs_of("--columns", arguments.columns, "text=COLUMN, title=COLUMN, id=COLUMN or lang=…")
-    return read_sources(sources, arguments.lang, names, **options)
+    return read_sources(sources, arguments.lang, names, scope, **options)
 
 
 def pairs_of(option: str, given: list[str], form: str) -> dict[str, str]:

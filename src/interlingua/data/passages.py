@@ -8,7 +8,7 @@ from typing import Any
 
 from interlingua.data.collections import load_collection
 from interlingua.data.encyclopedia import is_encyclopedia
-from interlingua.data.files import SourceNames, read_files
+from interlingua.data.files import Scope, SourceNames, read_files
 from interlingua.data.layouts import beir_complete, folder_complete, mrtydi_complete, parsed
 from interlingua.data.readers.questions import read_tsv_passages
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
@@ -41,11 +41,16 @@ def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
 
 
 def read_sources(
-    sources: Iterable[str | Path], lang: str = "", names: SourceNames | None = None, **options: Any
+    sources: Iterable[str | Path],
+    lang: str = "",
+    names: SourceNames | None = None,
+    scope: Scope | None = None,
+    **options: Any,
 ) -> Iterator[Passage]:
     """The passages to index of several sources: of the collections among them, then of files and folders, all read by
     one call of `read_files` (with its `options`). Each has the metadata `source`: what `names` calls a file or the
-    folder of a collection, and another collection as it is given (`encyclopedia:en`)."""
+    folder of a collection, and another collection as it is given (`encyclopedia:en`). A `scope` takes all of them
+    in, as in `read_files`."""
     names = names or SourceNames()
     files: list[str | Path] = []
     collections: list[str | Path] = []
@@ -53,10 +58,12 @@ def read_sources(
         (collections if is_collection(source) else files).append(source)
     for source in collections:
         name = names.name(source) if Path(source).exists() else str(source)
+        if scope is not None:
+            scope.add_file(source, name)
         for one in load_collection(source, lang=lang or None).passages:
             yield Passage(one.id, one.text, one.title, one.lang, {**one.metadata, "source": name})
     if files or not collections:
-        yield from read_files(files, lang=lang, names=names, **options)
+        yield from read_files(files, lang=lang, names=names, scope=scope, **options)
 
 
 def is_collection(source: str | Path) -> bool:

@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from interlingua.index.index import Index, build_index, open_index
     from interlingua.index.metadata import IndexInfo
     from interlingua.index.search import Hit
+    from interlingua.index.sync import Changes
 
-_HOME = {"Hit": "search", "Index": "index", "IndexInfo": "metadata", "build_index": "index", "open_index": "index"}
-__all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
+_HOME = {
+    "Changes": "sync",
+    "Hit": "search",
+    "Index": "index",
+    "IndexInfo": "metadata",
+    "build_index": "index",
+    "open_index": "index",
+}
+__all__ = ["Changes", "Hit", "Index", "IndexInfo", "build_index", "open_index"]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,8 @@ from interlingua.index.metadata import (
 )
 from interlingua.index.ranking import Arriving, named, only
 from interlingua.index.search import Hit, Search
-from interlingua.index.store import BuildSettings, Store, View, chunks, store_class
+from interlingua.index.store import BuildSettings, Store, View, store_class
+from interlingua.index.sync import Changes, Syncing, changed
 from interlingua.lazy import Once
 from interlingua.models.protocols import AnyEncoder, has_token_states
 from interlingua.retrieval.bm25.bm25 import K1, B, check_parameters
@@ -31,9 +32,9 @@ from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
 
 if TYPE_CHECKING:
-    from interlingua.data.files.walk import SourceNames
+    from interlingua.data.files.walk import Scope, SourceNames
 
-__all__ = ["Hit", "Index", "IndexInfo", "build_index", "open_index"]
+__all__ = ["Changes", "Hit", "Index", "IndexInfo", "build_index", "open_index"]
 
 TRIES = 3  # searches of one call, where a writer removes each time the version that is searched
 
@@ -209,14 +210,73 @@ class Index:
         """
         return self._write(passages, "replace", names)
 
-    def delete(self, ids: Iterable[str]) -> int:
-        """Delete passages; return their number. An id names all passages that have it, `source:id` one of them. Unknown
-        ids are ignored."""
-        ids = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
-        with self.together():
+    def sync(
+        self,
+        passages: Iterable[Passage],
+        scope: Scope,
+        names: SourceNames | None = None,
+        *,
+        allow_empty: bool = False,
+        dry_run: bool = False,
+    ) -> Changes:
+        """Bring the sources in `scope` to what `passages` hold: add what is new, replace what changed, then delete what
+        is gone. Other sources stay as they are, and what is there unchanged is not encoded again.
+
+        `scope` and `names` are filled by the reader of `passages`, and are looked at when all passages have been read.
+        Passages of a source that could not be read as a whole (`scope.unread`) are not deleted. With `dry_run` nothing
+        is encoded or written. The deletion is a step of its own: where it does not come to that, the same call goes on.
+
+        Raises BadInput before anything is deleted, in a folder before anything is written: for a folder whose passages
+        are all gone, unless `allow_empty`; for a source of which there is nothing, neither now nor in the index; and
+        as `replace` does.
+        """
+        encoder = None if dry_run else self.encoder
+        with nullcontext() if dry_run else self.together():
             view = self.refresh()
-            rows = {row for rows in named(ids, view.find, view.source).values() for row in rows}
-            if rows:
+            syncing = Syncing(view, scope, self.store.sources(), self.path, allow_empty)
+            if names is not None:
+                names.learn(self.store.sources())
+            if encoder is None:
+                for _ in syncing.changes(passages):
+                    pass
+                return syncing.done
+            self.store.write(syncing.changes(passages), encoder, "replace", names)
+            view = self.refresh()
+            if rows := syncing.gone(view):
+                self.store.delete(view, rows)
+                self.refresh()
+        return syncing.done
+
+    def delete(
+        self,
+        ids: Iterable[str] = (),
+        *,
+        sources: Iterable[str] = (),
+        where: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Delete passages; return their number. With `dry_run` they stay.
+
+        Either those with `ids`: an id names all passages that have it, `source:id` one of them; unknown ids are
+        ignored. Or those of one of `sources` ("handbook/": of all whose names begin so) whose metadata have all values
+        of `where`; either may be left out. Raises BadInput for both ways at once.
+        """
+        from interlingua.data.files.walk import Scope
+
+        ids = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+        sources = [sources] if isinstance(sources, str) else list(sources)
+        if ids and (sources or where):
+            raise BadInput("give ids, or sources and metadata: not both at once.")
+        with nullcontext() if dry_run else self.together():
+            view = self.refresh()
+            rows: set[Any] = set()
+            if ids:
+                rows.update(row for rows in named(ids, view.find, view.source).values() for row in rows)
+            elif sources or where:
+                inside = Scope(sources) if sources else None
+                for some in view.rows(where or {}):
+                    rows.update(row for row in some if inside is None or view.source(row) in inside)
+            if rows and not dry_run:
                 self.store.delete(view, rows)
                 self.refresh()
         return len(rows)
@@ -297,20 +357,11 @@ class Index:
     def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:
         encoder = self.encoder
         with self.together():
-            view, arriving = self.refresh(), Arriving(self.path, verb)
+            view = self.refresh()
             if names is not None:
                 names.learn(self.store.sources())
-
-            def changes() -> Iterator[list[tuple[Passage, Any]]]:
-                for chunk in chunks(passages):
-                    matched = arriving.match(chunk, view.find, view.source)
-                    rows = [row for _, row in matched if row is not None]
-                    there = dict(zip(rows, view.passages(rows), strict=True))
-                    new = [(passage, row) for passage, row in matched if row is None or there[row] != passage]
-                    if new:
-                        yield new
-
-            count = self.store.write(changes(), encoder, verb, names)
+            changes = changed(passages, view, Arriving(self.path, verb), Changes())
+            count = self.store.write(changes, encoder, verb, names)
             self.refresh()
         return count
 

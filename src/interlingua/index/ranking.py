@@ -69,7 +69,8 @@ class Arriving:
 
     def __init__(self, place: object, verb: str) -> None:
         self.place, self.verb = place, verb
-        self._seen: set[tuple[str, str]] = set()
+        self.seen: set[tuple[str, str]] = set()
+        """Source and id of all that were matched."""
 
     def match(
         self, passages: Sequence[Passage], find: Find[Row], source_of: Callable[[Row], str]
@@ -86,11 +87,11 @@ class Arriving:
 
     def _matched(self, passage: Passage, held: Mapping[str, Row]) -> tuple[Passage, Row | None]:
         key = passage.key
-        if key in self._seen:
+        if key in self.seen:
             raise twice(passage)
-        self._seen.add(key)
+        self.seen.add(key)
         # what this call has written itself is not what it finds
-        held = {source: row for source, row in held.items() if source == key[0] or (source, key[1]) not in self._seen}
+        held = {source: row for source, row in held.items() if source == key[0] or (source, key[1]) not in self.seen}
         if self.verb == "add" and (key[0] in held or (held and not key[0])):
             raise BadInput(
                 f"{self.place}: has a passage '{passage.id}' already"
@@ -105,9 +106,9 @@ class Arriving:
                 f"{_sources(held)}. Say with the metadata 'source' which one is to be replaced."
             )
         ((source, row),) = held.items()
-        if (source, passage.id) in self._seen:
+        if (source, passage.id) in self.seen:
             raise twice(passage)
-        self._seen.add((source, passage.id))
+        self.seen.add((source, passage.id))
         return replace(passage, metadata={**passage.metadata, "source": source}), row
 
 

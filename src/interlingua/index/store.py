@@ -88,6 +88,10 @@ class View(ABC, Generic[Row]):
         """The rows of the passages with these ids, by id. An id that no passage has is left out."""
 
     @abstractmethod
+    def rows(self, where: Mapping[str, str]) -> Iterator[list[Row]]:
+        """The rows of all passages whose metadata have all values of `where`, some thousand at a time."""
+
+    @abstractmethod
     def passages(self, rows: Sequence[Row]) -> list[Passage]:
         """The passages of rows."""
 

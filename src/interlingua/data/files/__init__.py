@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from interlingua.data.files.reading import read_files
-from interlingua.data.files.walk import Report, SourceNames
+from interlingua.data.files.walk import Report, Scope, SourceNames
 
-__all__ = ["Report", "SourceNames", "read_files"]
+__all__ = ["Report", "Scope", "SourceNames", "read_files"]

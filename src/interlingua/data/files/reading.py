@@ -8,7 +8,7 @@ from pathlib import Path
 from interlingua.data.files.chunks import CHUNK_CHARS, OVERLAP, Block, chunk_in_language, chunk_limit
 from interlingua.data.files.markup import read_html, read_markdown, read_text
 from interlingua.data.files.tables import Row, check_columns, read_jsonl, read_parquet, read_separated
-from interlingua.data.files.walk import ADVICE, BadFile, File, Report, SourceNames, check_text, find_files
+from interlingua.data.files.walk import ADVICE, BadFile, File, Report, Scope, SourceNames, check_text, find_files
 from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
@@ -49,6 +49,7 @@ def read_files(
     on_bad_row: str = "error",
     report: Report | None = None,
     names: SourceNames | None = None,
+    scope: Scope | None = None,
 ) -> Iterator[Passage]:
     """The passages of files and folders: jsonl, csv, tsv, Parquet, plain text, Markdown, HTML; gzipped or not.
 
@@ -58,6 +59,9 @@ def read_files(
     is text, title, id or lang; the others are metadata. Every passage has the metadata `source`, and `chunk` where it
     was cut, unless a column is called so; ids are unique in a source. `lang` is the language of what does not name its
     own; without it the language is detected.
+
+    With a `scope`, for `Index.sync`, a path that does not exist any more and paths without a passage are noted there in
+    place of an error.
 
     Holds one passage, one paragraph and one batch of rows, and the ids of rows. What was read and left out is said at
     the end, or noted in `report` where one is given. Raises BadInput for a missing path, a file given that is
@@ -69,30 +73,34 @@ def read_files(
             "and 0 or more sentences in common with the next."
         )
     check_columns(columns or {})
-    reader = _Reader(normalise_code(lang) if lang else "", chunk_chars, overlap, columns or {}, report or Report())
+    code = normalise_code(lang) if lang else ""
+    reader = _Reader(code, chunk_chars, overlap, columns or {}, report or Report(), scope or Scope())
     reader.report.bad_rows = BadRows(on_bad_row, ADVICE)
     roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
     found = False
-    for file in find_files(roots, reader.report.skip, names):
+    for file in find_files(roots, reader.report.skip, names, scope):
         for passage in reader.read(file):
             found = True
             reader.report.languages[passage.lang] += 1
             yield passage
-    if not found:
+    if not found and scope is None:
         why = "; ".join(line.strip() for line in reader.report.reasons()) or "there is no file"
         raise BadInput(
             f"{', '.join(map(str, roots))}: no passage to read ({why}). What can be read: "
             f"{', '.join((*TABLES, *DOCUMENTS))}."
         )
-    if report is None:
+    if report is None and (found or reader.report.reasons()):
         reader.report.log()
 
 
 class _Reader:
     """The options of one call, and what must not occur twice in it: ids of rows in a source, names of documents."""
 
-    def __init__(self, lang: str, size: int, overlap: int, columns: Mapping[str, str], report: Report) -> None:
-        self.lang, self.size, self.overlap, self.columns, self.report = lang, size, overlap, columns, report
+    def __init__(
+        self, lang: str, size: int, overlap: int, columns: Mapping[str, str], report: Report, scope: Scope
+    ) -> None:
+        self.lang, self.size, self.overlap, self.columns = lang, size, overlap, columns
+        self.report, self.scope = report, scope
         self.seen: set[tuple[str, str]] = set()
 
     def read(self, file: File) -> Iterator[Passage]:
@@ -117,8 +125,11 @@ class _Reader:
                 yield passage
         except BadFile as error:
             self.report.bad_rows.reject(file.path, error.line, str(error))
+        if self.report.bad > bad:
+            self.scope.unread.add(file.name)
         if found:
             self.report.files += 1
+            self.scope.read.add(file.name)
         elif self.report.bad == bad:
             self._pass_over(file, "file without text", "holds no text to search in")
 

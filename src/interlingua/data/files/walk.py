@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import glob
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -176,6 +177,59 @@ class SourceNames:
         self._name_at[place] = name
 
 
+class Scope:
+    """The sources that one call reads, for `Index.sync`: complete when all passages have been read.
+
+    `names` are those of the files, collections and folders that were given, and the path by which each was, or for
+    names given to Python again the name: one that ends in "/" means all names that begin with it. `files` are those of
+    them that were given by themselves. `read` are the files that passages came from; of those in `unread` something
+    could not be read.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names = {name: name for name in names}
+        self.paths: set[str] = set()
+        self.files = {name for name in self.names if not name.endswith("/")}
+        self.read: set[str] = set()
+        self.unread: set[str] = set()
+
+    def add(self, path: str | Path, name: str, names: SourceNames) -> None:
+        """Take in a file, a folder, or a path at which there is nothing any more, whose name is `name`."""
+        self.paths.add(str(path))
+        if not os.path.isfile(path):
+            inside = names.inside(place_of(path)).values()  # given by themselves once, they have names of their own
+            self.names |= dict.fromkeys((*inside, *(f"{one}/" for one in (name, *inside))), str(path))
+        if not os.path.isdir(path):
+            self.add_file(path, name)
+
+    def add_file(self, path: str | Path, name: str) -> None:
+        """Take in a file, or a collection."""
+        self.names[name] = str(path)
+        self.files.add(name)
+
+    def given(self, source: str) -> str | None:
+        """The path that was given in which a source lies; None for a source that is none of these."""
+        return next((self.names[name] for name in _and_above(source) if name in self.names), None)
+
+    def __contains__(self, source: str) -> bool:
+        return self.given(source) is not None
+
+    def known(self, names: Collection[str]) -> set[str]:
+        """The paths that were given whose names are among `names`, or lie in a folder whose name is."""
+        ends = ((path, [one.rstrip("/") for one in _and_above(name)]) for name, path in self.names.items())
+        return {path for path, above in ends if any(one in names for one in above)}
+
+    def is_unread(self, source: str) -> bool:
+        """Whether something of the source, or a folder above it, could not be read."""
+        return any(name in self.unread for name in _and_above(source))
+
+
+def _and_above(source: str) -> Iterator[str]:
+    """A name, and those of the folders above it, the nearest first: `a/b/c.md`, `a/b/`, `a/`."""
+    yield source
+    yield from (source[: at + 1] for at in range(len(source) - 1, -1, -1) if source[at] == "/")
+
+
 def place_of(path: str | Path) -> str:
     """The absolute path of a folder, without links; of a file, without links in the folders above it."""
     if os.path.isdir(path):
@@ -185,7 +239,10 @@ def place_of(path: str | Path) -> str:
 
 
 def find_files(
-    paths: Sequence[str | Path], skip: Callable[[str, str], None], names: SourceNames | None = None
+    paths: Sequence[str | Path],
+    skip: Callable[[str, str], None],
+    names: SourceNames | None = None,
+    scope: Scope | None = None,
 ) -> Iterator[File]:
     """The files meant by `paths`, in the order given; of a folder its files by name, then those of its sub-folders.
 
@@ -194,27 +251,52 @@ def find_files(
     `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what
     in a folder is no regular file; a pipe is read where it is given itself. Raises BadInput for a path that
     does not exist, and for a folder inside another one given.
+
+    A `scope` takes in all roots. A path that does not exist is then one whose passages are gone, a folder that cannot
+    be read one that is noted there, and a pipe is an error: nothing tells whether it gave all.
     """
-    roots = [root for path in paths for root in ([Path(path)] if Path(path).is_dir() else expand(path))]
+    roots = [root for path in paths for root in _roots(path, scope is not None)]
     if not roots:
         raise BadInput("no path of passages is given. Name files or folders.")
     names = names or SourceNames()
-    for root, name in [(root, names.name(root)) for root in roots]:
+    named = [(root, names.name(root)) for root in roots]
+    if scope is not None:
+        for root, name in named:
+            if root.exists() and not root.is_dir() and not root.is_file():
+                raise BadInput(f"{root}: is a pipe, which may end before it gave all. Save what it gives to a file.")
+            scope.add(root, name, names)
+    for root, name in named:
         if root.is_dir():
             _alone(root, roots)
-            yield from _walk(root, name, skip, names)
-        else:
+            yield from _walk(root, name, skip, names, scope)
+        elif root.exists() or scope is None:
             yield File(root, name, True)
 
 
-def _walk(root: Path, name: str, skip: Callable[[str, str], None], names: SourceNames) -> Iterator[File]:
+def _roots(path: str | Path, may_be_gone: bool) -> list[Path]:
+    here = Path(path)
+    gone = may_be_gone and not glob.has_magic(str(path)) and str(path) != "-" and not here.exists()
+    return [here] if here.is_dir() or gone else expand(path)
+
+
+def _walk(
+    root: Path, name: str, skip: Callable[[str, str], None], names: SourceNames, scope: Scope | None
+) -> Iterator[File]:
     inside = Path(os.path.realpath(root))
     known = names.inside(str(inside))
     waiting = [(root, str(inside), name)]
     while waiting:
         folder, place, begin = waiting.pop()
         below = []
-        for entry in sorted(_entries(folder), key=lambda entry: entry.name):
+        try:
+            entries = _entries(folder)
+        except BadInput:
+            if scope is None or folder == root:
+                raise
+            skip(begin, "folder that cannot be read")
+            scope.unread.add(f"{begin}/")
+            continue
+        for entry in sorted(entries, key=lambda entry: entry.name):
             here = os.path.join(place, entry.name)
             name = (known and known.get(_text(here))) or f"{begin}/{_text(entry.name)}"
             if entry.name.startswith("."):

@@ -77,6 +77,12 @@ class LocalView(View[Place]):
     def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
         return self.snapshot.find(ids)
 
+    def rows(self, where: Mapping[str, str]) -> Iterator[list[Place]]:
+        for part, mask in enumerate(self.snapshot.chosen(None, where)):
+            places = np.flatnonzero(mask) if mask is not None else np.arange(len(self.snapshot.segments[part]))
+            for start in range(0, len(places), CHUNK):
+                yield [(part, row) for row in places[start : start + CHUNK].tolist()]
+
     def passages(self, rows: Sequence[Place]) -> list[Passage]:
         segments = self.snapshot.segments
         return [segments[part].passages[row] for part, row in rows]

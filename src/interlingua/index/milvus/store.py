@@ -43,6 +43,8 @@ MOST = 16_384 - SPARE
 """The most results that Milvus gives to one question, but for those that are asked for to order ties."""
 TOGETHER = 64  # questions of one call
 COLUMNS = ["number", *PASSAGE, "vector", "sparse", "subwords"]
+WRITTEN = [*PASSAGE, "length", "sparse"]
+"""What a write must know of a row that it replaces or deletes."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,14 @@ class MilvusView(View[MilvusRow]):
         return int(self.about["passages"])
 
     def find(self, ids: Sequence[str]) -> dict[str, list[MilvusRow]]:
-        """As `View.find`, with what a write must know of the rows that it replaces."""
-        by_id = self.collections.find(ids, [*PASSAGE, "length", "sparse"])
+        """As `View.find`, with what a write must know of the rows."""
+        by_id = self.collections.find(ids, WRITTEN)
         return {id: [MilvusRow(row["number"], row) for row in rows] for id, rows in by_id.items()}
+
+    def rows(self, where: Mapping[str, str]) -> Iterator[list[MilvusRow]]:
+        """As `View.rows`, with what `find` gives of each."""
+        for rows in self.collections.scan(self.collections.about()["next"], WRITTEN, condition(None, where)):
+            yield [MilvusRow(row["number"], row) for row in rows]
 
     def passages(self, rows: Sequence[MilvusRow]) -> list[Passage]:
         return [passage_of(row.columns) for row in rows]

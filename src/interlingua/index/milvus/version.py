@@ -146,10 +146,11 @@ class IndexVersion:
         """The number of passages."""
         return int(self._query(self.place, "", ["count(*)"])[0]["count(*)"])
 
-    def scan(self, end: int, columns: list[str], size: int = SLICE) -> Iterator[list[dict[str, Any]]]:
-        """All rows with a number under `end`, in the order of their numbers."""
-        for start in range(1, end, size):
-            rows = self._query(self.place, f"number >= {start} and number < {start + size}", ["number", *columns])
+    def scan(self, end: int, columns: list[str], where: str = "") -> Iterator[list[dict[str, Any]]]:
+        """All rows with a number under `end` that meet the condition `where`, in the order of their numbers."""
+        for start in range(1, end, SLICE):
+            part = f"number >= {start} and number < {start + SLICE}" + (f" and {where}" if where else "")
+            rows = self._query(self.place, part, ["number", *columns])
             if rows:
                 yield sorted(rows, key=lambda row: row["number"])
 

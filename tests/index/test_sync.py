@@ -1,0 +1,192 @@
+"""`Index.sync`: an index is brought to what files and folders hold, and nothing is deleted by mistake."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from interlingua.data.files import Scope, SourceNames
+from interlingua.data.passages import read_sources
+from interlingua.errors import BadInput, NotFound
+from interlingua.index import Index
+
+FILES = {
+    "handbook/keeper.md": "# Keeper\n\nThe keeper writes a book.\n\n# Storm\n\nA storm at sea.\n",
+    "handbook/rivers/town.txt": "Two rivers meet below the old town.",
+    "handbook/old.txt": "An old text.",
+    "faq.csv": "id,text\n1,Blue star\n2,Red light\n",
+}
+
+
+class Letters:
+    """Counts of letters, and of the texts that were encoded."""
+
+    similarity = "dot"
+    encoded = 0
+
+    def encode_query(self, sentences, **options):
+        return np.array([[text.count(letter) + 0.01 for letter in "aeiorst"] for text in sentences])
+
+    def encode_document(self, sentences, **options):
+        type(self).encoded += len(sentences)
+        return self.encode_query([text if isinstance(text, str) else " ".join(text) for text in sentences])
+
+
+def write(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def read(*paths, **options):
+    """Arguments of `Index.sync`: passages of these paths, and what their reader says about them."""
+    scope, names = Scope(), SourceNames()
+    options = {"lang": "en", "on_bad_row": "skip", **options}
+    return read_sources(paths, names=names, scope=scope, **options), scope, names
+
+
+def content(index):
+    return sorted((*passage.key, passage.title, passage.text) for part, _ in index.vectors() for passage in part)
+
+
+def built(place, *paths):
+    """A new index of these paths, opened again."""
+    passages, _, names = read(*paths)
+    Index.build(Letters(), passages, place, names=names).close()
+    return Index.open(place, Letters())
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {**FILES, "other.txt": "Another text."})
+    return tmp_path
+
+
+@pytest.fixture
+def index(place):
+    return built("idx", "handbook", "faq.csv", "other.txt")
+
+
+def test_an_index_is_brought_to_what_the_files_hold(place, index):
+    assert not index.sync(*read("handbook", "faq.csv"))
+    (place / "handbook/old.txt").unlink()
+    write(place, {"handbook/rivers/new.txt": "A new text.", "faq.csv": "id,text\n1,Blue star\n3,Green light\n"})
+    write(place, {"handbook/keeper.md": "# Keeper\n\nThe keeper reads a book.\n"})
+    (place / "other.txt").unlink()  # not given, so it stays
+    before, Letters.encoded = content(index), 0
+    planned = index.sync(*read("handbook/", "faq.csv"), dry_run=True)
+    assert (content(index), Letters.encoded) == (before, 0)
+    done = index.sync(*read("handbook/", "faq.csv"))
+    assert str(planned) == str(done) == "2 added, 1 replaced, 3 deleted, 2 unchanged"
+    assert done.by_source() == [
+        "faq.csv: 1 added, 1 deleted",
+        "handbook/keeper.md: 1 replaced, 1 deleted",
+        "handbook/old.txt: 1 deleted",
+        "handbook/rivers/new.txt: 1 added",
+    ]
+    assert Letters.encoded == 3
+    fresh = Index.build(Letters(), read("handbook", "faq.csv")[0], "fresh")
+    assert content(index) == sorted([*content(fresh), ("other.txt", "other.txt#1", "", "Another text.")])
+    assert not index.sync(*read("handbook", "faq.csv"))
+
+
+def test_a_file_that_is_gone_is_named(place, index):
+    (place / "faq.csv").unlink()
+    (place / "handbook/old.txt").unlink()
+    assert index.sync(*read("faq.csv", "handbook/old.txt")).by_source() == [
+        "faq.csv: 2 deleted",
+        "handbook/old.txt: 1 deleted",
+    ]
+    assert not index.sync(*read("faq.csv", "handbook/old.txt"))  # the same command again
+    with pytest.raises(
+        NotFound, match=r"nowhere\.csv: does not exist, and idx has no passage from it\. Check the path"
+    ):
+        index.sync(*read("handbook", "nowhere.csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("handbook/keeper.md", b"# Keeper\0"),
+        ("handbook/old.txt", b"\xff\xff\xff\xfe\x00\x01"),
+        ("faq.csv", "id,text\n1,Blue star,more\n3,Green light\n"),
+        ("faq.csv", 'id,text\n1,"Blue star\n'),
+        ("faq.csv", "nothing,of,this\n1,2,3\n"),
+    ],
+)
+def test_a_file_that_cannot_be_read_loses_nothing(place, index, name, broken):
+    lost = {name: sum(source == name for source, *_ in content(index))}
+    before = [one for one in content(index) if one[0] == name]
+    write(place, {name: broken})
+    (place / "handbook/rivers/town.txt").unlink()
+    arguments = read("handbook", "faq.csv")
+    done = index.sync(*arguments)
+    assert arguments[1].unread == {name}
+    assert (done.deleted, done.kept) == ({"handbook/rivers/town.txt": 1}, lost)
+    assert set(before) <= set(content(index))
+    with pytest.raises(BadInput):
+        index.sync(*read("handbook", "faq.csv", on_bad_row="error"))
+
+
+def test_a_folder_that_cannot_be_read_loses_nothing(place, index, monkeypatch):
+    scandir = os.scandir
+
+    def refusing(folder):
+        if str(folder).endswith("rivers"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    arguments = read("handbook")
+    assert index.sync(*arguments).kept == {"handbook/rivers/town.txt": 1}
+    assert arguments[1].unread == {"handbook/rivers/"}
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder", "other files"])
+def test_a_folder_without_files_is_an_error_unless_it_is_confirmed(place, index, left):
+    before = content(index)
+    (place / "handbook").rename(place / "elsewhere")
+    if left != "nothing":
+        (place / "handbook").mkdir()
+    if left == "other files":
+        write(place, {"handbook/picture.png": "x", "handbook/.git/a.md": "x"})
+    what = "does not exist" if left == "nothing" else "holds nothing to read"
+    with pytest.raises(BadInput, match=f"handbook: {what}, but idx has 4 passages from it, and all would be deleted"):
+        index.sync(*read("handbook", "faq.csv"))
+    assert content(index) == before
+    assert index.sync(*read("handbook", "faq.csv"), allow_empty=True).deleted.total() == 4
+    assert {source for source, *_ in content(index)} == {"faq.csv", "other.txt"}
+    assert not index.sync(*read("handbook", "faq.csv"))
+
+
+def test_a_file_that_was_given_by_itself_once_is_part_of_its_folder(place):
+    index = built("two", "handbook/old.txt")
+    assert {source for source, *_ in content(index)} == {"old.txt"}
+    assert str(index.sync(*read("handbook"))) == "3 added, 0 replaced, 0 deleted, 1 unchanged"
+    (place / "handbook/old.txt").unlink()
+    assert index.sync(*read("handbook")).deleted == {"old.txt": 1}
+
+
+def test_sources_that_rows_name_themselves_are_not_deleted_from(place, index, caplog):
+    write(place, {"tickets.csv": "id,text,source\n1,Blue star,desk\n2,Red light,desk\n"})
+    index.sync(*read("tickets.csv"))
+    write(place, {"tickets.csv": "id,text,source\n1,Green star,desk\n"})
+    done = index.sync(*read("tickets.csv"))
+    assert (done.replaced, done.deleted) == ({"desk": 1}, {})
+    assert "sources are named by rows themselves, such as 'desk'" in caplog.text
+    assert index.delete(sources=["desk"]) == 2
+
+
+def test_a_pipe_is_refused(place, index):
+    os.mkfifo("pipe.txt")
+    with pytest.raises(BadInput, match="is a pipe, which may end before it gave all"):
+        index.sync(*read("handbook", "pipe.txt"))
+
+
+def test_a_collection_is_synced_as_one_source(place, index):
+    assert index.sync(*read("encyclopedia:fi")).added == {"encyclopedia:fi": 112}
+    assert not index.sync(*read("encyclopedia:fi", "other.txt"))
