@@ -219,8 +219,39 @@ def test_files_are_cut_and_read_as_asked(place, capsys):
     said(capsys, "index", "model", "books", "--out", "cut", "--chunk-chars", "20", "--overlap", "0", "--lang", "en")
     assert len(Index.open("cut")) == 6
     (place / "bad.jsonl").write_text('{"id": "1", "text": "a"}\nnonsense\n')
-    assert main("index model bad.jsonl --out bad".split()) == 2
-    assert "1 bad row" in said(capsys, *"index model bad.jsonl --out bad --on-bad-row skip".split()).err
+    assert main("index model bad.jsonl --out bad --on-bad-row error".split()) == 2
+    assert "bad.jsonl, line 2: not JSON" in capsys.readouterr().err
+    assert "1 bad row" in said(capsys, *"index model bad.jsonl --out bad".split()).err
+
+
+def test_a_folder_of_mixed_files_does_not_stop_at_the_first_table(place, capsys):
+    (place / "mixed/sub").mkdir(parents=True)
+    for name, content in {
+        "a.csv": "name,number\nno text here,1\n",
+        "b.csv": "Question,Answer,Link\nHow long?,Five days.,https://example.com/b\n",
+        "c.csv": "Frage;Antwort\nWie lange?;Fünf Tage.\n".encode("cp1252"),
+        "sub/d.md": "---\ntitle: Storms\nteam: sea\n---\nThe keeper writes.",
+        "e.txt": b"half \xff\0",
+    }.items():
+        (place / "mixed" / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    options = "--lang en --url-base https://example.com/help/ --columns c.csv:text=Antwort c.csv:title=Frage".split()
+    err = said(capsys, *"index model mixed --out mix".split(), *options).err
+    assert "2 bad rows or files left out:" in err
+    assert "a.csv: no column of text; the columns are name, number" in err
+    assert "e.txt, line 1: a NUL" in err
+    assert "read as cp1252, as it seems (1: mixed/c.csv)" in err
+    passages = {one.source: one for part, _ in Index.open("mix").vectors() for one in part}
+    assert {source: (one.title, one.text, one.metadata.get("url")) for source, one in passages.items()} == {
+        "mixed/b.csv": ("How long?", "Five days.", "https://example.com/b"),
+        "mixed/c.csv": ("Wie lange?", "Fünf Tage.", None),
+        "mixed/sub/d.md": ("Storms", "The keeper writes.", "https://example.com/help/sub/d.md"),
+    }
+    assert main("index model mixed --out strict --on-bad-row error".split()) == 2
+    (place / "mixed/b.csv").unlink()
+    assert main(["sync", "mix", "mixed", *options]) == 2
+    assert "mixed/b.csv: 1 deleted" in capsys.readouterr().err
+    assert main(["sync", "mix", "mixed/sub/d.md", *options]) == 0  # by itself it has the same name and link
+    assert "1 unchanged" in capsys.readouterr().err
 
 
 def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeypatch):

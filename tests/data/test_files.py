@@ -10,9 +10,9 @@ import pytest
 from interlingua.data.encyclopedia import topics
 from interlingua.data.files import Report, SourceNames, read_files
 from interlingua.data.files import chunks as blocks
+from interlingua.data.files import encoding as check
 from interlingua.data.files import markup as plain_text
 from interlingua.data.files import markup as web_page
-from interlingua.data.files import walk as check
 from interlingua.data.passages import is_collection, read_passages, read_sources
 from interlingua.data.records import Passage, QuestionPassage, decode, encode
 from interlingua.data.store import RecordStore
@@ -207,7 +207,7 @@ def test_skipping_counts_and_lists(tmp_path: Path) -> None:
     make(
         tmp_path / "f",
         {
-            "a.txt": b"caf\xe9",
+            "a.txt": "éé caf".encode() + b"\xe9",
             "b.txt": "Good.",
             "c.csv": "text,id\nx,1\ny\nz,1\nw,2\n",
             "d.csv": "a,b\n1,2\n",
@@ -231,7 +231,7 @@ def test_skipping_counts_and_lists(tmp_path: Path) -> None:
     ):
         assert line in said
     assert not report.skipped
-    with pytest.raises(InterlinguaError, match=r"a\.txt, line 1: not UTF-8 .*byte 3.*on_bad_row='skip'"):
+    with pytest.raises(InterlinguaError, match=r"a\.txt, line 1: not UTF-8 .*byte 8.*on_bad_row='skip'"):
         ids(tmp_path / "f")
     with pytest.raises(InterlinguaError, match=r"no passage to read \(1 bad row or file left out:; .*: no column"):
         ids(tmp_path / "f/d.csv", on_bad_row="skip")

@@ -10,9 +10,9 @@ import pytest
 
 from interlingua.data.files import Report, read_files
 from interlingua.data.files import chunks as blocks
+from interlingua.data.files import encoding as check
 from interlingua.data.files import markup as plain_text
 from interlingua.data.files import markup as web_page
-from interlingua.data.files import walk as check
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 
@@ -99,7 +99,7 @@ def test_markdown(tmp_path: Path) -> None:
         ("Install now", "Run pip. badge\n\n# no heading\n\nindented"),
         ("Install now > Linux", "Use apt.\nBack.\n- one"),
         ("Install now", "Empty"),
-        ("Install now > Windows", "Lineone & a_b_c x\n#hashtag\n===="),
+        ("Install now > Windows", "Line one & a_b_c x\n#hashtag\n===="),
     ]
 
 
@@ -123,6 +123,45 @@ def test_headings_of_markdown(tmp_path: Path) -> None:
 def test_what_is_no_front_matter_is_text(tmp_path: Path, start: str) -> None:
     text = " ".join(one.title + one.text for one in read(tmp_path, "a.md", start + "# Title\nand more"))
     assert all(word in text for word in [*start.replace("---", "").split(), "Title", "and more"])
+
+
+FRONT_MATTER = """---
+Title: Refunds
+lang: de
+tags: [money, cards]
+updated: 2024-05-01
+weight: 3
+draft: no
+link: https://example.com/refunds
+source: wiki
+nested: {a: 1}
+---
+Das Geld kommt.
+"""
+
+
+def test_front_matter_is_title_language_and_metadata(tmp_path: Path) -> None:
+    [found] = read(tmp_path, "a.md", FRONT_MATTER, lang="")
+    assert (found.title, found.lang, found.text) == ("Refunds", "de", "Das Geld kommt.")
+    assert found.metadata == {
+        "source": "a.md",
+        "chunk": "1",
+        "tags": "money, cards",
+        "updated": "2024-05-01",
+        "weight": "3",
+        "draft": "no",
+        "url": "https://example.com/refunds",
+        "source (front matter)": "wiki",
+    }
+    [found] = read(tmp_path, "a.md", "---\ntitle: No: YAML\nteam: 'red'\n---\nText.")
+    assert (found.title, found.metadata["team"]) == ("No: YAML", "red")
+
+
+def test_tags_keep_words_apart(tmp_path: Path) -> None:
+    markup = "<details><summary>How long?</summary>Five days.</details> H<sub>2</sub>O <b>a</b>b"
+    assert read(tmp_path, "a.md", markup)[0].text.split() == "How long? Five days. H2O ab".split()
+    markup += "<ul><li>x<li>y</ul><table><tr><td>1<td>2</table><dl><dt>k<dd>v</dl><hgroup>g</hgroup>h"
+    assert read(tmp_path, "a.html", markup)[0].text.split() == "How long? Five days. H2O ab x y 1 2 k v g h".split()
 
 
 HTML = """<!DOCTYPE html><html lang="pt-BR"><head><meta charset=utf-8><title> My
@@ -212,6 +251,58 @@ def test_columns_are_guessed_or_named(tmp_path: Path) -> None:
     with pytest.raises(InterlinguaError, match=r"columns: 'txet' is nothing that a column can be. Did you mean 'text'"):
         read(tmp_path, "a.csv", content, columns={"txet": "summary"})
     assert read(tmp_path, "a.csv", ",text\n0,Some text.\n")[0].metadata == {"source": "a.csv", "column 1": "0"}
+
+
+@pytest.mark.parametrize(
+    ("table", "title", "text"),
+    [
+        ("Question,Answer\nQ,A", "Q", "A"),
+        ("answer,title,question\nA,T,Q", "Q", "A"),
+        ("question,body\nQ,B", "Q", "B"),
+        ("title,content,question\nT,C,Q", "T", "C"),
+        ("answer,text\nA,X", "", "X"),
+    ],
+)
+def test_the_headers_of_a_faq_are_known(tmp_path: Path, table: str, title: str, text: str) -> None:
+    assert short(read(tmp_path, "a.csv", table)) == [(title, text)]
+    names, cells = (line.split(",") for line in table.split("\n"))
+    assert short(read(tmp_path, "a.jsonl", json.dumps(dict(zip(names, cells, strict=True))))) == [(title, text)]
+
+
+def test_columns_are_named_for_each_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.csv").write_text("reply,text\nOne.,no\n")
+    (tmp_path / "sub/b.csv").write_text("Antwort,text\nTwo.,no\n")
+    (tmp_path / "sub/c.csv").write_text("text\nThree.\n")
+
+    def texts(columns: dict[str, object]) -> list[str]:
+        return [one.text for one in read_files(tmp_path, lang="en", columns=columns, report=Report())]  # type: ignore[arg-type]
+
+    assert texts({"a.csv": {"text": "reply"}, "sub/b*": {"text": "Antwort"}}) == ["One.", "Two.", "Three."]
+    assert "no table that was read" not in caplog.text
+    assert texts({"d.csv": {"text": "reply"}}) == ["no", "no", "Three."]
+    assert "columns: no table that was read is called d.csv" in caplog.text
+    with pytest.raises(InterlinguaError, match="columns: 'txet' is nothing that a column can be"):
+        texts({"a.csv": {"txet": "reply"}})
+
+
+def test_links(tmp_path: Path) -> None:
+    [row] = read(tmp_path, "a.csv", "text,Link\nOne.,https://example.com/1\n")
+    assert row.metadata == {"source": "a.csv", "url": "https://example.com/1"}
+    [row] = read(tmp_path, "a.jsonl", '{"text": "One.", "link": {"to": "x"}, "url": null}')
+    assert row.metadata == {"source": "a.jsonl"}
+    [row] = read(tmp_path, "a.csv", "text,page\nOne.,https://example.com/1\n", columns={"url": "page"})
+    assert row.metadata["url"] == "https://example.com/1"
+    (tmp_path / "h/sub").mkdir(parents=True)
+    (tmp_path / "h/sub/ä b.md").write_text("Text.")
+    (tmp_path / "h/own.md").write_text("---\nurl: https://example.com/own\n---\nText.")
+    (tmp_path / "h/t.csv").write_text("text\nText.\n")
+    found = read_files(tmp_path / "h", lang="en", url_base="https://example.com/help/", report=Report())
+    assert {one.source: one.metadata.get("url") for one in found} == {
+        "h/own.md": "https://example.com/own",
+        "h/sub/ä b.md": "https://example.com/help/sub/%C3%A4%20b.md",
+        "h/t.csv": None,
+    }
 
 
 def test_a_long_row_is_cut(tmp_path: Path) -> None:
@@ -307,18 +398,76 @@ def test_bad_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         list(read_files(path, lang="en"))
 
 
+# --- encodings
+
+TEXTS = {
+    "cp1252": [
+        "Où est né Alan Turing ? À Londres, en été.",
+        "El niño comió una manzana.",
+        "naïve café",
+        "„Zitat“ – 5 €",
+        "Fünf Tage.",
+    ],
+    "latin-1": ["Müller wohnt in der Königstraße. Die Straße ist schön.", "Blåbærsyltetøy på brødskiva"],
+    "cp1250": ["Zażółć gęślą jaźń. Strażnik latarni zapisywał każdą burzę.", "Příliš žluťoučký kůň úpěl ďábelské ódy."],
+    "cp1251": ["Смотритель маяка записывал каждую бурю в маленькую синюю книгу."],
+    "koi8-r": ["Смотритель маяка записывал каждую бурю в маленькую синюю книгу."],
+    "cp1253": ["Ο φύλακας του φάρου έγραφε κάθε καταιγίδα σε ένα μικρό μπλε βιβλίο."],
+    "cp1254": ["Fener bekçisi her fırtınayı küçük mavi bir deftere yazardı. Işığı hiç sönmezdi."],
+    "cp1256": ["يكتب حارس المنارة كل عاصفة في دفتر صغير أزرق."],
+    "cp874": ["คนเฝ้าประภาคารจดพายุทุกลูกลงในสมุดสีฟ้าเล่มเล็ก"],
+    "shift_jis": ["灯台守はすべての嵐を小さな青い本に書き留めた。"],
+    "euc-kr": ["등대지기는 모든 폭풍을 작은 파란 책에 적었다."],
+    "gb18030": ["灯塔看守人把每一场风暴都写进一本蓝色的小书。"],
+    "big5": ["燈塔看守人把每一場風暴都寫進一本藍色的小書。"],
+    "utf-16": ["Смотритель маяка 灯台守 café"],
+    "utf-32": ["Смотритель маяка 灯台守 café"],
+    "utf-8-sig": ["Смотритель маяка 灯台守 café"],
+}
+
+
+@pytest.mark.parametrize(("encoding", "text"), [(encoding, text) for encoding, some in TEXTS.items() for text in some])
+def test_encodings_are_recognised(tmp_path: Path, encoding: str, text: str) -> None:
+    report = Report()
+    assert read(tmp_path, "a.txt", text.encode(encoding), lang="", report=report)[0].text == text
+    assert bool(report.guessed) == (not encoding.startswith("utf"))
+    table = f'id,text,page\n1,"{text}",x\n'
+    assert read(tmp_path, "a.csv", table.encode(encoding), lang="")[0].text == text
+    line = json.dumps({"text": text}, ensure_ascii=False)
+    assert read(tmp_path, "a.jsonl", f"{line}\n{line}\n".encode(encoding), lang="")[1].text == text
+    page = gzip.compress(f"<p>{text}".encode(encoding))
+    assert read(tmp_path, "a.html.gz", page, lang="")[0].text == text
+
+
+def test_a_page_names_its_encoding_and_a_guess_is_said(tmp_path: Path) -> None:
+    for declared in ("<meta charset=windows-1251>", '<?xml version="1.0" encoding="windows-1251"?>'):
+        assert read(tmp_path, "a.xhtml", f"{declared}<p>ёж".encode("cp1251"))[0].text == "ёж"
+    for wrong in ("shift_jis", "zlib", "gibberish"):  # does not fit, is no encoding of text, is none
+        page = f"<meta charset={wrong}><p>Où est né Alan Turing ? À Paris"
+        assert read(tmp_path, "a.html", page.encode("cp1252"))[0].text == "Où est né Alan Turing ? À Paris"
+    report = Report()
+    read(tmp_path, "a.txt", "Où est né Alan Turing ?".encode("cp1252"), report=report)
+    assert "read as cp1252, as it seems (1: a.txt)" in str(report)
+    ascii_first = "a line\n" * 20_000 + "où est né le café\n"
+    assert read(tmp_path, "a.txt", ascii_first.encode("cp1252"), chunk_chars=10**6)[0].text.endswith(
+        "où est né le café"
+    )
+    assert read(tmp_path, "a.txt", "où".encode("cp1252"), lang="fr")[0].text == "où"
+
+
 # --- files that are no text
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"good\nbad \xe9\n", r"a\.txt, line 2: not UTF-8 \(.* at byte 9 of the file\)\. Convert"),
-        ("é".encode()[:1], r"a\.txt, line 1: not UTF-8 \(unexpected end of data at byte 0"),
+        ("é é\nbad ".encode() + b"\xe9\n", r"a\.txt, line 2: not UTF-8 \(.* at byte 10 of the file\), .*\. Convert"),
+        ("éééé".encode()[:7], r"a\.txt, line 1: not UTF-8 \(unexpected end of data at byte 6"),
         ("\ufeff".encode() + b"x\xff", r"not UTF-8 \(invalid start byte at byte 4"),
         (b"good\na\0b", r"a\.txt, line 2: a NUL at byte 6"),
-        ("text".encode("utf-16"), r"a\.txt: UTF-16"),
-        (b"\xed\xa0\x80 a surrogate", r"not UTF-8 .* at byte 0"),
+        ("text".encode("utf-16")[:-1], r"a\.txt, line 1: not UTF-16 \(truncated data at byte 8"),
+        ("éééé".encode() + b"\xed\xa0\x80 a surrogate", r"not UTF-8 .* at byte 8"),
+        (bytes(range(128, 256)) * 9, r"not UTF-8 \(.* at byte 0 of the file\), nor surely in another encoding"),
         (gzip.compress(b"some text, which is long enough", mtime=0)[:-12], r"a\.txt: cannot be read"),
         (b"\x1f\x8bnot gzip at all", r"a\.txt: cannot be read"),
         (b"", r"a\.txt: is empty"),
@@ -335,7 +484,11 @@ def test_bad_bytes(tmp_path: Path, content: bytes, says: str) -> None:
 def test_the_byte_is_right_at_the_seam_of_two_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "CHUNK", 4)
     assert read(tmp_path, "a.txt", "abcé\nxé")[0].text == "abcé\nxé"
-    for content, line, byte in ((b"ab\n\xc3(x", 2, 3), (b"abc\xe2\x82(x", 1, 3), (b"a\nbc\nde\xff", 3, 7)):
+    for content, line, byte in (
+        ("éé\nab\n".encode() + b"\xc3(x", 3, 8),
+        ("éééabc".encode() + b"\xe2\x82(x", 1, 9),
+        ("ééa\nbc\nde".encode() + b"\xff", 3, 11),
+    ):
         with pytest.raises(InterlinguaError, match=rf"line {line}: not UTF-8 \(.* at byte {byte} of"):
             read(tmp_path, "a.txt", content)
 

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import signal
+import sys
 import tempfile
 import threading
 import tracemalloc
@@ -57,6 +58,9 @@ from interlingua.index import export as vector_files
 from interlingua.retrieval.pipeline.run import read_translations
 from interlingua.retrieval.run import Run
 from interlingua.training.recipe import raw_recipe
+
+sys.path.append(str(Path(__file__).parent))
+from office_files import book, pdf, slides, word
 
 HERE = Path(__file__).parent / "fixtures"
 NUMBER = 700  # of the open file that a pipe is given as: no text below holds it
@@ -253,6 +257,10 @@ READERS: dict[str, Reader] = {
         empty="cannot be read as Parquet",
         packed="cannot be read as Parquet",
     ),
+    "files/.pdf": own("f.pdf", pdf(["A book of bees."]), empty="cannot be read as PDF"),
+    "files/.docx": own("f.docx", word(), empty="is no DOCX"),
+    "files/.pptx": own("f.pptx", slides(), empty="is no PPTX"),
+    "files/.epub": own("f.epub", book(), empty="is no EPUB"),
     "passages/jsonl": Reader(
         "p.jsonl", jsonl({"text": "a book"}, {"text": "a star", "id": "s"}), listed(read_passages, lang="en")
     ),

@@ -20,7 +20,7 @@ DESCRIPTION = """\
 Make passages searchable.
 
   interlingua index handbook/ faq.csv --out idx       with the bundled model: jsonl, csv, tsv, Parquet, text,
-                                                      Markdown, HTML, and folders of them
+                                                      Markdown, HTML, PDF, DOCX, PPTX, EPUB, and folders of them
   interlingua index MODEL handbook/ --out idx         with your model
   interlingua index faq.csv --columns text=answer --out milvus:file.db/faq
 

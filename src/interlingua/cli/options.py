@@ -56,7 +56,7 @@ def bad_rows_option(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--on-bad-row",
         choices=["error", "skip"],
-        help="error: stop at a row that cannot be read; skip: count and list such rows",
+        help="error: stop at a row or file that cannot be read; skip: count and list them",
     )
 
 
@@ -79,9 +79,16 @@ def passage_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--columns",
         action=Repeated,
-        form="(text|title|id|lang)=",
-        metavar="text=COLUMN",
-        help="which columns of tables are text, title, id and lang, where they have other names",
+        form="(.+:)?(text|title|id|lang|url)=",
+        metavar="[FILE:]text=COLUMN",
+        help="which columns of tables are text, title, id, lang and url, where they have other names; with FILE: those "
+        "of one table",
+    )
+    group.add_argument(
+        "--url-base",
+        default="",
+        metavar="URL",
+        help="results link to this address and the path of a document below its folder",
     )
     group.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
     group.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")
@@ -95,12 +102,15 @@ def read_passages(
     which an index knows or will keep; a `scope` takes them in for `sync`."""
     from interlingua.data.passages import read_sources
 
-    given = {name: getattr(arguments, name) for name in ("chunk_chars", "overlap", "on_bad_row")}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if scope is not None:
-        options.setdefault("on_bad_row", "skip")
+    given = {name: getattr(arguments, name) for name in ("chunk_chars", "overlap", "on_bad_row", "url_base")}
+    options: dict[str, Any] = {"on_bad_row": "skip"} | {name: one for name, one in given.items() if one is not None}
     if arguments.columns:
-        options["columns"] = pairs_of("--columns", arguments.columns, "text=COLUMN, title=COLUMN, id=COLUMN or lang=…")
+        form = "text=COLUMN, title=COLUMN, id=COLUMN, lang=COLUMN or url=COLUMN, with FILE: before it for one file"
+        columns: dict[str, Any] = {}
+        for name, column in pairs_of("--columns", arguments.columns, form).items():
+            file, sign, role = name.rpartition(":")
+            (columns.setdefault(file, {}) if sign else columns)[role] = column
+        options["columns"] = columns
     return read_sources(sources, arguments.lang, names, scope, **options)
 
 

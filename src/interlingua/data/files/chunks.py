@@ -82,6 +82,15 @@ class Blocks:
         self.end()
         self._keep_bare_heading()
 
+    def put(self, block: Block) -> None:
+        """Take in a paragraph that was read elsewhere, below the title of this document."""
+        path = [self.title, block.title] if block.title and self.title else [block.title or self.title]
+        self._done.append(Block(block.text, BETWEEN.join(path), block.lang or self.lang))
+
+    def is_filled(self) -> bool:
+        """Whether there is a block that was not taken."""
+        return bool(self._done)
+
     def take(self) -> list[Block]:
         """The blocks that became whole since the last call."""
         done, self._done = self._done, []

@@ -5,24 +5,27 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from itertools import chain, islice
-from pathlib import Path
+
+from yaml import YAMLError
 
 from interlingua.data.files.chunks import Block, Blocks
-from interlingua.data.files.walk import BadFile
+from interlingua.data.files.tables import strings, usual_columns
+from interlingua.data.files.walk import BadFile, Source
 from interlingua.files import open_input
+from interlingua.plain_yaml import parse_yaml
 from interlingua.text.languages import find_code
 
 LINE = 1 << 16
 """Characters of a line that are read at once."""
 
 
-def read_text(path: Path) -> Iterator[Block]:
+def read_text(source: Source) -> Iterator[Block]:
     """The paragraphs of a file. Lines inside a paragraph stay as they are."""
     blocks = Blocks()
-    for line, first in lines(path):
+    for line, first in lines(source):
         if first and not line.strip():
             blocks.end()
         else:
@@ -32,11 +35,11 @@ def read_text(path: Path) -> Iterator[Block]:
     yield from blocks.take()
 
 
-def lines(path: Path) -> Iterator[tuple[str, bool]]:
+def lines(source: Source) -> Iterator[tuple[str, bool]]:
     """(line with its end, True) of a text file; of a very long line parts, of which only the first has True. Lines end
     at \\n, \\r\\n or \\r."""
     first = True
-    with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
+    with io.TextIOWrapper(open_input(source.path), encoding=source.encoding) as stream:
         while line := stream.readline(LINE):
             yield line, first
             first = line.endswith("\n")
@@ -49,7 +52,7 @@ RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 KEY = re.compile(r"(\w[\w-]*)[ \t]*:[ \t]*(.*)")
 DEFINITION = re.compile(r" {0,3}\[[^\[\]]+\]:[ \t]*\S+")
 LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+(?:\"[^\"]*\"|'[^']*'))?\)|\[[^\[\]]*\])")
-TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
+TAG = re.compile(r"</?([A-Za-z][\w-]*)(?:\s[^<>]*)?/?>")
 COMMENT = re.compile(r"<!--.*?(?:-->|$)")
 FRONT_MATTER = 100
 """Lines that front matter may have: where no end is found among them, it is text."""
@@ -57,35 +60,61 @@ FRONT_MATTER = 100
 Line = tuple[str, bool]
 
 
-def read_markdown(path: Path) -> Iterator[Block]:
+def read_markdown(source: Source) -> Iterator[Block]:
     """The paragraphs of a file under their headings; a list, a table or a code block is a paragraph as well.
 
     Marks of headings, links, bold text, code and HTML are taken off, as are comments and the targets of links. Front
-    matter gives title and language.
+    matter gives title, language and metadata.
     """
     reader = _Reader()
-    for line, first in _after_front_matter(lines(path), reader.blocks):
+    for line, first in _after_front_matter(lines(source), reader.blocks, source):
         reader.line(line, first)
         yield from reader.blocks.take()
     reader.blocks.finish()
     yield from reader.blocks.take()
 
 
-def _after_front_matter(rows: Iterator[Line], blocks: Blocks) -> Iterator[Line]:
-    """The lines after front matter, whose title and language go to `blocks`; all lines where there is none."""
+def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) -> Iterator[Line]:
+    """The lines after front matter, whose title and language go to `blocks` and the rest to `source`; all lines where
+    there is none."""
     start = list(islice(rows, 1))
     if start and start[0][0].strip() == "---":
         for row in islice(rows, FRONT_MATTER):
             start.append(row)
             if row[0].strip() in ("---", "..."):
                 break
-    inside = [row[0].strip() for row in start[1:-1]]
+    inside = [row[0] for row in start[1:-1]]
     if inside and start[-1][0].strip() in ("---", "...") and KEY.match(inside[0]):
-        about = {key[1].lower(): key[2].strip("\"' \t") for key in map(KEY.match, inside) if key}
-        blocks.title = about.get("title", "")
-        blocks.lang = find_code(about.get("lang") or about.get("language") or "") or ""
+        about = _front_matter(inside)
+        roles = usual_columns(about)
+        blocks.title = about.pop(roles.get("title", ""), "")
+        blocks.lang = find_code(about.pop(roles.get("lang", ""), "")) or ""
+        if "url" in roles:
+            about["url"] = about.pop(roles["url"])
+        own = {name: f"{name} (front matter)" for name in ("source", "chunk")}  # these two tell passages apart
+        source.about.update((own.get(name, name), value) for name, value in about.items())
         start = []
     return chain(start, rows)
+
+
+def _front_matter(inside: list[str]) -> dict[str, str]:
+    """Keys and values; the items of a list with commas between them. What is no YAML is read line by line."""
+    try:
+        found = parse_yaml("".join(inside))
+    except (YAMLError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        keys = (KEY.match(line.strip()) for line in inside)
+        return {key[1]: value for key in keys if key and (value := key[2].strip("\"' \t"))}
+    flat = {
+        str(name): ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value
+        for name, value in found.items()
+    }
+    return strings(flat, set())
+
+
+def _has_parts(values: list[object]) -> bool:
+    return any(isinstance(value, (list, dict)) for value in values)
 
 
 class _Reader:
@@ -147,16 +176,20 @@ def _plain(line: str) -> str:
     line = COMMENT.sub("", line)
     for _ in range(2):  # a linked image is a link in a link
         line = LINK.sub(r"\1", line)
-    return html.unescape(TAG.sub("", line)).replace("**", "").replace("`", "")
+    line = TAG.sub(lambda tag: " " if tag[1].lower() in APART else "", line)
+    return html.unescape(line).replace("**", "").replace("`", "")
 
 
 UNSEEN = frozenset("script style template noscript svg math object iframe canvas select textarea".split())
 BREAKS = frozenset(
     (
         "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure "
-        "footer form head header hr html legend li main menu nav ol p pre section summary table tbody tfoot thead tr ul"
+        "footer form head header hgroup hr html legend li main menu nav ol option p pre search section summary table "
+        "tbody tfoot thead tr ul"
     ).split()
 )
+APART = BREAKS | {"br", "td", "th", *(f"h{level}" for level in range(1, 7))}
+"""Tags between words."""
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 SPACE = re.compile(r"[ \t\r\n\f]+")
 PART = 1 << 18
@@ -166,20 +199,23 @@ UNCLOSED = 1 << 16
 """Characters of a tag, comment or script that nobody closed: no text to show, and slow (quadratic) to look through."""
 
 
-def read_html(path: Path) -> Iterator[Block]:
-    """The visible paragraphs of a page under its headings, in the language that `<html lang>` names.
+def read_html(source: Source) -> Iterator[Block]:
+    """The visible paragraphs of a page under its headings, in the language that `<html lang>` names."""
+    with io.TextIOWrapper(open_input(source.path), encoding=source.encoding) as stream:
+        yield from html_blocks(iter(lambda: stream.read(PART), ""))
 
-    Raises BadFile for a tag, comment or script of more than 8 Mi characters, and for what the parser gives up on.
-    """
+
+def html_blocks(parts: Iterable[str]) -> Iterator[Block]:
+    """The paragraphs of a page that comes in parts. Raises BadFile for a tag, comment or script of more than 8 Mi
+    characters, and for what the parser gives up on."""
     page = _Page()
     try:
-        with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
-            while part := stream.read(PART):
-                page.feed(part)
-                yield from page.blocks.take()
-                if len(page.rawdata) > LONGEST_TAG:
-                    most = f"{LONGEST_TAG >> 20} Mi characters"
-                    raise BadFile(f"a tag, comment or script of more than {most}", page.getpos()[0])
+        for part in parts:
+            page.feed(part)
+            yield from page.blocks.take()
+            if len(page.rawdata) > LONGEST_TAG:
+                most = f"{LONGEST_TAG >> 20} Mi characters"
+                raise BadFile(f"a tag, comment or script of more than {most}", page.getpos()[0])
         if len(page.rawdata) < UNCLOSED:
             page.close()
     except AssertionError as error:  # what html.parser raises for <![unknown

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote, urljoin
 
 from interlingua.data.files.chunks import CHUNK_CHARS, OVERLAP, Block, chunk_in_language, chunk_limit
+from interlingua.data.files.encoding import UTF8, encoding_of
 from interlingua.data.files.markup import read_html, read_markdown, read_text
-from interlingua.data.files.tables import Row, check_columns, read_jsonl, read_parquet, read_separated
-from interlingua.data.files.walk import ADVICE, BadFile, File, Report, Scope, SourceNames, check_text, find_files
+from interlingua.data.files.office import MissingExtra, read_docx, read_epub, read_pdf, read_pptx
+from interlingua.data.files.tables import Columns, NamedColumns, Row, read_jsonl, read_parquet, read_separated
+from interlingua.data.files.walk import ADVICE, BadFile, File, Report, Scope, Source, SourceNames, find_files
 from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, NotFound
 from interlingua.text.languages import detect_language, normalise_code
 from interlingua.text.sentences import PARAGRAPH, WORD
 
-RowReader = Callable[[Path, Mapping[str, str], Report, set[str]], Iterator[tuple[int, Row]]]
-
-DOCUMENTS: dict[str, Callable[[Path], Iterator[Block]]] = {
+DOCUMENTS: dict[str, Callable[[Source], Iterator[Block]]] = {
     ".txt": read_text,
     ".text": read_text,
     ".md": read_markdown,
@@ -26,8 +27,12 @@ DOCUMENTS: dict[str, Callable[[Path], Iterator[Block]]] = {
     ".html": read_html,
     ".htm": read_html,
     ".xhtml": read_html,
+    ".pdf": read_pdf,
+    ".docx": read_docx,
+    ".pptx": read_pptx,
+    ".epub": read_epub,
 }
-TABLES: dict[str, RowReader] = {
+TABLES: dict[str, Callable[[Source], Iterator[tuple[int, Row]]]] = {
     ".jsonl": read_jsonl,
     ".ndjson": read_jsonl,
     ".json": read_jsonl,
@@ -35,6 +40,10 @@ TABLES: dict[str, RowReader] = {
     ".tsv": read_separated,
     ".parquet": read_parquet,
 }
+BINARY = frozenset({".parquet", ".pdf", ".docx", ".pptx", ".epub"})
+"""Files that are no text themselves."""
+PAGES = frozenset({".html", ".htm", ".xhtml"})
+"""Files that may name their encoding."""
 BY_NAME_ONLY = frozenset({".json"})
 """Read when the file itself is named: in a folder it is rather a setting than a table."""
 
@@ -45,20 +54,24 @@ def read_files(
     lang: str = "",
     chunk_chars: int = CHUNK_CHARS,
     overlap: int = OVERLAP,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     on_bad_row: str = "error",
+    url_base: str = "",
     report: Report | None = None,
     names: SourceNames | None = None,
     scope: Scope | None = None,
 ) -> Iterator[Passage]:
-    """The passages of files and folders: jsonl, csv, tsv, Parquet, plain text, Markdown, HTML; gzipped or not.
+    """The passages of files and folders: jsonl, csv, tsv, Parquet, plain text, Markdown, HTML, PDF, DOCX, PPTX, EPUB;
+    gzipped or not.
 
     Documents are cut into passages of whole sentences, up to `chunk_chars` characters of English (of Chinese a third),
     which share `overlap` sentences; their ids are `folder/file.md#1` and so on, as `names` calls the folder. A row of a
     table is a passage, cut the same way where it is longer; a line of jsonl is never cut. `columns` says which column
-    is text, title, id or lang; the others are metadata. Every passage has the metadata `source`, and `chunk` where it
-    was cut, unless a column is called so; ids are unique in a source. `lang` is the language of what does not name its
-    own; without it the language is detected.
+    is text, title, id, lang or url, for all tables or for those of a name (`{"faq.csv": {"text": "reply"}}`); the
+    others are metadata. Every passage has the metadata `source`, and `chunk` where it was cut, unless a column is
+    called so; ids are unique in a source. A document has the metadata `url` where `url_base` is given, of that address
+    and its path below its folder. `lang` is the language of what does not name its own; without it the language is
+    detected.
 
     With a `scope`, for `Index.sync`, a path that does not exist any more and paths without a passage are noted there in
     place of an error.
@@ -72,9 +85,12 @@ def read_files(
             f"chunk_chars={chunk_chars}, overlap={overlap}: a passage has one character or more, "
             "and 0 or more sentences in common with the next."
         )
-    check_columns(columns or {})
+    named = NamedColumns(columns or {})
+    names = names or SourceNames()
     code = normalise_code(lang) if lang else ""
-    reader = _Reader(code, chunk_chars, overlap, columns or {}, report or Report(), scope or Scope())
+    reader = _Reader(code, chunk_chars, overlap, named, report or Report(), scope or Scope())
+    if url_base:
+        reader.link = lambda name: urljoin(url_base, quote(names.below(name)))
     reader.report.bad_rows = BadRows(on_bad_row, ADVICE)
     roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
     found = False
@@ -83,6 +99,7 @@ def read_files(
             found = True
             reader.report.languages[passage.lang] += 1
             yield passage
+    named.warn_of_unused()
     if not found and scope is None:
         why = "; ".join(line.strip() for line in reader.report.reasons()) or "there is no file"
         raise BadInput(
@@ -96,11 +113,11 @@ def read_files(
 class _Reader:
     """The options of one call, and what must not occur twice in it: ids of rows in a source, names of documents."""
 
-    def __init__(
-        self, lang: str, size: int, overlap: int, columns: Mapping[str, str], report: Report, scope: Scope
-    ) -> None:
+    def __init__(self, lang: str, size: int, overlap: int, columns: NamedColumns, report: Report, scope: Scope) -> None:
         self.lang, self.size, self.overlap, self.columns = lang, size, overlap, columns
         self.report, self.scope = report, scope
+        self.link: Callable[[str], str] = lambda name: ""
+        """The address of a document by its name, "" for none."""
         self.seen: set[tuple[str, str]] = set()
 
     def read(self, file: File) -> Iterator[Passage]:
@@ -117,12 +134,22 @@ class _Reader:
             return
         found, bad = False, self.report.bad
         try:
-            if suffix != ".parquet" and not check_text(file.path, rows=suffix in TABLES):
+            source = self._source(file, suffix)
+            if source is None:
                 self._pass_over(file, "empty file", "is empty. Check how the file was made, or remove it")
                 return
-            for passage in self._rows(file, suffix) if suffix in TABLES else self._document(file, suffix):
+            for passage in (
+                self._rows(file, source, suffix) if suffix in TABLES else self._document(file, source, suffix)
+            ):
                 found = True
                 yield passage
+            self.report.left_out |= {(file.name, column): None for column in sorted(source.left_out)}
+        except MissingExtra as error:
+            if file.given:
+                raise NotFound(f"{file.path}: is a {suffix} file, {error}.") from error
+            self.report.skip(file.name, f"{suffix} file, {error}")
+            self.scope.unread.add(file.name)
+            return
         except BadFile as error:
             self.report.bad_rows.reject(file.path, error.line, str(error))
         if self.report.bad > bad:
@@ -133,18 +160,32 @@ class _Reader:
         elif self.report.bad == bad:
             self._pass_over(file, "file without text", "holds no text to search in")
 
+    def _source(self, file: File, suffix: str) -> Source | None:
+        """The file for its reader; None for one that holds nothing."""
+        encoding: str | None = UTF8
+        if suffix not in BINARY:
+            encoding = encoding_of(file.path, rows=suffix in TABLES, markup=suffix in PAGES, lang=self.lang)
+        if encoding is None:
+            return None
+        if suffix not in BINARY and not encoding.startswith("utf"):
+            self.report.guess(file.name, encoding)
+        link = self.link(file.name) if suffix in DOCUMENTS else ""
+        about = {"source": file.name, **({"url": link} if link else {})}
+        return Source(file.path, self.report, encoding, self.columns.of(file.name) if suffix in TABLES else {}, about)
+
     def _pass_over(self, file: File, reason: str, message: str) -> None:
         if file.given:
             raise BadInput(f"{file.path}: {message}.")
         self.report.skip(file.name, reason)
 
-    def _document(self, file: File, suffix: str) -> Iterator[Passage]:
+    def _document(self, file: File, source: Source, suffix: str) -> Iterator[Passage]:
         if (file.name, "") in self.seen:  # no row has an empty id
             raise BadInput(f"{file.path}: a second file called '{file.name}'. Give each file once.")
         self.seen.add((file.name, ""))
-        return self._chunks(DOCUMENTS[suffix](file.path), file.name, {"source": file.name}, self.lang)
+        return self._chunks(DOCUMENTS[suffix](source), file.name, source.about, self.lang)
 
     def _chunks(self, blocks: Iterable[Block], name: str, metadata: Mapping[str, str], lang: str) -> Iterator[Passage]:
+        """`metadata` are complete with the first block."""
         number = 0
         for block in chunk_in_language(blocks, self.size, self.overlap, lang):
             if WORD.search(block.text):  # a rule of stars is no passage
@@ -153,11 +194,10 @@ class _Reader:
                     f"{name}#{number}", block.text, block.title, block.lang, {"chunk": str(number), **metadata}
                 )
 
-    def _rows(self, file: File, suffix: str) -> Iterator[Passage]:
-        left_out: set[str] = set()
-        for place, row in TABLES[suffix](file.path, self.columns, self.report, left_out):
+    def _rows(self, file: File, source: Source, suffix: str) -> Iterator[Passage]:
+        for place, row in TABLES[suffix](source):
             name = row.id or f"{file.name}:{place}"
-            metadata = {"source": file.name, **row.metadata}
+            metadata = {**source.about, **row.metadata}
             if (key := (metadata["source"], name)) in self.seen:
                 self.report.bad_rows.reject(file.path, place, f"the passage id '{name}' occurs twice")
                 continue
@@ -169,4 +209,3 @@ class _Reader:
             else:
                 paragraphs = (Block(text, row.title) for text in PARAGRAPH.split(row.text))
                 yield from self._chunks(paragraphs, name, metadata, named)
-        self.report.left_out |= {(file.name, column): None for column in sorted(left_out)}

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
 from typing import Any
 
-from interlingua.data.files.walk import LONGEST_LINE, BadFile, Report
+from interlingua.data.files.encoding import LONGEST_LINE, text_lines
+from interlingua.data.files.walk import BadFile, Source
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
-from interlingua.data.readers.source import filled_lines, plain_name
+from interlingua.data.readers.source import plain_name
 from interlingua.errors import BadInput, NotFound, suggestion
-from interlingua.files import open_raw, read_lines
+from interlingua.files import open_raw
+
+logger = logging.getLogger(__name__)
 
 USUAL = {
-    "text": ("text", "content", "contents", "body", "passage", "paragraph", "document"),
-    "title": ("title", "heading", "headline", "subject"),
+    "text": ("text", "content", "contents", "body", "passage", "paragraph", "document", "answer", "answers"),
+    "title": ("title", "heading", "headline", "subject", "question"),
     "id": ("id", "_id", "docid", "doc_id", "passage_id", "uid"),
     "lang": ("lang", "language", "lang_code", "locale"),
+    "url": ("url", "link", "href", "permalink"),
 }
 """What the columns are usually called, capitals or not; the first that a table has is taken."""
 
@@ -35,11 +40,44 @@ class Row:
     metadata: Mapping[str, str]
 
 
-def check_columns(columns: Mapping[str, str]) -> None:
-    """Raise BadInput unless `columns` names columns for text, title, id, lang only."""
-    for role in columns:
-        if role not in USUAL:
-            raise BadInput(f"columns: '{role}' is nothing that a column can be.{suggestion(role, USUAL)}")
+Columns = Mapping[str, str | Mapping[str, str]]
+"""text, title, id, lang or url → the name of its column; or a file's name or pattern → such a mapping for it alone."""
+
+
+class NamedColumns:
+    """The columns that were named for all tables and for some. Raises BadInput for what no column can be."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.every = {role: name for role, name in columns.items() if isinstance(name, str)}
+        self.of_file = {file: dict(names) for file, names in columns.items() if not isinstance(names, str)}
+        self._unused = set(self.of_file)
+        for role in (*self.every, *(role for names in self.of_file.values() for role in names)):
+            if role not in USUAL:
+                raise BadInput(f"columns: '{role}' is nothing that a column can be.{suggestion(role, USUAL)}")
+
+    def of(self, name: str) -> dict[str, str]:
+        """The columns of the table that is called so."""
+        found = dict(self.every)
+        for pattern, names in self.of_file.items():
+            if fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}"):
+                self._unused.discard(pattern)
+                found |= names
+        return found
+
+    def warn_of_unused(self) -> None:
+        """Say which files were named that no table is called."""
+        if self._unused:
+            logger.warning(f"columns: no table that was read is called {' or '.join(sorted(self._unused))}")
+
+
+def usual_columns(names: Iterable[str]) -> dict[str, str]:
+    """text, title, … → that of the `names` which is usually called so. Where the text is an answer, its title is the
+    question."""
+    folded = {name.strip().casefold(): name for name in reversed(list(names))}
+    usual = {role: folded[word] for role, words in USUAL.items() for word in reversed(words) if word in folded}
+    if "question" in folded and usual.get("text", "").strip().casefold() in ("answer", "answers"):
+        usual["title"] = folded["question"]
+    return usual
 
 
 def choose_columns(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
@@ -55,13 +93,11 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str]) -> dict[str
     absent = [name for name in columns.values() if name not in names]
     if absent:
         raise BadFile(f"no column '{absent[0]}'; the columns are {listed}")
-    folded = {name.strip().casefold(): name for name in reversed(names)}
-    usual = {role: folded[word] for role, words in USUAL.items() for word in reversed(words) if word in folded}
-    chosen = {role: name for role, name in usual.items() if name not in columns.values()} | dict(columns)
+    chosen = {role: name for role, name in usual_columns(names).items() if name not in columns.values()} | dict(columns)
     if "text" not in chosen:
         raise BadFile(
             f"no column of text; the columns are {listed}. Call one of them 'text', or say which it is with "
-            "--columns text=COLUMN (in Python: columns={'text': …})"
+            "--columns FILE:text=COLUMN (in Python: columns={'FILE': {'text': …}})"
         )
     return chosen
 
@@ -71,6 +107,9 @@ def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[st
     that hold lists, objects or bytes are noted in `left_out`. Raises BadRow where there is no text or no such language.
     """
     found = {role: cells.get(name) for role, name in chosen.items()}
+    url = found.get("url")
+    if not isinstance(url, str):  # what else is called `link` is metadata like any other
+        chosen = {role: name for role, name in chosen.items() if role != "url"}
     text = string(found, "text", "")
     if not text.strip():
         raise BadRow(f"no '{chosen['text']}'")
@@ -78,16 +117,18 @@ def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[st
     metadata: dict[str, str] = {}
     for name, value in cells.items():
         if name == "metadata" and isinstance(value, dict) and name not in chosen.values():
-            metadata |= _strings(value, left_out)
+            metadata |= strings(value, left_out)
         elif name not in chosen.values():
-            metadata |= _strings({name: value}, left_out)
+            metadata |= strings({name: value}, left_out)
+    if isinstance(url, str) and url.strip():
+        metadata["url"] = url.strip()
     row = Row(text, string(found, "title", ""), string(found, "id", ""), lang, metadata)
     if any("\0" in one for one in (row.text, row.title, row.id, *metadata, *metadata.values())):
         raise BadRow("a NUL character, which no text has")
     return row
 
 
-def _strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
+def strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
     """Return the `cells` that can be metadata, as text."""
     found = {}
     for name, value in cells.items():
@@ -101,32 +142,30 @@ def _strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
 SEPARATORS = ",;\t|"
 
 
-def read_separated(
-    path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
-) -> Iterator[tuple[int, Row]]:
+def read_separated(source: Source) -> Iterator[tuple[int, Row]]:
     """(line, row) of every row below the header; a cell in double quotes may hold separators and line breaks.
 
     A tsv has tabs between the cells; a csv commas, or what its header has: semicolons, tabs or bars. Raises BadFile for
     a header without text, and where quotes do not match.
     """
-    rows = _rows(path)
+    rows = _rows(source)
     _, header = next(rows)
     names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
-    chosen = choose_columns(names, columns)
+    chosen = choose_columns(names, source.columns)
 
     def parse(cells: list[str]) -> Row:
         if len(cells) != len(names):
             raise BadRow(f"{len(cells)} column(s), the header has {len(names)}")
-        return to_row(dict(zip(names, cells, strict=True)), chosen, left_out)
+        return to_row(dict(zip(names, cells, strict=True)), chosen, source.left_out)
 
-    return report.bad_rows.placed(path, rows, parse)
+    return source.report.bad_rows.placed(source.path, rows, parse)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, cells) of each row, blank lines left out."""
     csv.field_size_limit(max(LONGEST_LINE, csv.field_size_limit()))  # of the process; its own default is 128 KiB
-    lines = (f"{line}\n" for _, line in read_lines(path))
-    separator = "\t" if plain_name(path).lower().endswith(".tsv") else _separator(path)
+    lines = (f"{line}\n" for _, line in text_lines(source.path, source.encoding))
+    separator = "\t" if plain_name(source.path).lower().endswith(".tsv") else _separator(source)
     table = csv.reader(lines, delimiter=separator, strict=True)
     line = 1
     try:
@@ -140,9 +179,9 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
-def _separator(path: Path) -> str:
+def _separator(source: Source) -> str:
     """Choose the separator that cuts the header into the most usual names, or else into the most names."""
-    header = next((line for _, line in read_lines(path) if line.strip()), "")
+    header = next((line for _, line in text_lines(source.path, source.encoding) if line.strip()), "")
 
     def fits(separator: str) -> tuple[int, int]:
         try:
@@ -155,23 +194,21 @@ def _separator(path: Path) -> str:
     return max(SEPARATORS, key=fits)
 
 
-def read_jsonl(path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]) -> Iterator[tuple[int, Row]]:
+def read_jsonl(source: Source) -> Iterator[tuple[int, Row]]:
     """(line, row) of every line `{text[, title, id, lang, metadata, …]}`; further fields are metadata too."""
 
     def parse(line: str) -> Row:
         cells = json_object(line)
-        usual = {role: next((word for word in words if word in cells), words[0]) for role, words in USUAL.items()}
-        return to_row(cells, usual | dict(columns), left_out)
+        return to_row(cells, {"text": "text"} | usual_columns(cells) | dict(source.columns), source.left_out)
 
-    return report.bad_rows.placed(path, filled_lines(path), parse)
+    lines = ((number, line) for number, line in text_lines(source.path, source.encoding) if line.strip())
+    return source.report.bad_rows.placed(source.path, lines, parse)
 
 
 BATCH = 1_000
 
 
-def read_parquet(
-    path: Path, columns: Mapping[str, str], report: Report, left_out: set[str]
-) -> Iterator[tuple[int, Row]]:
+def read_parquet(source: Source) -> Iterator[tuple[int, Row]]:
     """(number, row) of every row. Columns of lists, objects and bytes (vectors, images) are not even read, and of the
     others a batch at a time, also where the whole file is one row group.
 
@@ -181,11 +218,14 @@ def read_parquet(
         import pyarrow as arrow  # type: ignore[import-untyped]
         from pyarrow import parquet
     except ImportError as error:
-        raise NotFound(f"{path}: reading Parquet needs pyarrow: pip install 'interlingua[index]'.") from error
+        raise NotFound(f"{source.path}: reading Parquet needs pyarrow: pip install 'interlingua[index]'.") from error
     try:
-        with open_raw(path) as stream, parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20) as table:
+        with (
+            open_raw(source.path) as stream,
+            parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20) as table,
+        ):
             schema = table.schema_arrow
-            chosen = choose_columns(schema.names, columns)
+            chosen = choose_columns(schema.names, source.columns)
             text = schema.field(chosen["text"]).type
             kind = text.value_type if arrow.types.is_dictionary(text) else text
             if not (
@@ -193,9 +233,9 @@ def read_parquet(
             ):
                 raise BadFile(f"column '{chosen['text']}' holds {text}, not text")
             flat = [field.name for field in schema if _is_flat(arrow, field.type)]
-            left_out.update(set(schema.names) - set(flat))
-            yield from report.bad_rows.placed(
-                path, _table_rows(table, flat), lambda cells: to_row(cells, chosen, left_out)
+            source.left_out.update(set(schema.names) - set(flat))
+            yield from source.report.bad_rows.placed(
+                source.path, _table_rows(table, flat), lambda cells: to_row(cells, chosen, source.left_out)
             )
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadFile(f"cannot be read as Parquet ({str(error).splitlines()[0]})") from error

@@ -1,20 +1,18 @@
-"""Find files in sorted order, check that each is text, and report what was left out."""
+"""Find files in sorted order, know them by name, and report what was left out."""
 
 from __future__ import annotations
 
-import codecs
 import glob
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import expand
 from interlingua.errors import BadInput
-from interlingua.files import UNREADABLE, open_input
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +35,7 @@ class Report:
 
     `languages`: passages of each language ("" where it is unknown). `skipped`: files of a folder that are none of its
     passages (hidden, empty, of another kind), by reason. `bad_rows`: rows and files that could not be used. `left_out`:
-    columns that are neither read nor metadata.
+    columns that are neither read nor metadata. `guessed`: files in an encoding that nothing names, by encoding.
     """
 
     def __init__(self) -> None:
@@ -45,6 +43,7 @@ class Report:
         self.files = 0
         self.languages: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
+        self.guessed: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
         self.left_out: dict[tuple[str, str], None] = {}
 
@@ -52,6 +51,11 @@ class Report:
         """Count a file of a folder that is not read."""
         self.skipped[reason] += 1
         self.examples.setdefault(reason, name)
+
+    def guess(self, name: str, encoding: str) -> None:
+        """Count a file whose encoding was guessed."""
+        self.guessed[encoding] += 1
+        self.examples.setdefault(encoding, name)
 
     @property
     def bad(self) -> int:
@@ -67,6 +71,10 @@ class Report:
         counts = ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in self.languages.most_common())
         lines = [f"{self.files:,} file{'s'[: self.files != 1]}, {self.passages:,} passages: {counts}"]
         lines += self.reasons()
+        lines += [
+            f"read as {encoding}, as it seems ({count:,}{':' if count == 1 else ', such as'} {self.examples[encoding]})"
+            for encoding, count in self.guessed.most_common()
+        ]
         lines += [
             f"{name}: column '{column}' is left out: it holds lists, objects or bytes, which are no metadata"
             for name, column in self.left_out
@@ -88,6 +96,19 @@ class Report:
     def log(self) -> None:
         """Report it: a warning where something was left out."""
         logger.log(logging.WARNING if self.bad else logging.INFO, str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file for its reader: its `encoding`, the `columns` that were named for a table, and what the reader notes:
+    `about`, metadata of all that is in it, and `left_out`, the names of what cannot be metadata."""
+
+    path: Path
+    report: Report
+    encoding: str = "utf-8-sig"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    about: dict[str, str] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +155,12 @@ class SourceNames:
         name = next((end for end in ends if self._free(end, place)), _text(place))
         self._take(name, place)
         return name
+
+    def below(self, name: str) -> str:
+        """The part of a name below the folder that is known: `sub/guide.md` of `handbook/sub/guide.md`; of what is
+        known itself its last part."""
+        ends = [at for at, sign in enumerate(name) if sign == "/" and name[:at] in self.known]
+        return name[ends[0] + 1 :] if ends else name.rpartition("/")[2]
 
     def inside(self, folder: str) -> dict[str, str]:
         """The names of known files and folders in `folder` (as `place_of` gives it), by their paths."""
@@ -343,54 +370,3 @@ def _alone(folder: Path, roots: Iterable[Path]) -> None:
 def _text(name: str) -> str:
     """A name from the file system as text that can be written."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-CHUNK = 1 << 20
-LONGEST_LINE = 1 << 26
-"""Bytes of a line of a table: a longer one is no row, and would have to be held in memory."""
-
-
-def check_text(path: Path, rows: bool = False) -> bool:
-    """Whether the file, gzipped or not, holds anything but white space.
-
-    Raises BadFile, with line and byte, for bytes that are not UTF-8 (a BOM is), NUL, a broken gzip file, and in a file
-    of `rows` a line of more than 64 MiB.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    filled, place, line, width = False, 0, 1, 0
-    try:
-        with open_input(path) as stream:
-            while True:
-                raw = stream.read(CHUNK)
-                if place == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                    raise BadFile("UTF-16, as its first two bytes say. Convert it with `iconv -f UTF-16 -t UTF-8`")
-                zero = raw.find(b"\0")
-                if zero >= 0:
-                    at = line + raw.count(b"\n", 0, zero)
-                    raise BadFile(f"a NUL at byte {place + zero:,} of the file, so this is no text", at)
-                pending: bytes = decoder.getstate()[0]
-                try:
-                    filled = bool(decoder.decode(raw, final=not raw).lstrip("\ufeff").strip()) or filled
-                except UnicodeDecodeError as error:
-                    at = error.start - len(pending)
-                    raise BadFile(
-                        f"not UTF-8 ({error.reason} at byte {place + at:,} of the file). Convert it with "
-                        "`iconv -t UTF-8`",
-                        line + raw.count(b"\n", 0, max(0, at)),
-                    ) from error
-                if not raw:
-                    return filled
-                longest, width = _widest(raw, width)
-                if rows and longest > LONGEST_LINE:
-                    raise BadFile(f"a line of more than {LONGEST_LINE >> 20} MiB", line)
-                place, line = place + len(raw), line + raw.count(b"\n")
-    except UNREADABLE as error:
-        raise BadFile(f"cannot be read ({error})") from error
-
-
-def _widest(raw: bytes, before: int) -> tuple[int, int]:
-    """(bytes of the longest line in `raw`, or of the one that `before` bytes precede; bytes of the line at its end)."""
-    first, last = raw.find(b"\n"), raw.rfind(b"\n")
-    if first < 0:
-        return before + len(raw), before + len(raw)
-    return before + first, len(raw) - last - 1  # what lies between is shorter than `raw`

@@ -1,0 +1,179 @@
+"""The encoding of a text file: what its first bytes say, else UTF-8, else the likeliest one."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from interlingua.data.files.walk import BadFile
+from interlingua.errors import NotFound
+from interlingua.files import UNREADABLE, open_input
+from interlingua.text.languages import detect_language
+
+CHUNK = 1 << 20
+LONGEST_LINE = 1 << 26
+"""Bytes of a line of a table: a longer one is no row, and would have to be held in memory."""
+SAMPLE = 1 << 16
+"""Bytes by which an encoding is guessed."""
+UTF8 = "utf-8-sig"
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+COMMON = (
+    "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 koi8_r cp932 euc_jp cp949 gb18030 big5"
+).split()
+"""Encodings that are guessed: those that browsers know and people have written files in."""
+LATIN = {"cp1252": "", "cp1250": "cs sk pl hu ro hr sl bs sq", "cp1254": "tr az", "cp1257": "lv lt et", "cp1258": "vi"}
+"""Encodings that give nearly the same letters, and the languages that are written in each; all others in the first."""
+HIGH = re.compile(rb"[\x80-\xff]+")
+SINGLE = 0.8
+"""Share of bytes beyond ASCII that stand alone, from which on a text is in Latin letters."""
+DECLARED = re.compile(
+    rb"(?:charset|encoding)\s*=\s*[\"']?\s*((?:windows|cp|iso|ibm|koi8|mac|shift|sjis|euc|gb|big5|tis)[\w.:-]*)",
+    re.IGNORECASE,
+)
+"""An encoding of text: Python also calls some ways of packing bytes so."""
+
+
+class NotDecodable(BadFile):
+    """A file, or the rest of it, is in another encoding."""
+
+
+def encoding_of(path: Path, *, rows: bool = False, markup: bool = False, lang: str = "") -> str | None:
+    """The codec that decodes all of the file, gzipped or not; None for a file that holds nothing but white space.
+
+    `markup` may name its encoding; `lang` is the language of the text where it is known. Raises BadFile, with line and
+    byte, where no encoding fits, for a NUL, a broken gzip file, and in a file of `rows` a line of more than 64 MiB.
+    """
+    try:
+        with open_input(path) as stream:
+            start = stream.read(SAMPLE)
+    except UNREADABLE as error:
+        raise BadFile(f"cannot be read ({error})") from error
+    marked = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
+    try:
+        return _checked(path, marked or UTF8, rows)
+    except NotDecodable:
+        if marked or start.startswith(codecs.BOM_UTF8):
+            raise
+        guess = _guess(path, markup, lang)
+        if guess is None:
+            raise
+        return _checked(path, guess, rows)
+
+
+def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
+    """`(line number from 1, line without its end)`; lines end at \\n only."""
+    with io.TextIOWrapper(open_input(path), encoding=encoding, newline="\n") as stream:
+        for number, line in enumerate(stream, 1):
+            yield number, line.rstrip("\r\n")
+
+
+def _checked(path: Path, encoding: str, rows: bool) -> str | None:
+    """`encoding`, or None where there is nothing but white space."""
+    decoder = codecs.getincrementaldecoder("utf-8" if encoding == UTF8 else encoding)()
+    filled, place, line, width = False, 0, 1, 0
+    try:
+        with open_input(path) as stream:
+            while True:
+                raw = stream.read(CHUNK)
+                zero = -1 if encoding in MARKS.values() else raw.find(b"\0")
+                if zero >= 0:
+                    at = line + raw.count(b"\n", 0, zero)
+                    raise BadFile(f"a NUL at byte {place + zero:,} of the file, so this is no text", at)
+                pending = len(decoder.getstate()[0])
+                try:
+                    text = decoder.decode(raw, final=not raw)
+                except UnicodeDecodeError as error:
+                    at = error.start - pending
+                    called = "UTF-8" if encoding == UTF8 else encoding.upper()
+                    raise NotDecodable(
+                        f"not {called} ({error.reason} at byte {place + at:,} of the file), nor surely in another "
+                        "encoding. Convert it with `iconv -t UTF-8`",
+                        line + raw.count(b"\n", 0, max(0, at)),
+                    ) from error
+                if "\0" in text:
+                    raise BadFile("a NUL, which no text has", line + text.count("\n", 0, text.find("\0")))
+                filled = filled or bool(text.lstrip("\ufeff").strip())
+                if not raw:
+                    return encoding if filled else None
+                longest, width = _widest(raw, width)
+                if rows and longest > LONGEST_LINE:
+                    raise BadFile(f"a line of more than {LONGEST_LINE >> 20} MiB", line)
+                place, line = place + len(raw), line + raw.count(b"\n")
+    except UNREADABLE as error:
+        raise BadFile(f"cannot be read ({error})") from error
+
+
+def _guess(path: Path, markup: bool, lang: str) -> str | None:
+    """The encoding that markup declares, else the likeliest one by a sample around what is not UTF-8; None for UTF-8
+    that is damaged, and where none is likely."""
+    sample = _sample(path)
+    if markup and (declared := DECLARED.search(sample[:4096])):
+        with suppress(LookupError):
+            name = codecs.lookup(declared[1].decode("ascii")).name
+            name = "cp1252" if name == "iso8859-1" else name  # as browsers read it
+            if _decodes(sample, name):
+                return name
+    as_utf8 = sample.decode("utf-8", "replace")
+    damaged = as_utf8.count("\ufffd")
+    if sum(char > "\x7f" for char in as_utf8) - damaged > damaged:
+        return None
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        raise NotFound(
+            f"{path}: is not UTF-8, and reading other encodings needs charset-normalizer: "
+            "pip install 'interlingua[index]'."
+        ) from None
+    western = sample.decode("cp1252", "replace")
+    if not any(char > "\x7f" and (char.isalpha() or char == "\ufffd") for char in western):
+        return "cp1252"  # quotation marks and the like, which have the same place in most
+    logging.getLogger("charset_normalizer").setLevel(logging.ERROR)
+    runs = [len(run) for run in HIGH.findall(sample)]
+    is_latin = runs.count(1) > SINGLE * len(runs)  # elsewhere letters beyond ASCII stand together
+    best = from_bytes(sample, cp_isolation=list(LATIN) if is_latin else COMMON).best()
+    if best is None or best.encoding not in LATIN:
+        return best.encoding if best else None
+    code = lang or detect_language(str(best))
+    name = next((name for name, languages in LATIN.items() if code in languages.split()), "cp1252")
+    return next((one for one in (name, best.encoding) if _decodes(sample, one)), None)
+
+
+def _sample(path: Path) -> bytes:
+    """Lines of the file from the first that is not ASCII on, `SAMPLE` bytes, the beginning of the file before them."""
+    with open_input(path) as stream:
+        lines, size = [stream.read(4096)], 0
+        for line in stream:
+            if size or not line.isascii():
+                lines.append(line[:SAMPLE])
+                size += len(line)
+            if size > SAMPLE:
+                break
+    whole = b"".join(lines)
+    end = max(whole.rfind(b"\n"), whole.rfind(b" "))  # not within a character
+    return whole if size <= SAMPLE or end < 0 else whole[:end]
+
+
+def _decodes(sample: bytes, encoding: str) -> bool:
+    try:
+        sample.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _widest(raw: bytes, before: int) -> tuple[int, int]:
+    """(bytes of the longest line in `raw`, or of the one that `before` bytes precede; bytes of the line at its end)."""
+    first, last = raw.find(b"\n"), raw.rfind(b"\n")
+    if first < 0:
+        return before + len(raw), before + len(raw)
+    return before + first, len(raw) - last - 1  # what lies between is shorter than `raw`

@@ -1,0 +1,266 @@
+"""PDF, DOCX, PPTX and EPUB as paragraphs under headings. A file is read as a whole before its first paragraph is used.
+
+The libraries come with the extra `files`, but for EPUB, which is web pages in an archive.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import posixpath
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from itertools import groupby
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+from interlingua.data.files.chunks import Block, Blocks
+from interlingua.data.files.markup import html_blocks
+from interlingua.data.files.walk import BadFile, Source
+from interlingua.files import open_input
+from interlingua.text.languages import find_code
+
+UNPACKED = 1 << 30
+"""Bytes that an archive may have when it is unpacked."""
+PART = 1 << 25
+"""Bytes that a web page in a book, or its table of contents, may have."""
+OLE = b"\xd0\xcf\x11\xe0"
+"""The beginning of what Office encrypts, and of its formats before 2007."""
+
+
+class MissingExtra(Exception):
+    """Raised by a reader: the library that reads its format is not installed."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__(f"which needs {library}: pip install 'interlingua[files]'")
+
+
+def whole(kind: str) -> Callable[[Callable[[BinaryIO], Blocks]], Callable[[Source], Iterator[Block]]]:
+    """Make a reader of files of a `kind` out of one that returns all blocks of an open file. What a library raises for
+    a file that is damaged, of which there is no list, becomes BadFile."""
+
+    def reader(read: Callable[[BinaryIO], Blocks]) -> Callable[[Source], Iterator[Block]]:
+        @wraps(read)
+        def checked(source: Source) -> Iterator[Block]:
+            try:
+                with open_input(source.path) as stream:
+                    blocks = read(io.BytesIO(stream.read()))
+            except (BadFile, MissingExtra):
+                raise
+            except Exception as error:
+                reason = " ".join(str(error).split())[:200]
+                raise BadFile(f"cannot be read as {kind} ({reason or type(error).__name__})") from error
+            blocks.finish()
+            return iter(blocks.take())
+
+        return checked
+
+    return reader
+
+
+@whole("PDF")
+def read_pdf(stream: BinaryIO) -> Blocks:
+    """The text of a PDF, page after page. Lines that go on are joined. Raises BadFile for one that needs a password,
+    and for one without text, as scans are."""
+    try:
+        import pypdf
+    except ImportError:
+        raise MissingExtra("pypdf") from None
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # of what it mends
+    document = pypdf.PdfReader(stream)
+    if document.is_encrypted and not _opens(document):
+        raise BadFile("is encrypted. Save it without a password")
+    blocks = Blocks()
+    blocks.title = _one_line(getattr(document.metadata, "title", None))
+    for page in document.pages:
+        for paragraph in re.split(r"\n\s*\n", page.extract_text()):
+            blocks.add(_joined(paragraph))
+            blocks.end()
+    if not blocks.is_filled():
+        raise BadFile(
+            f"holds no text on its {len(document.pages):,} pages, so it is scanned. Recognise the text first, with "
+            "`ocrmypdf` for instance"
+        )
+    return blocks
+
+
+def _opens(document: Any) -> bool:
+    """Whether an encrypted PDF opens without a password: it then only says what may be done with it."""
+    try:
+        return bool(document.decrypt(""))
+    except Exception:  # for one, a cipher that is not installed
+        return False
+
+
+def _joined(paragraph: str) -> str:
+    """The lines of a paragraph that was set in lines: a word that was broken is whole again, and a line that begins
+    with a small letter goes on with the one before."""
+    text = re.sub(r"(?<=[^\W\d_])[-\u00ad\u2010]\n(?=[^\W\d_A-Z])", "", paragraph)
+    return re.sub(r"(?<![.!?:])[ \t]*\n[ \t]*(?=[^\W\d_A-Z])", " ", text)
+
+
+@whole("DOCX")
+def read_docx(stream: BinaryIO) -> Blocks:
+    """Headings, paragraphs and tables of a document of Word, in their order."""
+    try:
+        import docx
+        from docx.table import Table
+    except ImportError:
+        raise MissingExtra("python-docx") from None
+    _check_archive(stream, "DOCX", "word/document.xml")
+    document = docx.Document(stream)
+    blocks = _begun(document.core_properties)
+    lists = groupby(document.iter_inner_content(), lambda one: not isinstance(one, Table) and _is_item(one))
+    for is_list, some in lists:
+        for one in some:
+            if isinstance(one, Table):
+                _add_rows(blocks, ([_distinct(row.cells) for row in one.rows]))
+                continue
+            style = one.style.name if one.style is not None else ""
+            heading = re.fullmatch(r"heading ([1-9])", style or "", re.IGNORECASE)
+            blocks.add(one.text + "\n" * is_list)
+            if heading:
+                blocks.end_heading(int(heading[1]))
+            elif style == "Title":
+                blocks.title = blocks.cut_off().strip() or blocks.title
+            elif not is_list:
+                blocks.end()
+        blocks.end()
+    return blocks
+
+
+def _is_item(paragraph: Any) -> bool:
+    return bool(paragraph.style is not None and str(paragraph.style.name).startswith("List"))
+
+
+def _distinct(cells: Iterable[Any]) -> list[str]:
+    """The text of cells; of some that were merged once."""
+    return [cell.text for cell in {id(cell._tc): cell for cell in cells}.values()]
+
+
+@whole("PPTX")
+def read_pptx(stream: BinaryIO) -> Blocks:
+    """The slides of a presentation: titles, texts, tables and notes."""
+    try:
+        import pptx
+    except ImportError:
+        raise MissingExtra("python-pptx") from None
+    _check_archive(stream, "PPTX", "ppt/presentation.xml")
+    presentation = pptx.Presentation(stream)
+    blocks = _begun(presentation.core_properties)
+    for slide in presentation.slides:
+        title = slide.shapes.title
+        blocks.add(title.text_frame.text if title is not None else "")
+        blocks.end_heading(2)
+        for shape in _shapes(slide.shapes):
+            if shape.has_text_frame and (title is None or shape.shape_id != title.shape_id):
+                blocks.add(shape.text_frame.text.replace("\v", "\n"))
+                blocks.end()
+            elif getattr(shape, "has_table", False):
+                _add_rows(blocks, [[cell.text for cell in row.cells] for row in shape.table.rows])
+        if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
+            blocks.add(slide.notes_slide.notes_text_frame.text)
+            blocks.end()
+    return blocks
+
+
+def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
+    """The shapes of a slide, also those in groups."""
+    for shape in shapes:
+        if hasattr(shape, "shapes"):
+            yield from _shapes(shape.shapes)
+        else:
+            yield shape
+
+
+@whole("EPUB")
+def read_epub(stream: BinaryIO) -> Blocks:
+    """The chapters of a book, in the order in which they are read. Raises BadFile for one that only some devices may
+    show (DRM)."""
+    with _archive(stream, "EPUB", "META-INF/container.xml") as archive:
+        root = _xml(archive, "META-INF/container.xml")
+        place = next((str(one.get("full-path")) for one in root.iter() if _tag(one) == "rootfile"), "")
+        package = _xml(archive, place)
+        about = {_tag(one): _one_line(one.text) for one in reversed(list(package.iter())) if one.text}
+        items = {str(one.get("id")): one for one in package.iter() if _tag(one) == "item"}
+        spine = [items.get(str(one.get("idref"))) for one in package.iter() if _tag(one) == "itemref"]
+        files = [
+            posixpath.normpath(posixpath.join(posixpath.dirname(place), unquote(str(item.get("href")))))
+            for item in spine
+            if item is not None and "html" in str(item.get("media-type"))
+        ]
+        if "META-INF/encryption.xml" in archive.namelist():
+            locked = {str(one.get("URI")) for one in _xml(archive, "META-INF/encryption.xml").iter()}
+            if locked & set(files):
+                raise BadFile("is encrypted (DRM)")
+        blocks = Blocks()
+        blocks.title, blocks.lang = about.get("title", ""), find_code(about.get("language", "")) or ""
+        for file in files:
+            for block in html_blocks([_part(archive, file).decode("utf-8-sig", "replace")]):
+                blocks.put(block)
+    return blocks
+
+
+def _tag(element: ElementTree.Element) -> str:
+    """The name of an element without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def _xml(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
+    text = _part(archive, name)
+    if b"<!ENTITY" in text:
+        raise BadFile("declares entities, which books do not need")
+    return ElementTree.fromstring(text)
+
+
+def _part(archive: zipfile.ZipFile, name: str) -> bytes:
+    if name not in archive.namelist():
+        raise BadFile(f"names a part that it lacks ({name})")
+    if archive.getinfo(name).file_size > PART:
+        raise BadFile(f"has a part of more than {PART >> 20} MiB ({name})")
+    return archive.read(name)
+
+
+@contextmanager
+def _archive(stream: BinaryIO, kind: str, part: str) -> Iterator[zipfile.ZipFile]:
+    """The archive that a file of a `kind` is, which has this `part`."""
+    if stream.read(4) == OLE:
+        raise BadFile(f"is encrypted, or in a format of before 2007. Save it as {kind}, without a password")
+    stream.seek(0)
+    if not zipfile.is_zipfile(stream):
+        raise BadFile(f"is no {kind}")
+    with zipfile.ZipFile(stream) as archive:
+        if part not in archive.namelist():
+            raise BadFile(f"is no {kind} (it has no {part})")
+        if sum(one.file_size for one in archive.infolist()) > UNPACKED:
+            raise BadFile(f"has more than {UNPACKED >> 30} GiB when it is unpacked")
+        yield archive
+
+
+def _check_archive(stream: BinaryIO, kind: str, part: str) -> None:
+    with _archive(stream, kind, part):
+        pass
+    stream.seek(0)
+
+
+def _begun(properties: Any) -> Blocks:
+    """No paragraphs yet, under the title and in the language that a document of Office says."""
+    blocks = Blocks()
+    blocks.title = _one_line(properties.title)
+    blocks.lang = find_code(properties.language or "") or ""
+    return blocks
+
+
+def _add_rows(blocks: Blocks, rows: Iterable[list[str]]) -> None:
+    """A table as a paragraph: a line each row, with bars between the cells."""
+    for row in rows:
+        blocks.add(" | ".join(_one_line(cell) for cell in row) + "\n")
+    blocks.end()
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())

@@ -1,0 +1,121 @@
+"""PDF, DOCX, PPTX and EPUB: their text, and those of them that hold none or cannot be read."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interlingua.data.files import Report, Scope, office, read_files
+from interlingua.data.records import Passage
+from interlingua.errors import BadInput, NotFound
+
+sys.path.append(str(Path(__file__).parent))
+from office_files import book, pdf, slides, word
+
+
+def read(folder: Path, name: str, content: bytes, **options: object) -> list[Passage]:
+    (folder / name).write_bytes(content)
+    return list(read_files(folder / name, **{"report": Report(), **options}))
+
+
+def test_pdf(tmp_path: Path) -> None:
+    lines = ["The light\u00ad", "house keeper wrote", "every storm down.", "Then he slept."]
+    for content in (pdf(lines, ["A second page."], title=" The  keeper "), pdf(lines, ["A second page."], password="")):
+        found = read(tmp_path, "a.pdf", content, lang="en")
+        text = "The lighthouse keeper wrote every storm down.\nThen he slept.\n\nA second page."
+        assert [one.text for one in found] == [text]
+        assert found[0].metadata == {"chunk": "1", "source": "a.pdf"}
+    assert read(tmp_path, "a.pdf", pdf(lines, title=" The  keeper "), lang="en")[0].title == "The keeper"
+
+
+def test_docx(tmp_path: Path) -> None:
+    found = read(tmp_path, "a.docx", word())
+    assert [(one.title, one.text, one.lang) for one in found] == [
+        ("How long it takes", "Five days.\n\nCard\nCash\n\nWay | Days\nCard | 5", "en"),
+        ("How long it takes > Where to ask", "At the desk.", "en"),
+    ]
+
+
+def test_pptx(tmp_path: Path) -> None:
+    found = read(tmp_path, "a.pptx", slides(), lang="en")
+    assert [(one.title, one.text) for one in found] == [
+        ("Storms > At sea", "A keeper writes.\n\nSpeak slowly."),
+        ("Storms", "In a group."),
+    ]
+
+
+def test_epub(tmp_path: Path) -> None:
+    found = read(tmp_path, "a.epub", book())
+    assert [(one.title, one.text, one.lang) for one in found] == [
+        ("The light > Alku", "Majakka.", "fi"),
+        ("The light", "Valo.", "fi"),
+    ]
+
+
+def bomb() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b"0" * 3_000)
+    return out.getvalue()
+
+
+LOCKED = '<encryption><CipherReference URI="OEBPS/text/a.xhtml"/></encryption>'
+ENTITY = '<!DOCTYPE p [<!ENTITY a "aaaa">]><package>&a;</package>'
+BAD: list[tuple[str, Callable[[], bytes], str]] = [
+    ("a.pdf", lambda: pdf(["Text."], password="secret"), r"is encrypted\. Save it without a password"),
+    ("a.pdf", lambda: pdf([], []), "holds no text on its 2 pages, so it is scanned"),
+    ("a.pdf", lambda: b"no PDF", "cannot be read as PDF"),
+    ("a.pdf", lambda: pdf(["Text."])[:300], "cannot be read as PDF"),
+    ("a.docx", lambda: b"no DOCX", "is no DOCX"),
+    ("a.docx", lambda: slides(), r"is no DOCX \(it has no word/document\.xml\)"),
+    ("a.docx", lambda: office.OLE + b"x" * 600, "is encrypted, or in a format of before 2007"),
+    ("a.docx", lambda: word()[:-40], "is no DOCX"),
+    ("a.docx", lambda: bomb(), r"has more than .* when it is unpacked"),
+    ("a.pptx", lambda: word(), "is no PPTX"),
+    ("a.epub", lambda: book(**{"META-INF__encryption.xml": LOCKED}), r"is encrypted \(DRM\)"),
+    ("a.epub", lambda: book(**{"OEBPS__p.opf": ENTITY}), "declares entities"),
+    ("a.epub", lambda: book(**{"OEBPS__text__a.xhtml": ""}), r"names a part that it lacks \(OEBPS/text/a\.xhtml\)"),
+    ("a.epub", lambda: book(**{"OEBPS__p.opf": "<package>"}), "cannot be read as EPUB"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "says"), BAD)
+def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: Callable[[], bytes], says: str
+) -> None:
+    data = content()
+    if data == bomb():
+        monkeypatch.setattr(office, "UNPACKED", 2_000)
+    with pytest.raises(BadInput, match=rf"{name}: {says}"):
+        read(tmp_path, name, data)
+    (tmp_path / "b.txt").write_text("Good.")
+    report, scope = Report(), Scope()
+    found = list(read_files(tmp_path, lang="en", on_bad_row="skip", report=report, scope=scope))
+    assert [one.text for one in found] == ["Good."]
+    assert (report.bad, scope.unread) == (1, {f"{tmp_path.name}/{name}"})
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "module"),
+    [("a.pdf", "pypdf", "pypdf"), ("a.docx", "python-docx", "docx"), ("a.pptx", "python-pptx", "pptx")],
+)
+def test_a_library_that_is_missing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, library: str, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(NotFound, match=rf"which needs {library}: pip install 'interlingua\[files\]'\.$"):
+        read(tmp_path, name, b"x")
+    (tmp_path / f"b{name[1:]}").write_bytes(b"x")
+    (tmp_path / "b.txt").write_text("Good.")
+    report, scope = Report(), Scope()
+    assert len(list(read_files(tmp_path, lang="en", report=report, scope=scope))) == 1
+    assert report.reasons() == [
+        f"not read: {name[1:]} file, which needs {library}: pip install 'interlingua[files]' "
+        f"(2, such as {tmp_path.name}/{name})"
+    ]
+    assert len(scope.unread) == 2
