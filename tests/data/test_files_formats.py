@@ -409,7 +409,12 @@ TEXTS = {
         "Fünf Tage.",
     ],
     "latin-1": ["Müller wohnt in der Königstraße. Die Straße ist schön.", "Blåbærsyltetøy på brødskiva"],
-    "cp1250": ["Zażółć gęślą jaźń. Strażnik latarni zapisywał każdą burzę.", "Příliš žluťoučký kůň úpěl ďábelské ódy."],
+    "cp1250": [
+        "Zażółć gęślą jaźń. Strażnik latarni zapisywał każdą burzę.",
+        "Příliš žluťoučký kůň úpěl ďábelské ódy.",
+        "Człowiek czyta książkę w domu.",
+    ],
+    "iso8859-2": ["Zażółć gęślą jaźń. Strażnik latarni zapisywał każdą burzę.", "Příliš žluťoučký kůň úpěl."],
     "cp1251": ["Смотритель маяка записывал каждую бурю в маленькую синюю книгу."],
     "koi8-r": ["Смотритель маяка записывал каждую бурю в маленькую синюю книгу."],
     "cp1253": ["Ο φύλακας του φάρου έγραφε κάθε καταιγίδα σε ένα μικρό μπλε βιβλίο."],

@@ -102,20 +102,24 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
 
 @pytest.mark.parametrize(
     ("name", "library", "module"),
-    [("a.pdf", "pypdf", "pypdf"), ("a.docx", "python-docx", "docx"), ("a.pptx", "python-pptx", "pptx")],
+    [
+        ("a.pdf", "pypdf", "pypdf"),
+        ("a.docx", "python-docx", "docx"),
+        ("a.pptx", "python-pptx", "pptx"),
+        ("a.md", "charset-normalizer", "charset_normalizer"),
+    ],
 )
 def test_a_library_that_is_missing_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, library: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(NotFound, match=rf"which needs {library}: pip install 'interlingua\[files\]'\.$"):
-        read(tmp_path, name, b"x")
-    (tmp_path / f"b{name[1:]}").write_bytes(b"x")
+    extra = "index" if name == "a.md" else "files"
+    with pytest.raises(NotFound, match=rf"which needs {library}: pip install 'interlingua\[{extra}\]'\.$"):
+        read(tmp_path, name, "Königstraße".encode("cp1252"))
+    (tmp_path / f"b{name[1:]}").write_bytes("Königstraße".encode("cp1252"))
     (tmp_path / "b.txt").write_text("Good.")
     report, scope = Report(), Scope()
     assert len(list(read_files(tmp_path, lang="en", report=report, scope=scope))) == 1
-    assert report.reasons() == [
-        f"not read: {name[1:]} file, which needs {library}: pip install 'interlingua[files]' "
-        f"(2, such as {tmp_path.name}/{name})"
-    ]
+    [reason] = report.reasons()
+    assert f"which needs {library}: pip install 'interlingua[{extra}]' (2, such as {tmp_path.name}/{name})" in reason
     assert len(scope.unread) == 2

@@ -146,6 +146,17 @@ def test_a_folder_that_cannot_be_read_loses_nothing(place, index, monkeypatch):
     assert arguments[1].unread == {"handbook/rivers/"}
 
 
+def test_a_file_that_goes_while_the_folder_is_read_is_gone(place, index):
+    passages, scope, names = read("handbook")
+
+    def reading():
+        for passage in passages:
+            (place / "handbook/old.txt").unlink(missing_ok=True)  # the folder was listed before its first file was read
+            yield passage
+
+    assert index.sync(reading(), scope, names).by_source() == ["handbook/old.txt: 1 deleted"]
+
+
 @pytest.mark.parametrize("left", ["nothing", "an empty folder", "other files"])
 def test_a_folder_without_files_is_an_error_unless_it_is_confirmed(place, index, left):
     before = content(index)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from interlingua.data.files.walk import BadFile
-from interlingua.errors import NotFound
+from interlingua.data.files.walk import BadFile, MissingExtra
 from interlingua.files import UNREADABLE, open_input
 from interlingua.text.languages import detect_language
 
@@ -28,12 +27,18 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 COMMON = (
-    "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 koi8_r cp932 euc_jp cp949 gb18030 big5"
+    "cp1252 cp1250 iso8859_2 cp1251 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 koi8_r cp932 euc_jp cp949 gb18030 "
+    "big5"
 ).split()
 """Encodings that are guessed: those that browsers know and people have written files in."""
-LATIN = {"cp1252": "", "cp1250": "cs sk pl hu ro hr sl bs sq", "cp1254": "tr az", "cp1257": "lv lt et", "cp1258": "vi"}
+CENTRAL = "cs sk pl hu ro hr sl bs sq"
+LATIN = {"cp1252": "", "cp1250": CENTRAL, "iso8859_2": CENTRAL, "cp1254": "tr az", "cp1257": "lv lt et", "cp1258": "vi"}
 """Encodings that give nearly the same letters, and the languages that are written in each; all others in the first."""
 HIGH = re.compile(rb"[\x80-\xff]+")
+CONTROLS = re.compile(rb"[\x80-\x9f]")
+"""Bytes that are letters in Windows' encodings, and control characters in ISO's."""
+ONLY_WINDOWS = b"\xb9"  # ą, in ISO's š
+MARKUP = re.compile(r"<[^<>]*>")
 SINGLE = 0.8
 """Share of bytes beyond ASCII that stand alone, from which on a text is in Latin letters."""
 DECLARED = re.compile(
@@ -127,25 +132,30 @@ def _guess(path: Path, markup: bool, lang: str) -> str | None:
     damaged = as_utf8.count("\ufffd")
     if sum(char > "\x7f" for char in as_utf8) - damaged > damaged:
         return None
-    try:
-        from charset_normalizer import from_bytes
-    except ImportError:
-        raise NotFound(
-            f"{path}: is not UTF-8, and reading other encodings needs charset-normalizer: "
-            "pip install 'interlingua[index]'."
-        ) from None
     western = sample.decode("cp1252", "replace")
     if not any(char > "\x7f" and (char.isalpha() or char == "\ufffd") for char in western):
         return "cp1252"  # quotation marks and the like, which have the same place in most
-    logging.getLogger("charset_normalizer").setLevel(logging.ERROR)
     runs = [len(run) for run in HIGH.findall(sample)]
     is_latin = runs.count(1) > SINGLE * len(runs)  # elsewhere letters beyond ASCII stand together
-    best = from_bytes(sample, cp_isolation=list(LATIN) if is_latin else COMMON).best()
-    if best is None or best.encoding not in LATIN:
-        return best.encoding if best else None
-    code = lang or detect_language(str(best))
-    name = next((name for name, languages in LATIN.items() if code in languages.split()), "cp1252")
-    return next((one for one in (name, best.encoding) if _decodes(sample, one)), None)
+    best = _likeliest(sample, list(LATIN) if is_latin else COMMON)
+    if best is None or best not in LATIN:
+        return best
+    code = lang or detect_language(MARKUP.sub(" ", sample.decode(best)))
+    names = [name for name, languages in LATIN.items() if code in languages.split()] or ["cp1252"]
+    if "iso8859_2" in names and not CONTROLS.search(sample) and not (code == "pl" and ONLY_WINDOWS in sample):
+        names.reverse()
+    return next((one for one in (*names, best) if _decodes(sample, one)), None)
+
+
+def _likeliest(sample: bytes, among: list[str]) -> str | None:
+    """The encoding by charset-normalizer."""
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        raise MissingExtra("charset-normalizer", "index", "not in UTF-8, ") from None
+    logging.getLogger("charset_normalizer").setLevel(logging.ERROR)
+    best = from_bytes(sample, cp_isolation=among).best()
+    return best.encoding if best else None
 
 
 def _sample(path: Path) -> bytes:

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 from interlingua.data.files.chunks import Block, Blocks
 from interlingua.data.files.markup import html_blocks
-from interlingua.data.files.walk import BadFile, Source
+from interlingua.data.files.walk import BadFile, MissingExtra, Source
 from interlingua.files import open_input
 from interlingua.text.languages import find_code
 
@@ -30,13 +30,6 @@ PART = 1 << 25
 """Bytes that a web page in a book, or its table of contents, may have."""
 OLE = b"\xd0\xcf\x11\xe0"
 """The beginning of what Office encrypts, and of its formats before 2007."""
-
-
-class MissingExtra(Exception):
-    """Raised by a reader: the library that reads its format is not installed."""
-
-    def __init__(self, library: str) -> None:
-        super().__init__(f"which needs {library}: pip install 'interlingua[files]'")
 
 
 def whole(kind: str) -> Callable[[Callable[[BinaryIO], Blocks]], Callable[[Source], Iterator[Block]]]:
@@ -69,7 +62,7 @@ def read_pdf(stream: BinaryIO) -> Blocks:
     try:
         import pypdf
     except ImportError:
-        raise MissingExtra("pypdf") from None
+        raise MissingExtra("pypdf", "files") from None
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # of what it mends
     document = pypdf.PdfReader(stream)
     if document.is_encrypted and not _opens(document):
@@ -110,7 +103,7 @@ def read_docx(stream: BinaryIO) -> Blocks:
         import docx
         from docx.table import Table
     except ImportError:
-        raise MissingExtra("python-docx") from None
+        raise MissingExtra("python-docx", "files") from None
     _check_archive(stream, "DOCX", "word/document.xml")
     document = docx.Document(stream)
     blocks = _begun(document.core_properties)
@@ -148,7 +141,7 @@ def read_pptx(stream: BinaryIO) -> Blocks:
     try:
         import pptx
     except ImportError:
-        raise MissingExtra("python-pptx") from None
+        raise MissingExtra("python-pptx", "files") from None
     _check_archive(stream, "PPTX", "ppt/presentation.xml")
     presentation = pptx.Presentation(stream)
     blocks = _begun(presentation.core_properties)

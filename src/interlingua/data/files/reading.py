@@ -9,9 +9,19 @@ from urllib.parse import quote, urljoin
 from interlingua.data.files.chunks import CHUNK_CHARS, OVERLAP, Block, chunk_in_language, chunk_limit
 from interlingua.data.files.encoding import UTF8, encoding_of
 from interlingua.data.files.markup import read_html, read_markdown, read_text
-from interlingua.data.files.office import MissingExtra, read_docx, read_epub, read_pdf, read_pptx
+from interlingua.data.files.office import read_docx, read_epub, read_pdf, read_pptx
 from interlingua.data.files.tables import Columns, NamedColumns, Row, read_jsonl, read_parquet, read_separated
-from interlingua.data.files.walk import ADVICE, BadFile, File, Report, Scope, Source, SourceNames, find_files
+from interlingua.data.files.walk import (
+    ADVICE,
+    BadFile,
+    File,
+    MissingExtra,
+    Report,
+    Scope,
+    Source,
+    SourceNames,
+    find_files,
+)
 from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
@@ -149,6 +159,11 @@ class _Reader:
                 raise NotFound(f"{file.path}: is a {suffix} file, {error}.") from error
             self.report.skip(file.name, f"{suffix} file, {error}")
             self.scope.unread.add(file.name)
+            return
+        except NotFound:
+            if file.given or file.path.exists():
+                raise
+            self.report.skip(file.name, "gone while the folder was read")
             return
         except BadFile as error:
             self.report.bad_rows.reject(file.path, error.line, str(error))

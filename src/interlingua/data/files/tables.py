@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from interlingua.data.files.encoding import LONGEST_LINE, text_lines
-from interlingua.data.files.walk import BadFile, Source
+from interlingua.data.files.walk import BadFile, MissingExtra, Source
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import plain_name
-from interlingua.errors import BadInput, NotFound, suggestion
+from interlingua.errors import BadInput, suggestion
 from interlingua.files import open_raw
 
 logger = logging.getLogger(__name__)
@@ -212,13 +212,13 @@ def read_parquet(source: Source) -> Iterator[tuple[int, Row]]:
     """(number, row) of every row. Columns of lists, objects and bytes (vectors, images) are not even read, and of the
     others a batch at a time, also where the whole file is one row group.
 
-    Raises BadFile for a file that is no Parquet or has no column of text, BadInput where pyarrow is missing.
+    Raises BadFile for a file that is no Parquet or has no column of text, MissingExtra without pyarrow.
     """
     try:
         import pyarrow as arrow  # type: ignore[import-untyped]
         from pyarrow import parquet
     except ImportError as error:
-        raise NotFound(f"{source.path}: reading Parquet needs pyarrow: pip install 'interlingua[index]'.") from error
+        raise MissingExtra("pyarrow", "index") from error
     try:
         with (
             open_raw(source.path) as stream,

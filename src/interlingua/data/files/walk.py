@@ -30,6 +30,13 @@ class BadFile(Exception):
         self.line = line
 
 
+class MissingExtra(Exception):
+    """Raised by a reader: a `library` is not installed, which an `extra` of the package brings."""
+
+    def __init__(self, library: str, extra: str, why: str = "") -> None:
+        super().__init__(f"{why}which needs {library}: pip install 'interlingua[{extra}]'")
+
+
 class Report:
     """Counts of one call of `read_files`, to be read when it is done.
 
