@@ -54,7 +54,7 @@ def existing(path: str | Path, what: str = "file") -> Path:
 
 def is_input(path: str | Path) -> bool:
     """Whether something that is no folder can be read at `path`: a file, a pipe, or `-`, standard input."""
-    return str(path) == "-" or (os.path.exists(path) and not os.path.isdir(path))
+    return str(path) == "-" or ("\0" not in str(path) and os.path.exists(path) and not os.path.isdir(path))
 
 
 def open_input(path: str | Path) -> IO[bytes]:
@@ -315,11 +315,17 @@ def move_into_place(new: Path, path: Path, marker: str) -> None:
 def restore(path: str | Path) -> Path:
     """`path`. Where nothing is there because a writer of `atomic_folder` was killed while it replaced the folder, the
     older folder is put back first."""
+    _check_name(path)
     place = Path(os.path.realpath(path))
     if not place.exists() and (left := _left_aside(place)):
         with suppress(OSError):  # not ours to write: the caller finds nothing, as before
             os.rename(left[-1], place)
     return Path(path)
+
+
+def _check_name(path: str | Path) -> None:
+    if "\0" in str(path):
+        raise BadInput(f"{str(path)!r}: holds the character NUL, which no name of a file may hold.")
 
 
 def _left_aside(path: Path) -> list[Path]:
@@ -350,6 +356,7 @@ def _swap(new: Path, path: Path, marker: str) -> None:
 
 def make_folder(folder: Path) -> Path:
     """`folder`, made where it is not there, with those above it. The disk holds the names of those that were made."""
+    _check_name(folder)
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in reversed(new):

@@ -28,6 +28,22 @@ _Loader.add_implicit_resolver(
 )
 
 
+MOST_VALUES = 100_000
+"""Values in a YAML text, those behind an alias counted each time: a few lines of aliases can stand for billions."""
+
+
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML text. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_Loader)
+    """The value of a YAML text. Raises yaml.YAMLError, also for one that holds itself or more than `MOST_VALUES`."""
+    try:
+        found = yaml.load(text, Loader=_Loader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    waiting, count = [(found, 0)], 0
+    while waiting:
+        value, depth = waiting.pop()
+        count += 1
+        if count > MOST_VALUES or depth > 100:
+            raise yaml.YAMLError(f"it is nested too deeply, or holds more than {MOST_VALUES:,} values")
+        inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+        waiting += [(one, depth + 1) for one in inside]
+    return found

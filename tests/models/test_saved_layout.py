@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -181,3 +182,40 @@ def test_what_is_not_supported_is_named(file, content, message, tiny_encoder, tm
     (tmp_path / "model" / file).write_text(json.dumps(content))
     with pytest.raises(InterlinguaError, match=message):
         Encoder.load(tmp_path / "model", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("interlingua.json", "[1]", "holds a list; an object is expected"),
+        ("interlingua.json", "null", "holds null; an object is expected"),
+        ("interlingua.json", "[" * 5_000, "cannot be read as JSON"),
+        ("interlingua.json", '{"template": 5}', "template is a whole number; text is expected"),
+        ("config_sentence_transformers.json", '{"prompts": [1]}', "prompts is a list; an object is expected"),
+        ("config_sentence_transformers.json", '{"prompts": {"query": 1}}', "the prompt 'query' is a whole number"),
+        ("sentence_bert_config.json", '{"max_seq_length": "x"}', "max_seq_length is text; a whole number is expected"),
+        ("sentence_bert_config.json", '{"max_seq_length": -1}', "max_seq_length is -1; at least 1 is needed"),
+        ("1_Pooling/config.json", '{"pooling_mode": true}', "pooling_mode is true or false; text or a list"),
+        ("config.json", '{"num_hidden_layers": 10000000}', "for which the weights are too few"),
+        ("config.json", '{"vocab_size": 10000000000}', "for which the weights are too few"),
+        ("config.json", '{"num_attention_heads": 0}', "cannot be loaded as a Hugging Face model"),
+        ("config.json", '{"pad_token_id": 1000000}', "cannot be loaded as a Hugging Face model"),
+        ("tokenizer_config.json", '{"model_max_length": "x"}', "cannot be loaded as a Hugging Face model"),
+        ("tokenizer.json", "null", "cannot be loaded as a Hugging Face model"),
+    ],
+)
+def test_a_file_of_another_shape_is_named(file, content, says, tiny_encoder, tmp_path):
+    tiny_encoder().save(tmp_path / "model")
+    place = tmp_path / "model" / file
+    if content.startswith("{"):  # only this value is another one
+        content = json.dumps({**json.loads(place.read_text()), **json.loads(content)})
+    place.write_text(content)
+    with pytest.raises(InterlinguaError, match=re.escape(says)):
+        Encoder.load(tmp_path / "model")
+
+
+def test_a_static_model_with_another_dropout_is_named(tiny_static, tmp_path):
+    tiny_static().save(tmp_path / "model")
+    (tmp_path / "model/interlingua.json").write_text('{"training": {"token_dropout": "much"}}')
+    with pytest.raises(InterlinguaError, match="a token_dropout from 0 to below 1"):
+        Encoder.load(tmp_path / "model")

@@ -21,13 +21,12 @@ from interlingua.data.datasets import DataSpec, read
 from interlingua.data.readers.source import files_of
 from interlingua.errors import BadInput, InterlinguaError, NotFound, suggestion
 from interlingua.evaluation.tatoeba import StoredVectors
-from interlingua.experiments.spec import CalibrationSpec, Reading, Suite, TableSpec, fill, filled
-from interlingua.experiments.suites import Values, chosen, join, measure, measured, measured_columns
+from interlingua.experiments.spec import CalibrationSpec, Suite, TableSpec, fill, filled
+from interlingua.experiments.suites import Values, chosen, join, measure, measured, measured_columns, read_model
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
-from interlingua.models.encoder import Encoder
-from interlingua.models.late_interaction import Model, load_any
+from interlingua.models.late_interaction import Model
 from interlingua.retrieval.dense.sharded import ALONE, Shards
 from interlingua.training.backbones import Backbone
 from interlingua.training.build import dual_of, train
@@ -37,13 +36,6 @@ from interlingua.training.trainer import Stopped
 from interlingua.training.weighted import check, training_digest
 
 logger = logging.getLogger(__name__)
-
-
-def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
-    """The model in `folder`; with a layer or a pooling, its one encoder cut to that layer and pooled so."""
-    if how.layer is None and how.pooling is None:
-        return load_any(folder, device=device)
-    return DualEncoder(Encoder.load(folder, layer=how.layer, pooling=how.pooling, device=device))
 
 
 def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec) -> tuple[DualEncoder, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 
 from interlingua.data.collections import cross, load_collection, question_translations
 from interlingua.data.irds import read_answered
@@ -18,7 +19,10 @@ from interlingua.evaluation.languages import TOP, language_matrix, language_proj
 from interlingua.evaluation.protocol import evaluate_on
 from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
-from interlingua.experiments.spec import Ranking, Scored, Suite, fill
+from interlingua.experiments.spec import Ranking, Reading, Scored, Suite, fill
+from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder as SingleEncoder
+from interlingua.models.late_interaction import Model, load_any
 from interlingua.models.protocols import AnyEncoder, Encoder, has_token_vectors
 from interlingua.retrieval.dense.exact import retrieve
 from interlingua.retrieval.dense.sharded import Shards
@@ -34,6 +38,13 @@ Fill = Callable[[str], str]
 """Puts the data folder into a path."""
 AnyModel = Encoder | StoredVectors
 """What sentences are measured of: a model, or their vectors made elsewhere."""
+
+
+def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
+    """The model in `folder`; with a layer or a pooling, its one encoder cut to that layer and pooled so."""
+    if how.layer is None and how.pooling is None:
+        return load_any(folder, device=device)
+    return DualEncoder(SingleEncoder.load(folder, layer=how.layer, pooling=how.pooling, device=device))
 
 
 def tatoeba_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:

@@ -101,8 +101,38 @@ def read_json(path: Path, default: Any = None) -> Any:
         return default
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path}: cannot be read as JSON ({error}).") from error
+
+
+JSON_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+def read_object(path: Path, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
+    """The JSON object in `path`, empty where there is no such file. Raises BadInput for broken JSON, for something else
+    than an object, and for a value of another type than `kinds` says for its key. Null goes, as do other keys."""
+    found = read_json(path, {})
+    if not isinstance(found, dict):
+        raise BadInput(f"{path}: holds {_kind(found)}; {JSON_KINDS[dict]} is expected.")
+    for name, kind in kinds.items():
+        known = kind if isinstance(kind, tuple) else (kind,)
+        value = found.get(name)
+        fits = isinstance(value, known) or (float in known and type(value) is int)
+        if value is not None and (not fits or (isinstance(value, bool) and bool not in known)):
+            wanted = " or ".join(JSON_KINDS[one] for one in known)
+            raise BadInput(f"{path}: {name} is {_kind(value)}; {wanted} is expected.")
+    return found
+
+
+def _kind(value: object) -> str:
+    return JSON_KINDS.get(type(value), "null")
 
 
 Similarity = Literal["cosine", "dot"]
@@ -420,8 +450,10 @@ def read_modules(folder: Path) -> list[Module]:
 def read_settings(folder: Path) -> Settings:
     """Prompts and similarity (sentence-transformers' file) and the title template (ours)."""
     where = folder / "config_sentence_transformers.json"
-    config = read_json(where, {})
+    config = read_object(where, prompts=dict, default_prompt_name=str, similarity_fn_name=str)
     prompts = {name: text for name, text in (config.get("prompts") or {}).items() if text is not None}
+    if bad := [name for name, text in prompts.items() if not isinstance(text, str)]:
+        raise BadInput(f"{where}: the prompt '{bad[0]}' is {_kind(prompts[bad[0]])}; text is expected.")
     for older in ("passage", "corpus"):
         if older in prompts and "document" not in prompts:
             prompts["document"] = prompts[older]
@@ -432,7 +464,7 @@ def read_settings(folder: Path) -> Settings:
         default_prompt_name=config.get("default_prompt_name"),
         similarity=check_similarity(similarity, str(where)),
     )
-    settings.template = check_template(read_json(folder / OURS, {}).get("template", DEFAULT_TEMPLATE))
+    settings.template = check_template(read_object(folder / OURS, template=str).get("template") or DEFAULT_TEMPLATE)
     return settings
 
 
@@ -449,17 +481,21 @@ _LEGACY_POOLING = {
 def read_pooling(folder: Path) -> Pooling:
     """What a Pooling module does. Raises BadInput for one that is not supported."""
     where = folder / "config.json"
-    config = read_json(where, {})
+    config = read_object(where, pooling_mode=(str, list), **dict.fromkeys(_LEGACY_POOLING, bool))
     if config.get("include_prompt") is False:
         raise BadInput(f"{where}: include_prompt false is not supported.")
     modes = config.get("pooling_mode") or [mode for key, mode in _LEGACY_POOLING.items() if config.get(key)] or ["mean"]
-    return check_pooling(modes if isinstance(modes, str) else "+".join(modes), str(where))
+    return check_pooling(modes if isinstance(modes, str) else "+".join(map(str, modes)), str(where))
 
 
 def read_lengths(folder: Path, settings: Settings, *limits: int | None) -> dict[str, Any]:
     """The configuration of a Transformer module, whose lengths go into `settings`, at most the least of `limits`."""
     names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
-    config: dict[str, Any] = next((found for name in names if (found := read_json(folder / name))), {})
+    lengths = ("max_seq_length", "query_length", "document_length")
+    objects = (read_object(folder / name, **dict.fromkeys(lengths, int)) for name in names)
+    config: dict[str, Any] = next((found for found in objects if found), {})
+    if bad := [name for name in lengths if (config.get(name) or 1) < 1]:
+        raise BadInput(f"{folder}: {bad[0]} is {config[bad[0]]}; at least 1 is needed.")
     known = [limit for limit in limits if limit and limit < 10**9]
     settings.max_length = config.get("max_seq_length") or min(known, default=None)
     settings.role_lengths = {

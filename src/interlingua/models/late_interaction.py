@@ -32,8 +32,8 @@ from interlingua.models.folder import (
     Module,
     Settings,
     model_folder,
-    read_json,
     read_modules,
+    read_object,
     read_settings,
     stored_role,
     subfolder,
@@ -117,7 +117,7 @@ def read(folder: Path) -> LateParts:
             f"{folder}: modules {kinds.replace(' ', ' → ') or 'none'} are not supported for late "
             f"interaction. Supported: {' → '.join(kind for kind, _ in _MODULES)}."
         )
-    similarity = read_json(folder / "config_sentence_transformers.json", {}).get("similarity_fn_name")
+    similarity = read_object(folder / "config_sentence_transformers.json").get("similarity_fn_name")
     if similarity not in (None, "maxsim"):
         raise BadInput(f"{folder}: similarity {similarity!r} is not supported for late interaction, only 'maxsim'.")
     paths = {kind: subfolder(folder, name) for kind, name in modules}
@@ -130,7 +130,7 @@ def read(folder: Path) -> LateParts:
         _query_expansion(paths["Transformer"], backbone, settings),
         _skipped(paths["MultiVectorMask"]),
     )
-    if read_json(paths["Normalize"] / "config.json", {}).get("module_input_name") != _TOKENS:
+    if read_object(paths["Normalize"] / "config.json").get("module_input_name") != _TOKENS:
         raise BadInput(f"{paths['Normalize']}: only a Normalize of {_TOKENS} is supported for late interaction.")
     return parts
 
@@ -138,7 +138,7 @@ def read(folder: Path) -> LateParts:
 def _query_expansion(folder: Path, backbone: Transformer, settings: Settings) -> bool:
     """Whether queries are filled up with mask tokens; the length they are filled up to becomes the query length."""
     where = folder / "sentence_bert_config.json"
-    expansion = read_json(where, {}).get("query_expansion")
+    expansion = read_object(where, query_expansion=dict).get("query_expansion")
     if expansion is None:
         return False
     plain = {"strategy": "fixed", "attend": False, "token": None}
@@ -156,7 +156,7 @@ def _query_expansion(folder: Path, backbone: Transformer, settings: Settings) ->
 
 def _skipped(folder: Path) -> tuple[str, ...]:
     where = folder / "config.json"
-    config = read_json(where, {})
+    config = read_object(where, skiplist_words=list)
     if config.get("keep_only_token_ids") or config.get("skiplist_tasks", ["document"]) != ["document"]:
         raise BadInput(f"{where}: only a skiplist of documents is supported, without keep_only_token_ids.")
     return tuple(config.get("skiplist_words") or ())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
@@ -24,6 +25,7 @@ from interlingua.models.folder import (
     Settings,
     read_json,
     read_lengths,
+    read_object,
     read_pooling,
     require_safetensors,
     stored_role,
@@ -123,12 +125,14 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings, precisio
 
 
 def _static(folder: Path, settings: Settings) -> StaticEmbedding:
-    training = read_json(folder / OURS, {}).get("training", {})
-    backbone, settings.max_length = StaticEmbedding.load(
-        folder,
-        token_dropout=float(training.get("token_dropout", 0.0)),
-        token_weights=bool(training.get("token_weights", False)),
-    )
+    training = read_object(folder / OURS, training=dict).get("training") or {}
+    dropout, weights = training.get("token_dropout", 0.0), training.get("token_weights", False)
+    if not isinstance(dropout, float | int) or not 0 <= dropout < 1 or not isinstance(weights, bool):
+        raise BadInput(
+            f"{folder / OURS}: training is {training}; a token_dropout from 0 to below 1 and token_weights, true or "
+            "false, are expected."
+        )
+    backbone, settings.max_length = StaticEmbedding.load(folder, token_dropout=float(dropout), token_weights=weights)
     return backbone
 
 
@@ -152,7 +156,7 @@ def read_transformer(folder: Path, settings: Settings, precision: str = "") -> A
 def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
     """A Dense module on what sentence-transformers calls `of`."""
     where = folder / "config.json"
-    config = read_json(where, {})
+    config = read_object(where, in_features=int, out_features=int, bias=bool, activation_function=str)
     ends = {config.get(key) or of for key in ("module_input_name", "module_output_name")}
     if config.get("use_residual") or ends != {of}:
         raise BadInput(f"{where}: only a plain Dense layer on {of} is supported here.")
@@ -165,7 +169,7 @@ def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
             activation=config.get("activation_function", TANH),
         )
         dense.load_state_dict(load_file(folder / "model.safetensors"))
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError, SafetensorError) as error:
         raise Damaged(f"{folder}: cannot be read as a Dense layer ({error}).") from error
     return dense
 

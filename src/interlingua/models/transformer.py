@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
@@ -335,6 +335,7 @@ class Transformer(nn.Module):
         try:
             with quiet():
                 config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+                _check_size(folder, config)
                 model, report = AutoModel.from_pretrained(
                     folder,
                     config=config,
@@ -344,7 +345,8 @@ class Transformer(nn.Module):
                     output_loading_info=True,
                 )
                 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            int(tokenizer.model_max_length)
+        except Exception as error:  # transformers checks few of the values in a folder, and stumbles over the others
             raise BadInput(f"{folder}: cannot be loaded as a Hugging Face model ({_first_line(error)}).") from error
         pooler = {name for name in report["missing_keys"] if name.startswith("pooler.")}
         missing = sorted(set(report["missing_keys"]) - pooler)
@@ -359,6 +361,20 @@ class Transformer(nn.Module):
             for parameter in model.pooler.parameters():
                 nn.init.zeros_(parameter)
         return cls(model, tokenizer)
+
+
+def _check_size(folder: Path, config: Any) -> None:
+    """Raise ValueError for a configuration of far more weights than the files hold, before memory is asked for them."""
+    files = list(folder.glob("model*.safetensors"))
+    size, tensors = sum(file.stat().st_size for file in files), 0
+    for file in files:
+        with safe_open(file, "pt") as held:
+            tensors += len(list(held.keys()))
+    layers, rows, width = (getattr(config, name, 0) for name in ("num_hidden_layers", "vocab_size", "hidden_size"))
+    if files and (layers > tensors or rows * width > 4 * size):  # weights of two bits have four in a byte
+        raise ValueError(
+            f"config.json says {layers:,} layers of {width:,} and {rows:,} subwords, for which the weights are too few"
+        )
 
 
 def _first_line(error: Exception) -> str:

@@ -75,6 +75,8 @@ def create_app(index: Index, settings: ServeSettings | None = None, reranker: An
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket at this address, `port` 0 for any that is free. Raises BadInput where it cannot be had."""
+    if not 0 <= port < 1 << 16:
+        raise BadInput(f"--port {port}: a port is a number from 0 to 65535.")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)

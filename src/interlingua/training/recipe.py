@@ -227,13 +227,17 @@ def read_yaml(path: Path) -> Any:
         raise BadInput(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def raw_recipe(path: Path) -> dict[str, Any]:
-    """The YAML of a recipe merged over its `base`."""
+def raw_recipe(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The YAML of a recipe merged over its `base`. `above` are the recipes whose base it is."""
+    if path.resolve() in above:
+        raise BadInput(f"{path}: is, perhaps through others, its own base. Take one `base` out.")
     tree = read_yaml(path)
     if not isinstance(tree, dict):
         raise BadInput(f"{path}: a recipe is a mapping with model, data, objectives and training.")
     if (base := tree.pop("base", None)) is not None:
-        return merge(raw_recipe(existing(path.parent / base, "base recipe")), tree)
+        if not isinstance(base, str):
+            raise BadInput(f"{path}: base: {base!r} is not the name of a file.")
+        return merge(raw_recipe(existing(path.parent / base, "base recipe"), (*above, path.resolve())), tree)
     return tree
 
 

@@ -155,6 +155,10 @@ _TOKEN = re.compile(r"""\s*(?:(?P<sign>>>|[()%*+,=])|(?P<quoted>"[^"]*"|'[^']*')
 _LEXICAL, _MODEL = ("k1", "b", "analyzer", "queries"), ("maxp", "queries")
 
 
+MOST_TOKENS = 400
+"""Words and signs of a pipeline. Each bracket is read within the one before it."""
+
+
 def parse_pipeline(text: str) -> Pipeline:
     """The pipeline that `text` writes; `str` of it reads as the same pipeline.
 
@@ -179,6 +183,8 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text, self.at = text.rstrip(), 0
         self.tokens = self.read()
+        if len(self.tokens) > MOST_TOKENS:
+            raise self.error(f"a pipeline has at most {MOST_TOKENS} words and signs", self.tokens[MOST_TOKENS])
 
     def read(self) -> list[_Token]:
         tokens: list[_Token] = []
