@@ -92,9 +92,6 @@ class ListIndex:
     def refresh(self) -> None:
         pass
 
-    def passage(self, id: str) -> Passage:
-        return self.passages[id]
-
     def info(self) -> Any:
         return SimpleNamespace(model="/models/tiny")
 

@@ -226,16 +226,6 @@ def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer:
         assert (answer.status_code, len(index)) == (400, 3)
         assert "from 'en.jsonl', 'fi.jsonl'" in answer.json()["error"]["message"]
         assert post(pages[0], pages[0]).status_code == 422
-        assert client.get("/passages/fi.jsonl:7").json() == {
-            "id": "7",
-            "source": "fi.jsonl",
-            "lang": "fi",
-            "title": "",
-            "text": "Pieni sininen kirja.",
-            "metadata": {"source": "fi.jsonl"},
-        }
-        assert client.get("/passages/7").status_code == 400  # which of them?
-        assert client.get("/passages/9").status_code == 404
         assert client.delete("/passages/fi.jsonl:7", headers=writer).json() == {"deleted": 1, "passages": 2}
         assert post({"id": "7", "text": "A small red book.", "lang": "en"}).json() == {"written": 1, "passages": 2}
         assert index.passage("en.jsonl:7").text == "A small red book."

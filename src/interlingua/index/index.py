@@ -128,7 +128,7 @@ class Index:
         return len(self.store.view)
 
     def passage(self, id: str) -> Passage:
-        """The passage with an id, or the one called `source:id`. Raises NotFound where there is none, and BadInput for
+        """The passage with an id, or the one called `source:id`. Raises BadInput where there is none, and for
         an id of several."""
         view = self.refresh()
         rows = named([id], view.find, view.source).get(id, [])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, NotFound
+from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import normalised
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
@@ -48,10 +48,10 @@ def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]
 
 
 def only(name: str, rows: Sequence[Row], source_of: Callable[[Row], str], place: object) -> Row:
-    """The one of `rows`, those that `name` means in the index at `place`. Raises NotFound where there is none, and
-    BadInput where there are several, naming each."""
+    """The one of `rows`, those that `name` means in the index at `place`. Raises BadInput where there is none,
+    and where there are several, naming each."""
     if not rows:
-        raise NotFound(f"{place}: has no passage '{name}'.")
+        raise BadInput(f"{place}: has no passage '{name}'.")
     if len(rows) > 1:
         raise BadInput(
             f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: "

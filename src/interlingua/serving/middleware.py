@@ -122,7 +122,7 @@ class RequestLog:
         log(json.dumps(line))
 
 
-WRITING = "/passages"  # but GET reads
+WRITING = "/passages"
 READING = ("/search", "/v1/", "/v2/", "/rerank", "/info", "/metrics", "/openapi.json", "/docs")
 """What needs a token when one for reading is set. The page and /health show nothing of the index."""
 
@@ -144,8 +144,7 @@ class Tokens:
 
     def _refused(self, scope: Scope) -> ApiError | None:
         path = scope["path"]
-        writing = path == WRITING or path.startswith(f"{WRITING}/")
-        if writing and scope["method"] != "GET":
+        if path == WRITING or path.startswith(f"{WRITING}/"):
             if not self._write:
                 return ApiError(
                     403,
@@ -154,7 +153,7 @@ class Tokens:
                     "Start it with --token-file or INTERLINGUA_TOKEN.",
                 )
             allowed = [self._write]
-        elif self._read and (writing or path.startswith(READING)):
+        elif self._read and path.startswith(READING):
             allowed = [self._write, self._read]
         else:
             return None

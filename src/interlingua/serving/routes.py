@@ -39,22 +39,10 @@ from interlingua.serving.schemas import (
     RerankRequest,
     SearchAnswer,
     SearchRequest,
-    StoredPassage,
     WriteAnswer,
     check_model,
 )
-from interlingua.serving.service import (
-    Change,
-    Changed,
-    Delete,
-    Embeddings,
-    Fetch,
-    Reranks,
-    Searches,
-    Service,
-    Write,
-    parts,
-)
+from interlingua.serving.service import Change, Changed, Delete, Embeddings, Reranks, Searches, Service, Write, parts
 from interlingua.text.languages import detect_language, find_code, normalise_code
 
 STYLE = """\
@@ -278,7 +266,7 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
 
 
 def passage_routes(service: Service) -> APIRouter:
-    """One passage, and changes of the index, which are there for the next search."""
+    """Changes of the index. They are there for the next search."""
     router = APIRouter(responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}})
 
     @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
@@ -299,18 +287,6 @@ def passage_routes(service: Service) -> APIRouter:
         note(request.scope, texts=len(passages))
         done = await _written(service, Write(passages), len(passages))
         return JSONResponse({"written": done.changed, "passages": done.passages})
-
-    @router.get(
-        "/passages/{id:path}",
-        response_model=StoredPassage,
-        summary="The passage with an id, or the one called source:id",
-    )
-    async def read(id: Annotated[str, Path(min_length=1, max_length=MAX_ID)]) -> JSONResponse:
-        found = await service.batcher.submit(Fetch(service.index), id)
-        if found is None:
-            raise ApiError(404, "not_found", "no passage has this id.")
-        fields = {name: getattr(found, name) for name in ("id", "source", "lang", "title", "text")}
-        return JSONResponse({**fields, "metadata": dict(found.metadata)})
 
     @router.delete(
         "/passages/{id:path}",

@@ -315,15 +315,6 @@ class PassageBody(Ours):
     metadata: Metadata = Field(default_factory=dict)
 
 
-class StoredPassage(Ours):
-    id: str
-    source: str = Field(description="the file or collection of the passage; versions of one page may share an id")
-    lang: str
-    title: str
-    text: str
-    metadata: dict[str, str]
-
-
 class PassagesRequest(Ours):
     passages: Annotated[list[PassageBody], Field(min_length=1, max_length=MAX_PASSAGES)]
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, NotFound, Stale
+from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, Stale
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
 from interlingua.models.protocols import AnyEncoder
@@ -416,23 +416,6 @@ class Describe:
         self.index.refresh()
         model = Path(self.index.info().model).name or "unnamed"
         return [Facts(len(self.index), dict(self.index.languages), model)] * len(items)
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """The passage with an id, or the one called `source:id`; None where there is none. Raises BadInput for an id of
-    several."""
-
-    index: Index
-
-    def __call__(self, items: Sequence[str]) -> list[Passage | None]:
-        return [self._one(id) for id in items]
-
-    def _one(self, id: str) -> Passage | None:
-        try:
-            return self.index.passage(id)
-        except NotFound:
-            return None
 
 
 @dataclass(frozen=True)
