@@ -282,6 +282,9 @@ def test_results_are_narrowed(place, capsys):
     assert [(hit["id"], set(hit["parts"]), hit["metadata"]["source"]) for hit in hits] == [
         ("books/keeper.md#1", {"lexical"}, "books/keeper.md")
     ]
+    best = found(capsys, question, "--mode", "dense")
+    least = ["--min-score", str(best[1]["score"])]
+    assert found(capsys, question, "--mode", "dense", *least) == best[:2]
     assert set(found(capsys, question, "--rerank", "model")[0]["parts"]) == {"dense", "lexical", "tokens", "reranker"}
     assert said(capsys, "search", "idx", "zzzz", "--mode", "lexical").out == "nothing found.\n"
 

@@ -86,6 +86,8 @@ def reads(index):
         ):
             many = index.search_many(QUESTIONS, 100, mode=mode, lang="en", **narrowed)
             found[f"{mode} {name}"] = [listed(hits) for hits in many]
+        least = index.search("storm", 100, mode=mode, lang="en")[3].score
+        found[f"{mode} least"] = listed(index.search("storm", 100, mode=mode, lang="en", min_score=least))
         found[f"{mode} best"] = [hit.score for hit in index.search("storm", 2, mode=mode, lang="en")]
     found["lang each"] = [listed(hits) for hits in index.search_many(QUESTIONS[:2], 100, lang=["de", "fi"])]
     found["default"] = listed(index.search(QUESTIONS[0], 100))
@@ -95,6 +97,7 @@ def reads(index):
             found[name] = [passage.id, passage.text, passage.title, passage.lang, dict(passage.metadata)]
         except InterlinguaError as error:
             found[name] = str(error).split(": ", 1)[1]
+        found[f"{name} versions"] = [passage.text for passage in index.versions(name)]
     found["no such language"] = told(lambda: index.search("storm", langs=["sv"]))
     found["no such mode"] = told(lambda: index.search("storm", mode="fuzzy"))
     info = index.info()

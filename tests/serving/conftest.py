@@ -110,6 +110,9 @@ class ListIndex:
         self.passages.update({passage.id: passage for passage in passages})
         return len(passages)
 
+    def versions(self, id: str) -> list[Passage]:
+        return [self.passages[id]] if id in self.passages else []
+
     def delete(self, ids: Sequence[str]) -> int:
         return sum(self.passages.pop(name, None) is not None for name in ids)
 

@@ -48,7 +48,8 @@ def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> No
     assert (first["text"], first["title"], first["lang"]) == (passage.text, passage.title, passage.lang)
     assert (first["metadata"], first["highlights"]) == ({"kind": "sea"}, [[0, 1]])
     assert first["parts"] == {"dense": first["score"], "lexical": None}  # JSON has no −∞
-    assert index.options == [{"k": 3, "langs": None, "mode": "dense", "where": {"kind": "sea"}, "reranker": None}]
+    options = {"mode": "dense", "where": {"kind": "sea"}, "reranker": None, "min_score": None}
+    assert index.options == [{"k": 3, "langs": None, **options}]
     plain = client.post("/search", json={"query": "who wrote the book?", "highlight": False}).json()
     assert all(hit["highlights"] == [] for hit in plain["hits"])
 
@@ -222,6 +223,20 @@ def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer:
             ("7", "fi.jsonl", "fi"),
             ("8", "", "en"),
         }
+        passages = client.get("/passages/7").json()["passages"]
+        assert passages == [
+            {key: hit[key] for key in passages[0]} for hit in sorted(hits, key=lambda hit: hit["source"])[1:]
+        ]
+        assert client.get("/passages/fi.jsonl:7").json()["passages"] == passages[1:]
+        assert client.get("/passages/70").json()["error"] == {"code": "not_found", "message": "no passage has this id."}
+        for mode in ("dense", "hybrid", "lexical"):
+            body = {"query": "sininen kirja", "mode": mode}
+            hits = client.post("/search", json=body).json()["hits"]
+            least = {**body, "min_score": hits[0]["score"]}
+            assert client.post("/search", json=least).json()["hits"] == [
+                hit for hit in hits if hit["score"] >= hits[0]["score"]
+            ]
+            assert client.post("/search", json={**least, "min_score": hits[0]["score"] + 1}).json()["hits"] == []
         answer = post({"id": "7", "text": "Which of them?"})
         assert (answer.status_code, len(index)) == (400, 3)
         assert "from 'en.jsonl', 'fi.jsonl'" in answer.json()["error"]["message"]

@@ -30,6 +30,7 @@ BODIES: dict[str, Any] = {
         "highlight": True,
         "rerank": False,
         "lang_of_results": "any",
+        "min_score": 0.1,
     },
     "/v1/embeddings": {"input": ["a", "b"], "model": "tiny", "dimensions": 8, "encoding_format": "float"},
     "/rerank": {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1, "return_documents": True},

@@ -237,11 +237,17 @@ def test_reading_may_need_a_token_too(serving: Serving, writer: dict[str, str]) 
             ("GET", "/metrics"),
             ("GET", "/openapi.json"),
             ("GET", "/docs"),
+            ("GET", "/passages/p/0"),
         ):
             assert refusal(client.request(method, path, json=SEARCH)) == (401, "unauthorized")
             for token in ({"Authorization": "bearer reader"}, writer):
                 assert client.request(method, path, json=SEARCH, headers=token).status_code in (200, 422)
         assert client.get("/health").status_code == client.get("/").status_code == 200
+        for method in ("POST", "DELETE", "PUT", "HEAD"):  # but for GET, passages are for writers
+            headers = {"Authorization": "Bearer reader"}
+            assert client.request(method, "/passages/p/0", headers=headers).status_code == 401
+    with serving(token="") as client:
+        assert client.get("/passages/p/0").json()["passages"][0]["id"] == "p/0"
 
 
 def test_every_endpoint_is_open_or_behind_a_token_on_purpose(client: TestClient) -> None:

@@ -32,6 +32,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         default="hybrid",
         help="by meaning (dense), by words (lexical), or both (hybrid)",
     )
+    parser.add_argument(
+        "--min-score", type=float, metavar="X", help="only results with this score or more, as this mode gives them"
+    )
     parser.add_argument("--lang", default="", help="language of the question (else detected)")
     parser.add_argument(
         "--lang-of-results",
@@ -70,7 +73,8 @@ def run(arguments: argparse.Namespace) -> None:
     where = pairs_of("--filter", arguments.filter, "KEY=VALUE, such as source=faq.csv")
     index = opened(arguments)
     reranker = load_to_encode(arguments.rerank) if arguments.rerank else None
-    hits = index.search(question, arguments.k, langs, mode=arguments.mode, where=where, reranker=reranker)
+    options = {"mode": arguments.mode, "where": where, "reranker": reranker, "min_score": arguments.min_score}
+    hits = index.search(question, arguments.k, langs, **options)
     if question.is_cut:
         logger.warning(
             "the question is long: its first words were compared with those of the passages, the rest only by the "

@@ -134,6 +134,13 @@ class Index:
         rows = named([id], view.find, view.source).get(id, [])
         return view.passages([only(id, rows, view.source, self.path)])[0]
 
+    def versions(self, id: str) -> list[Passage]:
+        """All passages with an id, or the one called `source:id`, in the order of their sources; none where there is
+        none."""
+        view = self.refresh()
+        passages = view.passages(named([id], view.find, view.source).get(id, []))
+        return sorted(passages, key=lambda passage: passage.key)
+
     def search(
         self,
         text: str | Question,
@@ -144,15 +151,19 @@ class Index:
         where: Mapping[str, str] | None = None,
         lang: str | None = None,
         reranker: AnyEncoder | None = None,
+        min_score: float | None = None,
     ) -> list[Hit]:
         """The `k` best passages for a question in any language, best first.
 
         Only those in `langs`, and only those whose metadata have every value of `where`, if given. `mode` is "dense",
         "lexical" (BM25) or "hybrid". `lang` is the question's language, detected if not given. `reranker`, an encoder
         from `interlingua.models.late_interaction.load_any`, brings the first 100 into its own order (see
-        `keep_tokens`).
+        `keep_tokens`). Hits with a lower score than `min_score` are left out; scores of another mode or reranker are
+        other numbers, and hybrid ones depend on the other candidates too.
         """
-        return self.search_many([text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker)[0]
+        return self.search_many(
+            [text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker, min_score=min_score
+        )[0]
 
     def search_many(
         self,
@@ -164,6 +175,7 @@ class Index:
         where: Mapping[str, str] | None = None,
         lang: str | Sequence[str | None] | None = None,
         reranker: AnyEncoder | None = None,
+        min_score: float | None = None,
         budget: Budget | None = None,
     ) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
@@ -184,7 +196,10 @@ class Index:
             narrowed = view.narrowed(langs, where or {}, mode)
             search = Search(narrowed, mode, k, asked.searched, words, budget, has_token_states(self._encoder.value))
             try:
-                return search.hits(asked, vectors, reranker)
+                found = search.hits(asked, vectors, reranker)
+                return (
+                    found if min_score is None else [[hit for hit in hits if hit.score >= min_score] for hits in found]
+                )
             except Stale:
                 if not left:
                     raise

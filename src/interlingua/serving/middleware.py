@@ -123,7 +123,7 @@ class RequestLog:
 
 
 WRITING = "/passages"
-READING = ("/search", "/v1/", "/v2/", "/rerank", "/info", "/metrics", "/openapi.json", "/docs")
+READING = ("/search", "/passages/", "/v1/", "/v2/", "/rerank", "/info", "/metrics", "/openapi.json", "/docs")
 """What needs a token when one for reading is set. The page and /health show nothing of the index."""
 
 
@@ -144,7 +144,8 @@ class Tokens:
 
     def _refused(self, scope: Scope) -> ApiError | None:
         path = scope["path"]
-        if path == WRITING or path.startswith(f"{WRITING}/"):
+        writes = path == WRITING or (path.startswith(f"{WRITING}/") and scope["method"] != "GET")
+        if writes:
             if not self._write:
                 return ApiError(
                     403,

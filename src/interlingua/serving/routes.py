@@ -34,6 +34,7 @@ from interlingua.serving.schemas import (
     InfoAnswer,
     ModelCard,
     ModelsAnswer,
+    PassagesAnswer,
     PassagesRequest,
     RerankAnswer,
     RerankRequest,
@@ -42,7 +43,18 @@ from interlingua.serving.schemas import (
     WriteAnswer,
     check_model,
 )
-from interlingua.serving.service import Change, Changed, Delete, Embeddings, Reranks, Searches, Service, Write, parts
+from interlingua.serving.service import (
+    Change,
+    Changed,
+    Delete,
+    Embeddings,
+    Reranks,
+    Searches,
+    Service,
+    Versions,
+    Write,
+    parts,
+)
 from interlingua.text.languages import detect_language, find_code, normalise_code
 
 STYLE = """\
@@ -181,6 +193,7 @@ def search_routes(service: Service) -> APIRouter:
             tuple(sorted((body.where or {}).items())),
             body.highlight,
             service.settings.budget,
+            body.min_score,
         )
         question = Question(body.query, lang)
         found = await service.batcher.submit(searches, question, 1 + len(question.normal) // USUAL)
@@ -266,7 +279,7 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
 
 
 def passage_routes(service: Service) -> APIRouter:
-    """Changes of the index. They are there for the next search."""
+    """Passages by id, and changes of the index. These are there for the next search."""
     router = APIRouter(responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}})
 
     @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
@@ -287,6 +300,17 @@ def passage_routes(service: Service) -> APIRouter:
         note(request.scope, texts=len(passages))
         done = await _written(service, Write(passages), len(passages))
         return JSONResponse({"written": done.changed, "passages": done.passages})
+
+    @router.get(
+        "/passages/{id:path}",
+        response_model=PassagesAnswer,
+        summary="The passages with an id, or the one called source:id",
+    )
+    async def read(id: Annotated[str, Path(min_length=1, max_length=MAX_ID)]) -> JSONResponse:
+        found = await service.batcher.submit(Versions(service.index), id)
+        if not found:
+            raise ApiError(404, "not_found", "no passage has this id.")
+        return JSONResponse({"passages": found})
 
     @router.delete(
         "/passages/{id:path}",

@@ -182,21 +182,31 @@ class SearchRequest(Ours):
         "any", description="`same`: only passages in the language of the question; not together with `langs`"
     )
     where: Metadata | None = Field(None, description="only passages with these metadata")
+    min_score: float | None = Field(
+        None, description="only hits with this `score` or more, whose scale is that of the mode", allow_inf_nan=False
+    )
     lang: Code | None = Field(None, description="the language of the question; recognised without it")
     highlight: bool = Field(True, description="mark the words of a passage that match")
     rerank: bool = Field(False, description="reorder the first 100 by the model of `--rerank`")
 
 
-class SearchHit(Ours):
+class StoredPassage(Ours):
     id: str = Field(description="as it was given; with `source` it tells the passage from all others")
     source: str = Field(description="the file or collection of the passage; versions of one page may share an id")
-    rank: int
-    score: float | None
-    parts: dict[str, float | None] = Field(description="the scores that made `score`")
     lang: str
     title: str
     text: str
     metadata: dict[str, str]
+
+
+class PassagesAnswer(Ours):
+    passages: list[StoredPassage] = Field(description="those with the id, in the order of their sources")
+
+
+class SearchHit(StoredPassage):
+    rank: int
+    score: float | None
+    parts: dict[str, float | None] = Field(description="the scores that made `score`")
     highlights: list[tuple[int, int]] = Field(description="[start, end) of marked words, in characters of `text`")
 
 

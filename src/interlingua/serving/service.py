@@ -140,6 +140,7 @@ class Searches:
     where: tuple[tuple[str, str], ...]
     highlight: bool
     seconds: float = math.inf
+    min_score: float | None = None
 
     def __call__(self, items: Sequence[Question]) -> list[Answer]:
         if self.same:
@@ -154,6 +155,7 @@ class Searches:
             mode=self.mode,
             where=dict(self.where) or None,
             reranker=self.reranker,
+            min_score=self.min_score,
             budget=budget,
         )
         return [self._answer(hits, question, budget) for question, hits in zip(items, found, strict=True)]
@@ -174,15 +176,10 @@ class Searches:
         return Answer(
             [
                 {
-                    "id": hit.passage.id,
+                    **fields(hit.passage),
                     "rank": rank,
                     "score": finite(hit.score),
                     "parts": {name: finite(score) for name, score in hit.parts.items()},
-                    "source": hit.passage.source,
-                    "lang": hit.passage.lang,
-                    "title": hit.passage.title,
-                    "text": hit.passage.text,
-                    "metadata": dict(hit.passage.metadata),
                     "highlights": marked[rank - 1] if rank <= len(marked) else [],
                 }
                 for rank, hit in enumerate(hits, 1)
@@ -207,9 +204,31 @@ class Searches:
         return marked
 
 
+def fields(passage: Passage) -> dict[str, Any]:
+    """A passage as JSON."""
+    return {
+        "id": passage.id,
+        "source": passage.source,
+        "lang": passage.lang,
+        "title": passage.title,
+        "text": passage.text,
+        "metadata": dict(passage.metadata),
+    }
+
+
 def finite(score: float) -> float | None:
     """The score, or None where JSON has no number for it (a passage without tokens has −∞ under MaxSim)."""
     return float(score) if math.isfinite(score) else None
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Look up ids; the result, the passages that each means."""
+
+    index: Index
+
+    def __call__(self, items: Sequence[str]) -> list[list[dict[str, Any]]]:
+        return [[fields(passage) for passage in self.index.versions(id)] for id in items]
 
 
 MAX_TEXTS = 4 << 20
