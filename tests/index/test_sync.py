@@ -128,8 +128,11 @@ def test_a_file_that_cannot_be_read_loses_nothing(place, index, name, broken):
     assert arguments[1].unread == {name}
     assert (done.deleted, done.kept) == ({"handbook/rivers/town.txt": 1}, lost)
     assert set(before) <= set(content(index))
-    with pytest.raises(BadInput):
+    write(place, {"handbook/aaa.txt": "Read first."})
+    left = content(index)
+    with pytest.raises(BadInput, match=name.rpartition("/")[2]):
         index.sync(*read("handbook", "faq.csv", on_bad_row="error"))
+    assert content(index) == left
 
 
 def test_a_folder_that_cannot_be_read_loses_nothing(place, index, monkeypatch):
