@@ -1,6 +1,8 @@
 """How well an index ranks by meaning, by words and by both, and what other weights of the two would give.
 
     python benchmarks/hybrid.py --model default --data DATA/dev --questions 200
+    python benchmarks/hybrid.py --model multilingual-e5-small --precision int8 --tokens --langs ar en zh --weights \
+        --data DATA/dev --questions 40
 
 Indexes each collection for itself and asks its questions: of XQuAD in the passages' own language, and from and to
 English; of the other collections as people asked them. Prints the mean reciprocal rank (RR@100) of each group, and of
@@ -8,7 +10,8 @@ each native collection. Then the bundled encyclopedia, eleven languages in one i
 precision, where a passage that answers is relevant in every language, the reciprocal rank of that in the question's
 own, and how often this one comes before its translations. "without subwords" leaves out what is matched subword by
 subword (retrieval/late_interaction/static.py); "weight" is one of meaning beside words, for all languages
-(index/ranking.py).
+(index/ranking.py). With --tokens the token states of a transformer are kept, and "without subwords" is without them;
+--langs limits XQuAD to some languages and leaves out all else.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -47,13 +50,14 @@ NATIVE = {
 WEIGHTS = (0.1, 0.2, 0.4, 0.7)
 
 
-def tests(data: Path) -> dict[str, list[Collection]]:
+def tests(data: Path, langs: list[str]) -> dict[str, list[Collection]]:
     """Group → collections, each with its passages and questions."""
-    xquad = {lang: load_collection(data / f"xquad_{lang}") for lang in LANGS}
-    others = [lang for lang in LANGS if lang != "en"]
+    xquad = {lang: load_collection(data / f"xquad_{lang}") for lang in langs}
+    others = [lang for lang in langs if lang != "en"]
+    native = [] if langs != LANGS else [load_collection(data / name) for name in NATIVE.values()]
     return {
         "same language": list(xquad.values()),
-        "native": [load_collection(data / name) for name in NATIVE.values()],
+        **({"native": native} if native else {}),
         "to English": [cross(xquad[lang], xquad["en"]) for lang in others],
         "from English": [cross(xquad["en"], xquad[lang]) for lang in others],
     }
@@ -67,15 +71,19 @@ def found(index: Index, asked: Mapping[str, str | Question], mode: str) -> Run:
     return run
 
 
-def ask(index: Index, collection: Collection, count: int) -> dict[str, float]:
+def ask(index: Index, collection: Collection, count: int, weights: Sequence[float]) -> dict[str, float]:
     """System → mean reciprocal rank over a seeded sample of the questions."""
     asked = [query for query in collection.queries if any(collection.qrels[query.id].values())]
     asked = {query.id: query.text for query in random.Random(0).sample(asked, min(count, len(asked)))}
     qrels = {name: collection.qrels[name] for name in asked}
-    return {system: evaluate(found(index, asked, mode), qrels, ["RR@100"])["RR@100"] for system, mode in systems()}
+    return {
+        system: evaluate(found(index, asked, mode), qrels, ["RR@100"])["RR@100"] for system, mode in systems(weights)
+    }
 
 
-def pool(model: Any, name: str, held: Mapping[str, Collection], count: int) -> list[dict[str, Any]]:
+def pool(
+    model: Any, name: str, held: Mapping[str, Collection], count: int, weights: Sequence[float]
+) -> list[dict[str, Any]]:
     """A row for each system on passages in many languages in one index, translations of one another; up to `count`
     questions of each language. The language of a question is detected, or in the last row not known at all."""
     passages = [Passage(f"{lang}:{p.id}", p.text, p.title, lang) for lang, one in held.items() for p in one.passages]
@@ -89,7 +97,7 @@ def pool(model: Any, name: str, held: Mapping[str, Collection], count: int) -> l
     unknown = {query: Question(text, "") for query, text in asked.items()}
     with TemporaryDirectory() as folder:
         index, rows = Index.build(model, passages, Path(folder) / "index"), []
-        for system, mode in chain(systems(), [("language unknown", "hybrid")]):
+        for system, mode in chain(systems(weights), [("language unknown", "hybrid")]):
             run = found(index, unknown if system == "language unknown" else asked, mode)
             precision, first = evaluate(run, whole, ["AP"])["AP"], evaluate(run, own, ["RR@100"])["RR@100"]
             best = {query: next((name for name, _ in run[query] if name in whole[query]), None) for query in asked}
@@ -99,12 +107,12 @@ def pool(model: Any, name: str, held: Mapping[str, Collection], count: int) -> l
     return rows
 
 
-def systems() -> Iterator[tuple[str, str]]:
+def systems(weights: Sequence[float]) -> Iterator[tuple[str, str]]:
     """Name and mode of each way to search, which is in force until the next is asked for."""
     yield from (("lexical", "lexical"), ("dense", "dense"), ("hybrid", "hybrid"))
     with settings(None, False):
         yield "without subwords", "hybrid"
-    for weight in WEIGHTS:
+    for weight in weights:
         with settings(weight, True):
             yield f"weight {weight}", "hybrid"
 
@@ -128,27 +136,39 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--questions", type=int, default=200, help="of each collection (200)")
+    parser.add_argument("--precision", help="of the model's weights; none: as it is trained")
+    parser.add_argument("--tokens", action="store_true", help="keep token states")
+    parser.add_argument("--weights", nargs="*", type=float, default=WEIGHTS, help="of meaning, tried one by one")
+    parser.add_argument("--langs", nargs="+", default=LANGS, help="of XQuAD, English among them")
     parser.add_argument("--pools", action="store_true", help="only the pools of many languages")
     arguments = parser.parse_args()
-    model, table = load_any(arguments.model), defaultdict(dict)
-    for group, collections in () if arguments.pools else tests(arguments.data).items():
+    model, table = load_any(arguments.model, precision=arguments.precision), defaultdict(dict)
+    for group, collections in () if arguments.pools else tests(arguments.data, arguments.langs).items():
         each = []
         for number, collection in enumerate(collections):
             with TemporaryDirectory() as folder:
                 passages = [Passage(p.id, p.text, p.title, p.lang) for p in collection.passages]
-                each.append(ask(Index.build(model, passages, Path(folder) / "index"), collection, arguments.questions))
+                index = Index.build(model, passages, Path(folder) / "index")
+                if arguments.tokens:
+                    index.keep_tokens()
+                each.append(ask(index, collection, arguments.questions, arguments.weights))
             if group == "native":
                 for system, value in each[-1].items():
                     table[system][list(NATIVE)[number]] = value
         for system in each[0]:
             table[system][group] = fmean(one[system] for one in each)
     print(tabulate([{"RR@100": system, **values} for system, values in table.items()], headers="keys", floatfmt=".3f"))
+    if arguments.langs != LANGS:
+        return
     pools = {
         "encyclopedia": {lang: load_collection(f"encyclopedia:{lang}") for lang in BUNDLED},
         "XQuAD": {lang: load_collection(arguments.data / f"xquad_{lang}") for lang in LANGS},
     }
     for name, held in pools.items():
-        print("\n" + tabulate(pool(model, name, held, arguments.questions), headers="keys", floatfmt=".3f"))
+        print(
+            "\n"
+            + tabulate(pool(model, name, held, arguments.questions, arguments.weights), headers="keys", floatfmt=".3f")
+        )
 
 
 if __name__ == "__main__":

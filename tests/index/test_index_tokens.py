@@ -5,14 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 from filelock import FileLock
+from torch.nn.functional import normalize
 
+from interlingua.cli import main
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.index import Index
+from interlingua.index.highlights import ContextualAligner, highlight_encoder
 from interlingua.index.local import tokens as index_tokens
 from interlingua.index.local.table import synced_version
 from interlingua.index.local.tokens import IndexTokens, complete, folder_of
+from interlingua.models.dual import DualEncoder
 from interlingua.models.late_interaction import LateInteractionEncoder
+from interlingua.retrieval.late_interaction.states import TokenStates
 
 PASSAGES = [
     Passage(f"p{n}", f"{word} river and {word} hill", lang="en")
@@ -178,3 +183,52 @@ def test_many_small_parts_become_one(index, reranker, monkeypatch):
     index.add([Passage("last", "one more", lang="en")])
     assert index.keep_tokens(reranker) == 4
     assert sorted(map(len, IndexTokens(complete(folder_of(index.path, reranker))).stores)) == [3, 4, 4, 4]
+
+
+def test_token_states_of_the_model_are_the_third_part_of_hybrid_search(tiny_encoder, tmp_path, monkeypatch, capsys):
+    encoder = tiny_encoder(pooling="mean", prompts={"query": "query: ", "passage": "passage: "})
+    encoder.save(tmp_path / "model")
+    model = DualEncoder.load(tmp_path / "model", precision="float32")
+    index = Index.build(model, PASSAGES[:-1], tmp_path / "idx", model_path=str(tmp_path / "model"))
+    before = index.search("old river", 20, lang="en")
+    assert all(hit.parts.keys() == {"dense", "lexical"} for hit in before)
+    assert main(["tokens", str(tmp_path / "idx")]) == 0
+    assert "10 passages encoded" in capsys.readouterr().err
+    index.add(PASSAGES[-1:])  # its tokens are not kept: they are encoded now
+    given = []
+    encode = TokenStates.encode_document
+    monkeypatch.setattr(
+        TokenStates, "encode_document", lambda self, texts, **how: given.extend(texts) or encode(self, texts, **how)
+    )
+    hits = index.search("old river", 20, lang="en")
+    assert given == [PASSAGES[-1].text]
+    asked = encoder.token_states(encoder.tokenize(["old river"], "query"))[0]
+    kept = len(encoder.tokenize(["query: "])[0]) - 1
+    asked = normalize(asked[kept:-1], dim=1).detach().numpy()
+    for hit in hits:
+        ids = encoder.tokenize([hit.passage.text], "passage")
+        states = encoder.token_states(ids)[0][len(encoder.tokenize(["passage: "])[0]) - 1 : -1]
+        cosines = asked @ normalize(states, dim=1).detach().numpy().T
+        assert hit.parts["tokens"] == pytest.approx(cosines.max(axis=1).mean(), abs=0.02)  # kept as int8
+    assert [hit.score for hit in hits] != [hit.score for hit in before]
+    states = highlight_encoder(None, index, "hybrid")
+    assert isinstance(states, TokenStates)
+    text = "An old river, and a hill."
+    spans = states.spans(text, "passage")
+    assert len(spans) == states.encode_document([text]).counts[0]
+    assert {at for span in spans for at in range(*span)} >= {at for at, sign in enumerate(text) if sign != " "}
+    assert states.spans("", "query") == []
+    aligned = ContextualAligner("river", states, lambda word: [word])
+    cosines = states.encode_document([text])[0] @ states.encode_query(["river"])[0].T
+    start, end = spans[int(cosines[:, -1].argmax())]
+    for least, near in ((0.0, True), (2.0, False)):
+        monkeypatch.setattr("interlingua.index.highlights.NEAR_STATE", least)
+        found = aligned.spans(text, lambda word: [word])
+        assert any(begin < end and start < stop for begin, stop in found) == near
+
+
+def test_what_token_states_cannot_be_kept_of(index, tiny_static):
+    with pytest.raises(BadInput, match="its model has no token states to keep"):
+        index.keep_tokens()
+    assert TokenStates.of(tiny_static()) is None
+    assert index.token_states is None

@@ -64,10 +64,12 @@ Tidy up after many changes: make the caches again, join files, remove what only 
   interlingua compact idx --approximate              for millions of passages: index the vectors
 """
 TOKENS = """\
-Keep the token vectors of late-interaction models, so that `--rerank MODEL` need not encode passages. What is kept
-already stays: give the command again after many changes.
+Keep the token vectors of late-interaction models, so that `--rerank MODEL` need not encode passages; without a model
+the token states of the index's own transformer, which hybrid search then compares too. What is kept already stays: give
+the command again after many changes.
 
   interlingua tokens idx runs/late/model
+  interlingua tokens idx
 """
 
 
@@ -131,7 +133,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="search exactly; to be said each time where there are millions",
     )
     parser = verb("tokens", "keep the token vectors of rerankers in an index", TOKENS, tokens)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="late-interaction models, folders or names")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="late-interaction models, folders or names")
 
 
 def dry_run_option(parser: argparse.ArgumentParser) -> None:
@@ -194,10 +196,12 @@ def compact(arguments: argparse.Namespace) -> None:
 
 
 def tokens(arguments: argparse.Namespace) -> None:
-    """Keep token vectors for rerankers."""
+    """Keep token vectors for rerankers, or for hybrid search."""
     from interlingua.models.late_interaction import load_any
 
     index = opened(arguments)
+    if not arguments.models:
+        logger.info(f"{arguments.index}: {index.keep_tokens():,} passages encoded for hybrid search by token states.")
     for model in arguments.models:
         logger.info(
             f"{arguments.index}: {index.keep_tokens(load_any(model)):,} passages encoded by {model}. "

@@ -15,6 +15,7 @@ from interlingua.data.records import Passage
 from interlingua.index.metadata import Question
 from interlingua.models.protocols import AnyEncoder
 from interlingua.models.static.encoder import TINY, StaticSide
+from interlingua.retrieval.late_interaction.states import TokenStates
 from interlingua.retrieval.late_interaction.static import static_sides
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.segment import CLUSTER, CLUSTERS, RUN, SOUTH_EAST
@@ -35,6 +36,8 @@ QUESTION_WORDS, TEXT_WORDS = 256, 4_096
 """Different words of a question, and of a text, that are looked at, the first of them."""
 NEAR_TOKEN = 0.6
 """Cosine from which a token of the text stands for one of the question."""
+NEAR_STATE = 0.12
+"""The same for token states, of which any two are alike: by how much it is above the mean cosine with the text."""
 
 
 class Highlights:
@@ -65,16 +68,16 @@ def highlights(
 
 
 def highlight_encoder(reranker: AnyEncoder | None, index: Index, mode: str) -> AnyEncoder | None:
-    """The encoder for `Highlights` of the hits of a search: the model of late interaction that reranked, else the
-    encoder of the `index`. None for a lexical search, which needs no model."""
+    """The encoder for `Highlights` of the hits of a search: the model of late interaction that reranked, the token
+    states that the `index` keeps, else its encoder. None for a lexical search, which needs no model."""
     if getattr(reranker, "similarity", "") == "maxsim":
         return reranker
-    return None if mode == "lexical" else index.encoder
+    return None if mode == "lexical" else index.token_states or index.encoder
 
 
 def _aligner(question: str, encoder: AnyEncoder | None, cut: Analyzer) -> StaticAligner | ContextualAligner:
     if getattr(encoder, "similarity", "") == "maxsim":
-        return ContextualAligner(question, cast("LateInteractionEncoder", encoder), cut)
+        return ContextualAligner(question, cast("LateInteractionEncoder | TokenStates", encoder), cut)
     return StaticAligner(question, encoder, cut)
 
 
@@ -174,10 +177,10 @@ def _is_number(word: str) -> bool:
 
 
 class ContextualAligner:
-    """Align the words of texts with those of a question by the token vectors of a model of late interaction. `cut` is
-    the analyzer of the question's language: words that it leaves out are not looked for."""
+    """Align the words of texts with those of a question by the token vectors of a model of late interaction, or by
+    token states. `cut` is the analyzer of the question's language: words that it leaves out are not looked for."""
 
-    def __init__(self, question: str, encoder: LateInteractionEncoder, cut: Analyzer) -> None:
+    def __init__(self, question: str, encoder: LateInteractionEncoder | TokenStates, cut: Analyzer) -> None:
         self._encoder = encoder
         self._vectors = encoder.encode_query([question])[0]
         words = [word.span() for word in RUN.finditer(question)]
@@ -196,15 +199,19 @@ class ContextualAligner:
         vectors, tokens = self._encoder.encode_document([text])[0], _placed_tokens(self._encoder, text, "document")
         words, aligned = [word.span() for word in RUN.finditer(text)], []
         for row in self._rows if tokens else ():
-            similar, place = (vectors[[row for row, _ in tokens]] @ self._vectors[row]).max(dim=0)
-            if float(similar) >= NEAR_TOKEN:
+            cosines = vectors[[row for row, _ in tokens]] @ self._vectors[row]
+            similar, place = cosines.max(dim=0)
+            states = isinstance(self._encoder, TokenStates)
+            if float(similar) >= (float(cosines.mean()) + NEAR_STATE if states else NEAR_TOKEN):
                 begin, stop = tokens[int(place)][1]
                 aligned += [span for span in words if span[0] < stop and begin < span[1]]
         return aligned
 
 
-def _placed_tokens(encoder: LateInteractionEncoder, text: str, role: str) -> list[tuple[int, Span]]:
+def _placed_tokens(encoder: LateInteractionEncoder | TokenStates, text: str, role: str) -> list[tuple[int, Span]]:
     """The tokens of `text` that have a vector: its row, and the characters it stands for."""
+    if isinstance(encoder, TokenStates):
+        return list(enumerate(encoder.spans(text, role)))
     ids = encoder.tokenize([text], role)[0]
     plain = encoder.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     own, spans = plain["input_ids"], plain["offset_mapping"]

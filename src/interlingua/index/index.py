@@ -28,6 +28,7 @@ from interlingua.index.sync import Changes, Syncing, changed
 from interlingua.lazy import Once
 from interlingua.models.protocols import AnyEncoder, has_token_states
 from interlingua.retrieval.bm25.bm25 import K1, B, check_parameters
+from interlingua.retrieval.late_interaction.states import StateMaxSim, TokenStates
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
 
@@ -54,6 +55,7 @@ class Index:
     def __init__(self, store: Store[Any], encoder: TextEncoder | None = None) -> None:
         """An index over an open store. Raises BadInput for an encoder that gives other vectors than those there."""
         self.store, self._words, self._writer = store, StaticMaxSim.of(encoder), RLock()
+        self._states: TokenStates | None = None
         self._encoder = Once(lambda: load_encoder(self.metadata, self.path), encoder)
         self._checked: IndexMetadata | None = None
         self._check(store.view)
@@ -190,8 +192,10 @@ class Index:
             encoder = self.encoder  # loaded before anything is measured
             with budget.stage("encoding", *asked.asked):
                 vectors = embed_queries(encoder, asked.queries)
-        words = StaticMaxSim.of(self._encoder.value, self._words)
-        self._words = words or self._words
+        static = StaticMaxSim.of(self._encoder.value, self._words)
+        self._words = static or self._words
+        self._states = TokenStates.of(self._encoder.value, self._states)
+        words = static if static is not None or self._states is None else StateMaxSim[Any](self._states)
         for left in reversed(range(TRIES)):
             narrowed = view.narrowed(langs, where or {}, mode)
             search = Search(narrowed, mode, k, asked.searched, words, budget, has_token_states(self._encoder.value))
@@ -316,10 +320,13 @@ class Index:
         with self._writer, self.store.writing():
             yield
 
-    def keep_tokens(self, reranker: AnyEncoder) -> int:
+    def keep_tokens(self, reranker: AnyEncoder | None = None) -> int:
         """Keep token vectors (int8) of all passages by `reranker`, a model of late interaction, so that searches need
-        not encode what they rerank; return the number of passages that had none. A stopped call keeps what it has
+        not encode what they rerank; or, without one, token states of the index's own transformer, which hybrid search
+        then compares as well. Return the number of passages that had none. A stopped call keeps what it has
         done. Raises BadInput for another kind of model, and for a store that keeps none."""
+        if reranker is None and (reranker := TokenStates.of(self.encoder)) is None:
+            raise BadInput(f"{self.path}: its model has no token states to keep. Give a model of late interaction.")
         return self.store.keep_tokens(reranker)
 
     def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
@@ -349,6 +356,12 @@ class Index:
     def encoder(self) -> TextEncoder:
         """The encoder of the questions, loaded by the name that the index remembers when none was given."""
         return self._encoder()
+
+    @property
+    def token_states(self) -> TokenStates | None:
+        """The token states of its encoder, where those of passages are kept; else None."""
+        states = TokenStates.of(self.encoder, self._states)
+        return states if states is not None and self.store.has_tokens(states) else None
 
     def refresh(self) -> View[Any]:
         """Go to the newest version, whoever wrote it; searches do it by themselves. Raises BadInput where somebody

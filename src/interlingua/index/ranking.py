@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import normalised
-from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
 from interlingua.retrieval.run import Run
 from interlingua.text.languages import find_code
 
@@ -201,6 +200,16 @@ def lexical_shares(
     return {name: min(1.0, score / most[langs[name]]) if most[langs[name]] else 0.0 for name, score in lexical.items()}
 
 
+class TokenMatcher(Protocol):
+    """`StaticMaxSim`, or `StateMaxSim`: what scores passages by their subwords or tokens."""
+
+    def question(self, text: str) -> Any:
+        """What a question is compared by."""
+
+    def scores(self, question: Any, passages: Any) -> NDArray[np.float32]:
+        """The score of each of some passages, given by its tokens."""
+
+
 def hybrid(
     text: str,
     parts: dict[str, dict[str, float]],
@@ -208,23 +217,24 @@ def hybrid(
     weight: float,
     share: float,
     langs: Mapping[str, str],
-    words: StaticMaxSim | None,
-    subwords: Callable[[Sequence[str]], Sequence[Ids]],
+    words: TokenMatcher | None,
+    subwords: Callable[[Sequence[str]], Sequence[Sized]],
 ) -> Run:
     """The ranking of the candidates of the question `text`, "q", by their "dense" scores in `parts` and their `lexical`
     shares, each for all of them. `weight` is that of meaning; `share` as `share_of_own` gives it.
 
     Where there are `words`, the first `MATCHED` are scored by these too, as "tokens" in `parts`; `subwords` gives those
-    of a candidate. What counts is a score less `SHORTER` · `share` · ln of the number of subwords, and by how much that
-    is above the mean of the candidates in the same language and of one more that is as all of them are (`langs`:
-    candidate → language): a subword is nearest to itself, so passages in the question's language have more in common
-    with it whatever they say.
+    of candidates, or nothing where they are not kept. What counts is a score less `SHORTER` · `share` · ln of the
+    number of subwords, and by how much that is above the mean of the candidates in the same language and of one more
+    that is as all of them are (`langs`: candidate → language): a subword is nearest to itself, so passages in the
+    question's language have more in common with it whatever they say.
     """
     run = fuse(lexical, [parts["dense"]], weight)
     names = run.ids("q")[:MATCHED]
     if words is None or not names:
         return run
-    tokens = subwords(names)
+    if not (tokens := subwords(names)):
+        return run
     scores = words.scores(words.question(text), tokens)
     parts["tokens"] = dict(zip(names, scores.tolist(), strict=True))
     fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])

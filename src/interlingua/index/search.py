@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple
 
@@ -14,6 +14,7 @@ from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
 from interlingua.index.store import Floats, LexicalMatches, Row, Scores, View
 from interlingua.models.protocols import AnyEncoder
+from interlingua.retrieval.late_interaction.states import StateMaxSim
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever, rerank
 from interlingua.retrieval.run import Run
@@ -44,14 +45,15 @@ class Ranking(Generic[Row]):
 @dataclass(frozen=True)
 class Search(Generic[Row]):
     """Searches of `mode` for `k` passages in `view`, which is narrowed to passages in `languages`; `words` matches
-    passages subword by subword. `budget` is what each question may take, without the reranker. `states`: the vectors
-    come from token states."""
+    passages subword by subword, or by token states. `budget` is what each question may take, without the reranker.
+    `states`: the vectors come from token states.
+    """
 
     view: View[Row]
     mode: str
     k: int
     languages: Mapping[str, int]
-    words: StaticMaxSim | None = None
+    words: StaticMaxSim | StateMaxSim[Row] | None = None
     budget: Budget = field(default_factory=Budget)
     states: bool = False
 
@@ -137,12 +139,18 @@ class Search(Generic[Row]):
             share,
             langs,
             self.words,
-            lambda chosen: self.view.subwords([rows[name] for name in chosen]),
+            lambda chosen: self._tokens([rows[name] for name in chosen]),
         )
         return Ranking(
             [(rows[name], score) for name, score in run.truncate(depth)["q"]],
             {part: {rows[name]: score for name, score in by_name.items()} for part, by_name in parts.items()},
         )
+
+    def _tokens(self, rows: Sequence[Row]) -> Sequence[Sized]:
+        """The subwords of passages, or their token states where those are kept."""
+        if isinstance(self.words, StateMaxSim):
+            return self.words.tokens(rows, self.view.tokens(self.words.states, rows), self.view.passages)
+        return self.view.subwords(rows)
 
     def _first(self, scores: Scores[Row], depth: int) -> list[tuple[Row, float]]:
         """The `depth` best of some scores, ordered as all rankings are."""

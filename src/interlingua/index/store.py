@@ -210,6 +210,10 @@ class Store(ABC, Generic[Row]):
         the store keeps none."""
         raise BadInput(f"{self.address}: keeps no token vectors. Its reranker encodes what it reranks.")
 
+    def has_tokens(self, reranker: AnyEncoder) -> bool:
+        """Whether token vectors by `reranker` are kept."""
+        return False
+
     def close(self) -> None:
         """Close connections and files. No other call follows."""
         return None

@@ -266,6 +266,8 @@ def fingerprint(encoder: AnyEncoder) -> dict[str, Any]:
     """
     # told apart by what they have: their modules read fingerprints themselves
     ours: Any = encoder
+    if hasattr(ours, "states_of"):  # of its token states
+        return {**fingerprint(ours.states_of), "similarity": ours.similarity}
     one, two = hasattr(ours, "pooling"), hasattr(ours, "own_passage") or hasattr(ours, "static_sides")
     if hasattr(ours, "projection") and hasattr(ours, "query_expansion"):
         return _late_interaction(ours)

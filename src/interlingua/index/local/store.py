@@ -301,6 +301,9 @@ class LocalStore(AddressedStore[Place]):
         self._tokens = tokens
         return tokens
 
+    def has_tokens(self, reranker: AnyEncoder) -> bool:
+        return bool(self.tokens(reranker))
+
     def _renew_cache(self, table: PassageTable) -> None:
         """After a write, which is there for good: make the cache again where much has changed."""
         view = self.refresh()

@@ -1,0 +1,149 @@
+"""Late interaction with a transformer that gives one vector a text: MaxSim over the states of its tokens.
+
+    score(q, d) = 1/|q| · Σ_i max_j cos(q_i, d_j)
+
+for the last states of the tokens i of a question and j of a passage (Khattab & Zaharia 2020), without special tokens
+and the prompt. `interlingua tokens INDEX` keeps those of passages; docs/search.md says what they bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.data.records import Passage
+from interlingua.models.protocols import AnyEncoder, has_token_states
+from interlingua.models.subwords import Text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from interlingua.models.encode import TokenVectors
+    from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+Floats = NDArray[np.float32]
+Row = TypeVar("Row")
+
+
+class TokenStates:
+    """A `MultiVectorEncoder` of the token states of `encoder`, one that gives one vector a text by a transformer."""
+
+    similarity = "maxsim"
+    skipped: tuple[str, ...] = ()
+
+    def __init__(self, encoder: Any) -> None:
+        self.states_of = encoder
+        """The encoder, of whose fingerprint this one's is made."""
+
+    @classmethod
+    def of(cls, encoder: AnyEncoder | None, before: TokenStates | None = None) -> TokenStates | None:
+        """That of an encoder; None for one that has no token states. `before` is returned where it is of the same."""
+        if not has_token_states(encoder):
+            return None
+        return before if before is not None and before.states_of is encoder else cls(encoder)
+
+    def encode_query(self, sentences: Sequence[str], **_: Any) -> TokenVectors:
+        """Unit vectors `[tokens of all texts, hidden]` of questions."""
+        return self._encode(sentences, "query")
+
+    def encode_document(self, sentences: Sequence[Text], **_: Any) -> TokenVectors:
+        """Unit vectors of the tokens of passages."""
+        return self._encode(sentences, "passage")
+
+    def spans(self, text: str, role: str) -> list[tuple[int, int]]:
+        """The characters that each vector of a text stands for, in order, as far as the prompt leaves its tokens as
+        they are."""
+        side = self._side(role)
+        ids, bare = side.tokenize([text], role)[0], side.tokenize([""], role)[0]
+        found = []
+        for id, (known, span) in zip(ids[_inside(ids, bare)], side.backbone.subwords.spans(text), strict=False):
+            if id != known:
+                break
+            found.append(span)
+        return found
+
+    def _side(self, role: str) -> Any:
+        return getattr(self.states_of, "query" if role == "query" else "passage", self.states_of)
+
+    def _encode(self, texts: Sequence[Text], role: str) -> TokenVectors:
+        import torch
+        from torch.nn.functional import normalize
+
+        from interlingua.models.encode import TokenVectors, embed_in_batches, precision, transformer_tokens
+
+        side = self._side(role)
+        ids, bare = side.tokenize(texts, role), side.tokenize([""], role)[0]
+        if not ids:
+            return TokenVectors(torch.empty(0, side.hidden_size), [])
+
+        def states(batch: list[list[int]]) -> TokenVectors:
+            vectors, lengths = side.token_states(batch)
+            return TokenVectors(vectors.float().cpu(), lengths.tolist())
+
+        with torch.inference_mode(), precision(side.device, side.dtype):
+            every = embed_in_batches(ids, states, transformer_tokens(side.device, side.packs))
+        parts = [found[_inside(text, bare)] for text, found in zip(ids, every, strict=True)]
+        return TokenVectors(normalize(torch.cat(parts), dim=-1), [len(part) for part in parts])
+
+
+def _inside(ids: Sequence[int], bare: Sequence[int]) -> slice:
+    """Where the tokens of a text are among its `ids`: between the prompt and the special tokens, which are `bare`."""
+    before = next((at for at, (one, two) in enumerate(zip(ids, bare, strict=False)) if one != two), len(bare))
+    return slice(before, max(before, len(ids) - (bool(bare) and ids[-1] == bare[-1])))
+
+
+class PassageTokens(NamedTuple):
+    """The token vectors of a passage: their store and row there, and their number."""
+
+    store: TokenStore
+    row: int
+    size: int
+
+    def __len__(self) -> int:
+        """The number of tokens."""
+        return self.size
+
+
+class StateMaxSim(Generic[Row]):
+    """MaxSim between questions and passages by `states`, for the third part of hybrid search."""
+
+    def __init__(self, states: TokenStates) -> None:
+        self.states = states
+
+    def tokens(
+        self,
+        rows: Sequence[Row],
+        kept: Mapping[Row, tuple[TokenStore, int]],
+        passages: Callable[[Sequence[Row]], Sequence[Passage]],
+    ) -> list[PassageTokens]:
+        """The token vectors of each of `rows`, those that are not `kept` encoded now; none where none is kept."""
+        from interlingua.retrieval.late_interaction.retriever import passage_tokens
+        from interlingua.retrieval.late_interaction.token_store import TokenStore
+
+        if not kept:
+            return []
+        places = dict(kept)
+        if new := [row for row in rows if row not in kept]:
+            chunks = passage_tokens(self.states, passages(new))
+            store = TokenStore.build(((ids, vectors) for ids, vectors in chunks), dtype="int8")
+            places |= {row: (store, number) for number, row in enumerate(new)}
+        return [PassageTokens(*places[row], int(places[row][0].counts[places[row][1]])) for row in rows]
+
+    def question(self, text: str) -> Tensor:
+        """The token vectors `[tokens, hidden]` of a question."""
+        return self.states.encode_query([text])[0]
+
+    def scores(self, question: Tensor, passages: Sequence[PassageTokens]) -> Floats:
+        """`[passages]`: the score of each, from −1 to 1; 0 where either side has no tokens."""
+        from interlingua.retrieval.late_interaction.maxsim import maxsim_scores
+
+        found: Floats = np.zeros(len(passages), np.float32)
+        for store in {id(one.store): one.store for one in passages}.values():
+            here = np.array([number for number, one in enumerate(passages) if one.store is store and one.size])
+            if len(question) and len(here):
+                rows = np.array([passages[number].row for number in here.tolist()])
+                found[here] = maxsim_scores(question, store, rows) / np.float32(len(question))
+        return found
