@@ -64,11 +64,12 @@ def run(arguments: argparse.Namespace) -> None:
         built = build_index_on_ray(name, passages, arguments.out, address=arguments.ray, **options)
     else:
         from interlingua.index import build_index
+        from interlingua.index.metadata import load_to_encode, of_one_vector
         from interlingua.models.dual import DualEncoder
 
-        built = build_index(
-            DualEncoder.load(name, precision=arguments.precision), passages, arguments.out, model_path=name, **options
-        )
+        how = arguments.precision
+        encoder = of_one_vector(load_to_encode(name, how), name) if how else DualEncoder.load(name)
+        built = build_index(encoder, passages, arguments.out, model_path=name, **options)
     logger.info(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
 
 

@@ -120,15 +120,15 @@ class StateMaxSim(Generic[Row]):
         passages: Callable[[Sequence[Row]], Sequence[Passage]],
     ) -> list[PassageTokens]:
         """The token vectors of each of `rows`, those that are not `kept` encoded now; none where none is kept."""
-        from interlingua.retrieval.late_interaction.retriever import passage_tokens
-        from interlingua.retrieval.late_interaction.token_store import TokenStore
-
         if not kept:
             return []
+        from interlingua.retrieval.late_interaction.retriever import passage_tokens  # loads torch
+        from interlingua.retrieval.late_interaction.token_store import TokenStore
+
         places = dict(kept)
         if new := [row for row in rows if row not in kept]:
             chunks = passage_tokens(self.states, passages(new))
-            store = TokenStore.build(((ids, vectors) for ids, vectors in chunks), dtype="int8")
+            store = TokenStore.build(chunks, dtype="int8")
             places |= {row: (store, number) for number, row in enumerate(new)}
         return [PassageTokens(*places[row], int(places[row][0].counts[places[row][1]])) for row in rows]
 
