@@ -6,6 +6,7 @@ import errno
 import glob
 import gzip
 import io
+import json
 import logging
 import os
 import re
@@ -236,6 +237,47 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
         ) from error
     except UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read after line {number} ({error}).") from error
+
+
+def read_json(path: Path, default: Any = None) -> Any:
+    """The JSON in `path`, or `default` where there is no such file. Raises BadInput for broken JSON."""
+    if not path.is_file():
+        return default
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: cannot be read as JSON ({error}).") from error
+
+
+JSON_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+def read_object(path: Path, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
+    """The JSON object in `path`, empty where there is no such file. Raises BadInput for broken JSON, for something else
+    than an object, and for a value of another type than `kinds` says for its key. Null goes, as do other keys."""
+    found = read_json(path, {})
+    if not isinstance(found, dict):
+        raise BadInput(f"{path}: holds {json_kind(found)}; {JSON_KINDS[dict]} is expected.")
+    for name, kind in kinds.items():
+        known = kind if isinstance(kind, tuple) else (kind,)
+        value = found.get(name)
+        fits = isinstance(value, known) or (float in known and type(value) is int)
+        if value is not None and (not fits or (isinstance(value, bool) and bool not in known)):
+            wanted = " or ".join(JSON_KINDS[one] for one in known)
+            raise BadInput(f"{path}: {name} is {json_kind(value)}; {wanted} is expected.")
+    return found
+
+
+def json_kind(value: object) -> str:
+    """What a value of JSON is, in words."""
+    return JSON_KINDS.get(type(value), "null")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 
 from interlingua.errors import BadInput
-from interlingua.files import atomic_folder
+from interlingua.files import atomic_folder, read_json
 from interlingua.models.encode import (
     STATIC_TOKENS,
     TokenVectors,
@@ -25,15 +25,7 @@ from interlingua.models.encode import (
     precision,
     transformer_tokens,
 )
-from interlingua.models.folder import (
-    MaxLength,
-    check,
-    check_pooling,
-    model_folder,
-    read_json,
-    read_modules,
-    read_settings,
-)
+from interlingua.models.folder import MaxLength, check, check_pooling, model_folder, read_modules, read_settings
 from interlingua.models.inference.precision import chosen
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write_parts, write_root

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from interlingua.errors import BadInput, NotFound, suggestion
-from interlingua.files import restore
+from interlingua.files import json_kind, read_json, read_object, restore
 from interlingua.models import e5
 from interlingua.models.protocols import AnyEncoder
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
@@ -93,46 +92,6 @@ def require_safetensors(folder: Path) -> None:
             "or `AutoModel.from_pretrained(folder).save_pretrained(folder)`."
         )
     raise BadInput(f"{folder}: no weights here (looked for *.safetensors).")
-
-
-def read_json(path: Path, default: Any = None) -> Any:
-    """The JSON in `path`, or `default` where there is no such file. Raises BadInput for broken JSON."""
-    if not path.is_file():
-        return default
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: cannot be read as JSON ({error}).") from error
-
-
-JSON_KINDS = {
-    dict: "an object",
-    list: "a list",
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-}
-
-
-def read_object(path: Path, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
-    """The JSON object in `path`, empty where there is no such file. Raises BadInput for broken JSON, for something else
-    than an object, and for a value of another type than `kinds` says for its key. Null goes, as do other keys."""
-    found = read_json(path, {})
-    if not isinstance(found, dict):
-        raise BadInput(f"{path}: holds {_kind(found)}; {JSON_KINDS[dict]} is expected.")
-    for name, kind in kinds.items():
-        known = kind if isinstance(kind, tuple) else (kind,)
-        value = found.get(name)
-        fits = isinstance(value, known) or (float in known and type(value) is int)
-        if value is not None and (not fits or (isinstance(value, bool) and bool not in known)):
-            wanted = " or ".join(JSON_KINDS[one] for one in known)
-            raise BadInput(f"{path}: {name} is {_kind(value)}; {wanted} is expected.")
-    return found
-
-
-def _kind(value: object) -> str:
-    return JSON_KINDS.get(type(value), "null")
 
 
 Similarity = Literal["cosine", "dot"]
@@ -455,7 +414,7 @@ def read_settings(folder: Path) -> Settings:
     config = read_object(where, prompts=dict, default_prompt_name=str, similarity_fn_name=str)
     prompts = {name: text for name, text in (config.get("prompts") or {}).items() if text is not None}
     if bad := [name for name, text in prompts.items() if not isinstance(text, str)]:
-        raise BadInput(f"{where}: the prompt '{bad[0]}' is {_kind(prompts[bad[0]])}; text is expected.")
+        raise BadInput(f"{where}: the prompt '{bad[0]}' is {json_kind(prompts[bad[0]])}; text is expected.")
     for older in ("passage", "corpus"):
         if older in prompts and "document" not in prompts:
             prompts["document"] = prompts[older]

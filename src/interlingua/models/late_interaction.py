@@ -16,7 +16,7 @@ from torch.nn.functional import normalize as unit_length
 from torch.nn.utils.rnn import pad_sequence
 
 from interlingua.errors import BadInput, NotFound
-from interlingua.files import atomic_folder
+from interlingua.files import atomic_folder, read_object
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import (
     TokenVectors,
@@ -33,7 +33,6 @@ from interlingua.models.folder import (
     Settings,
     model_folder,
     read_modules,
-    read_object,
     read_settings,
     stored_role,
     subfolder,

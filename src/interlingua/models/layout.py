@@ -17,15 +17,14 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 
 from interlingua.errors import BadInput, Damaged
+from interlingua.files import read_json, read_object
 from interlingua.models.folder import (
     OURS,
     TYPES,
     Module,
     Pooling,
     Settings,
-    read_json,
     read_lengths,
-    read_object,
     read_pooling,
     require_safetensors,
     stored_role,

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.files import read_json
 from interlingua.lazy import Once
 from interlingua.models.folder import (
     Pooling,
     Settings,
     check,
     model_folder,
-    read_json,
     read_lengths,
     read_modules,
     read_pooling,

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from interlingua.errors import BadInput, Damaged
+from interlingua.files import read_json
 from interlingua.models.folder import (
     Module,
     Settings,
     check,
     model_folder,
-    read_json,
     read_routes,
     read_settings,
     require_safetensors,
