@@ -300,6 +300,7 @@ NOT_RUN = {
     "* interlingua tokens *": "needs a late-interaction model: tests/index/test_index_tokens.py",
     "* interlingua serve *": "runs until it is stopped; test_the_answers_of_the_server has its answers",
     "docs/serve.md curl *": "is run by test_the_answers_of_the_server",
+    "docs/serve.md *base_url=*": "asks a server: tests/serving/test_clients.py",
     "docs/serve.md python -c *": "writes the token of the server",
     "* python benchmarks/*": "measures for minutes",
     "docs/results/* interlingua *": "trains for minutes to hours on data that is not in the repository",

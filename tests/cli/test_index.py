@@ -341,7 +341,7 @@ def test_printable_keeps_every_place():
         ("index --out new", "are required: FILE"),
         ("add idx", "are required: FILE"),
         ("delete idx", "say what to delete: ids, --source or --filter"),
-        ("tokens idx", "are required: MODEL"),
+        ("tokens idx", "its model has no token states to keep"),
         ("compact idx books", "'books' is one argument too many"),
         ("compact idx --approximate --exact", "not allowed with"),
         ("compact idx --durability process", "unknown option '--durability'"),

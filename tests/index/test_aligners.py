@@ -105,5 +105,6 @@ def test_other_encoders_mark_nothing_more(tiny_encoder):
 def test_an_index_is_not_asked_for_its_encoder_where_words_alone_were_searched():
     class Index:
         encoder = "static"
+        token_states = None
 
     assert (highlight_encoder(None, Index(), "hybrid"), highlight_encoder(None, Index(), "lexical")) == ("static", None)

@@ -32,6 +32,8 @@ class ListIndex:
     """Every search compares vectors; `calls` holds the texts of each batch. While `hold()` lasts no search returns
     and no write is synced, and `entered` is set as soon as one is at that point."""
 
+    token_states = None
+
     def __init__(self, encoder: DualEncoder, passages: Sequence[Passage]) -> None:
         self.encoder = encoder
         self.path = "/the/place/of/the/index"

@@ -57,6 +57,7 @@ class LetterIndex:
     "dense" turns the order around, so that modes differ."""
 
     encoder = SimpleNamespace(encode_query=lambda texts, **options: [])
+    token_states = None
 
     def __init__(self, passages: Sequence[Passage] = PASSAGES) -> None:
         self.passages = passages
