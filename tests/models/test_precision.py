@@ -82,6 +82,28 @@ def test_a_text_has_the_same_int8_vector_beside_other_texts(compiled, saved, mon
     assert np.abs(together - alone).max() < 1e-5
 
 
+def test_threads_that_attend_do_not_start_threads_of_blas(saved, monkeypatch):
+    if int8.kernel() is None:
+        pytest.skip("numba or vpdpbusd is not here")
+    from threadpoolctl import threadpool_info
+
+    def blas():
+        """The threads of NumPy's; that of SciPy may be loaded later."""
+        found = [
+            pool for pool in threadpool_info() if pool["user_api"] == "blas" and "scipy.libs" not in pool["filepath"]
+        ]
+        return {pool["num_threads"] for pool in found}
+
+    seen, attention = [], int8.attention
+    monkeypatch.setattr(int8, "threads", lambda: 2)
+    monkeypatch.setattr(int8, "attention", lambda *given: (seen.append(blas()), attention(*given)))
+    before = blas()
+    Encoder.load(saved, precision="int8").encode([TEXTS[0]] * 100)
+    assert seen
+    assert set().union(*seen) == {1}
+    assert blas() == before
+
+
 def test_the_compiled_layers_compute_what_numpy_computes(saved, monkeypatch):
     if int8.kernel() is None:
         pytest.skip("numba or vpdpbusd is not here")

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, partial
+from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -134,6 +136,24 @@ def kernel() -> ModuleType | None:
     return compiled_module("models.inference.int8_kernel", "int8 weights are multiplied by NumPy")
 
 
+class _OneBlasThread:
+    """While it is entered, a product of NumPy takes one thread: those of `_pool` would wait for each other's. One
+    thread at a time may enter, since what is restored is what was found."""
+
+    def __init__(self) -> None:
+        from threadpoolctl import ThreadpoolController
+
+        self._lock, self._blas = Lock(), ThreadpoolController().select(user_api="blas")
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock, self._blas.limit(limits=1):
+            yield
+
+
+_one_blas_thread = cache(_OneBlasThread)
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads(), "int8")
@@ -141,6 +161,7 @@ def _pool() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # the threads stay in the parent
+    os.register_at_fork(after_in_child=_one_blas_thread.cache_clear)  # and who held the lock with them
 
 
 def states_of(
@@ -173,7 +194,8 @@ def states_of(
         if count == 1:
             attend(texts)
         else:
-            list(_pool().map(attend, groups))
+            with _one_blas_thread()():
+                list(_pool().map(attend, groups))
         parts = [part.packed for part in (layer.out, layer.up, layer.down, (after or layer).mixed)]
         given = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
         run(partial(compiled.rest_of_layer, *given, nothing if after is None else mixed, eps))
