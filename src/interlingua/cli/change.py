@@ -10,10 +10,11 @@ from typing import Any
 from interlingua.cli.options import (
     counted,
     durability_option,
+    filter_of,
+    filter_option,
     index_argument,
     model_option,
     opened,
-    pairs_of,
     passage_options,
     precision_option,
     read_passages,
@@ -108,14 +109,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="all passages of a source, as results name it; handbook/ means all whose names begin so",
     )
-    parser.add_argument(
-        "--filter",
-        action=Repeated,
-        form=".+=",
-        default=[],
-        metavar="KEY=VALUE",
-        help="all passages with these metadata; with --source those of the source",
-    )
+    filter_option(parser, "all passages with these metadata; with --source those of the source")
     dry_run_option(parser)
     durability_option(parser)
     parser = verb("compact", "tidy up an index after many changes", COMPACT, compact)
@@ -180,7 +174,7 @@ def delete(arguments: argparse.Namespace) -> None:
     """Delete by ids, or by sources and metadata."""
     if not (arguments.ids or arguments.source or arguments.filter):
         raise BadInput("say what to delete: ids, --source or --filter. See `interlingua delete --help`.")
-    where = pairs_of("--filter", arguments.filter, "KEY=VALUE, such as source=faq.csv")
+    where = filter_of(arguments)
     index = opened(arguments, durability=arguments.durability)
     count = index.delete(arguments.ids, sources=arguments.source, where=where, dry_run=arguments.dry_run)
     would = "would be " * arguments.dry_run

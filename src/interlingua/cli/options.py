@@ -125,6 +125,16 @@ def pairs_of(option: str, given: list[str], form: str) -> dict[str, str]:
     return found
 
 
+def filter_option(parser: argparse.ArgumentParser, help: str) -> None:
+    """--filter, which may be repeated."""
+    parser.add_argument("--filter", action=Repeated, form=".+=", default=[], metavar="KEY=VALUE", help=help)
+
+
+def filter_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """The metadata of --filter."""
+    return pairs_of("--filter", arguments.filter, "KEY=VALUE, such as source=faq.csv")
+
+
 def opened(arguments: argparse.Namespace, **options: Any) -> Index:
     """The index of a verb, with the model of --model and in the --precision where these are given."""
     from interlingua.index import open_index

@@ -9,8 +9,7 @@ import os
 import sys
 from typing import Any
 
-from interlingua.cli.options import index_argument, model_option, opened, pairs_of, precision_option
-from interlingua.cli.parser import Repeated
+from interlingua.cli.options import filter_of, filter_option, index_argument, model_option, opened, precision_option
 from interlingua.errors import BadInput
 
 logger = logging.getLogger(__name__)
@@ -42,14 +41,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         metavar="any|same|xx,yy",
         help="only passages in the language of the question, or in these",
     )
-    parser.add_argument(
-        "--filter",
-        action=Repeated,
-        form=".+=",
-        default=[],
-        metavar="KEY=VALUE",
-        help="only passages with these metadata, such as source=faq.csv",
-    )
+    filter_option(parser, "only passages with these metadata, such as source=faq.csv")
     parser.add_argument(
         "--rerank",
         metavar="MODEL",
@@ -70,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     question = Question(" ".join(arguments.question), normalise_code(arguments.lang) if arguments.lang else None)
     langs = wanted(arguments.lang_of_results, question.lang)
-    where = pairs_of("--filter", arguments.filter, "KEY=VALUE, such as source=faq.csv")
+    where = filter_of(arguments)
     index = opened(arguments)
     reranker = load_to_encode(arguments.rerank) if arguments.rerank else None
     options = {"mode": arguments.mode, "where": where, "reranker": reranker, "min_score": arguments.min_score}
@@ -87,18 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.json:
             print(
                 json.dumps(
-                    {
-                        "rank": rank,
-                        "score": hit.score,
-                        "parts": hit.parts,
-                        "id": passage.id,
-                        "source": passage.source,
-                        "lang": passage.lang,
-                        "title": passage.title,
-                        "text": passage.text,
-                        "metadata": dict(passage.metadata),
-                    },
-                    ensure_ascii=False,
+                    {"rank": rank, "score": hit.score, "parts": hit.parts, **passage.as_json()}, ensure_ascii=False
                 )
             )
             continue

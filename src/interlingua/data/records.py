@@ -38,6 +38,17 @@ class Passage:
         """Title and text, a line each, as BM25 reads them."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
+    def as_json(self) -> dict[str, Any]:
+        """What the command line and the server answer of it."""
+        return {
+            "id": self.id,
+            "source": self.source,
+            "lang": self.lang,
+            "title": self.title,
+            "text": self.text,
+            "metadata": dict(self.metadata),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -345,7 +345,7 @@ class Transformer(nn.Module):
                     output_loading_info=True,
                 )
                 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            int(tokenizer.model_max_length)
+            int(tokenizer.model_max_length)  # fails here for one that is no number
         except Exception as error:  # transformers checks few of the values in a folder, and stumbles over the others
             raise BadInput(f"{folder}: cannot be loaded as a Hugging Face model ({_first_line(error)}).") from error
         pooler = {name for name in report["missing_keys"] if name.startswith("pooler.")}

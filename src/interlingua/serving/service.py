@@ -176,7 +176,7 @@ class Searches:
         return Answer(
             [
                 {
-                    **fields(hit.passage),
+                    **hit.passage.as_json(),
                     "rank": rank,
                     "score": finite(hit.score),
                     "parts": {name: finite(score) for name, score in hit.parts.items()},
@@ -204,18 +204,6 @@ class Searches:
         return marked
 
 
-def fields(passage: Passage) -> dict[str, Any]:
-    """A passage as JSON."""
-    return {
-        "id": passage.id,
-        "source": passage.source,
-        "lang": passage.lang,
-        "title": passage.title,
-        "text": passage.text,
-        "metadata": dict(passage.metadata),
-    }
-
-
 def finite(score: float) -> float | None:
     """The score, or None where JSON has no number for it (a passage without tokens has −∞ under MaxSim)."""
     return float(score) if math.isfinite(score) else None
@@ -228,7 +216,7 @@ class Versions:
     index: Index
 
     def __call__(self, items: Sequence[str]) -> list[list[dict[str, Any]]]:
-        return [[fields(passage) for passage in self.index.versions(id)] for id in items]
+        return [[passage.as_json() for passage in self.index.versions(id)] for id in items]
 
 
 MAX_TEXTS = 4 << 20

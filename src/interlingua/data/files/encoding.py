@@ -11,12 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from interlingua.data.files.walk import BadFile, MissingExtra
-from interlingua.files import UNREADABLE, open_input
+from interlingua.files import LONGEST_LINE, UNREADABLE, open_input
 from interlingua.text.languages import detect_language
 
 CHUNK = 1 << 20
-LONGEST_LINE = 1 << 26
-"""Bytes of a line of a table: a longer one is no row, and would have to be held in memory."""
 SAMPLE = 1 << 16
 """Bytes by which an encoding is guessed."""
 UTF8 = "utf-8-sig"

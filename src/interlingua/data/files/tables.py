@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from interlingua.data.files.encoding import LONGEST_LINE, text_lines
+from interlingua.data.files.encoding import text_lines
 from interlingua.data.files.walk import BadFile, MissingExtra, Source
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
 from interlingua.data.readers.source import plain_name
 from interlingua.errors import BadInput, suggestion
-from interlingua.files import open_raw
+from interlingua.files import LONGEST_LINE, open_raw
 
 logger = logging.getLogger(__name__)
 

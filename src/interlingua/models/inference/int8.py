@@ -13,7 +13,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from threading import Lock
 from types import ModuleType
@@ -136,22 +136,20 @@ def kernel() -> ModuleType | None:
     return compiled_module("models.inference.int8_kernel", "int8 weights are multiplied by NumPy")
 
 
-class _OneBlasThread:
-    """While it is entered, a product of NumPy takes one thread: those of `_pool` would wait for each other's. One
-    thread at a time may enter, since what is restored is what was found."""
+@cache
+def _blas() -> tuple[Lock, Any]:
+    from threadpoolctl import ThreadpoolController
 
-    def __init__(self) -> None:
-        from threadpoolctl import ThreadpoolController
-
-        self._lock, self._blas = Lock(), ThreadpoolController().select(user_api="blas")
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self._lock, self._blas.limit(limits=1):
-            yield
+    return Lock(), ThreadpoolController().select(user_api="blas")
 
 
-_one_blas_thread = cache(_OneBlasThread)
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """A block in which a product of NumPy takes one thread: those of `_pool` would wait for each other's. One thread at
+    a time may enter, since what is restored is what was found."""
+    lock, blas = _blas()
+    with lock, blas.limit(limits=1):
+        yield
 
 
 @cache
@@ -161,7 +159,7 @@ def _pool() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # the threads stay in the parent
-    os.register_at_fork(after_in_child=_one_blas_thread.cache_clear)  # and who held the lock with them
+    os.register_at_fork(after_in_child=_blas.cache_clear)  # and who held the lock with them
 
 
 def states_of(
@@ -190,15 +188,15 @@ def states_of(
             attention(mixed[start : start + length], attended[start : start + length], heads, compiled.softmax)
 
     run(partial(compiled.project, states, layers[0].mixed.packed, mixed))
-    for layer, after in zip(layers, [*layers[1:], None], strict=True):
-        if count == 1:
-            attend(texts)
-        else:
-            with _one_blas_thread()():
+    with one_blas_thread() if count > 1 else nullcontext():
+        for layer, after in zip(layers, [*layers[1:], None], strict=True):
+            if count == 1:
+                attend(texts)
+            else:
                 list(_pool().map(attend, groups))
-        parts = [part.packed for part in (layer.out, layer.up, layer.down, (after or layer).mixed)]
-        given = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
-        run(partial(compiled.rest_of_layer, *given, nothing if after is None else mixed, eps))
+            parts = [part.packed for part in (layer.out, layer.up, layer.down, (after or layer).mixed)]
+            given = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
+            run(partial(compiled.rest_of_layer, *given, nothing if after is None else mixed, eps))
     return states
 
 
