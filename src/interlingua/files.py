@@ -180,8 +180,11 @@ def _parts(path: Path, source: int, named: bool) -> Iterator[bytes]:
         if part:
             written = True
             yield part
-        elif written or poll.poll(0):  # the second: a writer came and went without a word
+        elif written:
             return
+        elif events := poll.poll(0):
+            if not events[0][1] & select.POLLIN:  # a writer came and went without a word
+                return
         elif time.monotonic() > deadline:
             raise BadInput(f"{path}: nothing writes to this pipe. Start the program that fills it first.")
         else:

@@ -462,6 +462,22 @@ def test_a_writer_that_is_slow_is_waited_for(tmp_path: Path, monkeypatch: pytest
     assert found == [(1, "A lake."), (2, "A tower.")]
 
 
+def test_a_writer_that_comes_right_after_a_look_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fifo, real, writers = tmp_path / "s.txt", os.read, []
+    os.mkfifo(fifo)
+
+    def read(number: int, size: int) -> bytes:
+        part = real(number, size)
+        if not writers:  # the first look found no writer; now one comes, writes and goes
+            writers.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+            os.write(writers[0], b"A lake.\n")
+            os.close(writers[0])
+        return part
+
+    monkeypatch.setattr(os, "read", read)
+    assert list(read_lines(fifo)) == [(1, "A lake.")]
+
+
 def test_a_writer_that_says_nothing_leaves_an_empty_input(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "s.txt")
     thread = fill(tmp_path / "s.txt", b"")
