@@ -1,5 +1,8 @@
 # make demo   train, evaluate and search on the bundled encyclopedia
-# make test   every test, on two cores in half the time (make test CORES= for one process)
+# make test   the tests, on two cores in half the time (make test CORES= for one process)
+# make torture   the hard ones: processes that are killed, power cuts, full disks, hostile requests, a loaded server,
+#                nodes that go;
+#                TRIES=60 SEED=1 for more trials of those that are drawn, and others
 # make fast   the tests without the slow ones; make check: lint, format and types; make format: bring into format
 # make docs   the guide as a site in build/site; a broken link is an error
 # make default-model MODEL=runs/default/static/model   put a trained model into the package
@@ -10,21 +13,26 @@ BIN := .venv/bin
 READY := .venv/ready
 TORCH ?= pinned
 
+TRIES ?= 5
+SEED ?= 0
 CORES ?= --numprocesses auto --dist worksteal
 
 # Tests start hundreds of processes. Without compiled files on the disk each of them compiles every module again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test fast check format docs default-model clean
+.PHONY: demo test torture fast check format docs default-model clean
 
 demo: $(READY)
 	$(BIN)/interlingua demo
 
 test: $(READY)
-	$(BIN)/python -m pytest $(CORES)
+	$(BIN)/python -m pytest $(CORES) --ignore=tests/torture
+
+torture: $(READY)
+	INTERLINGUA_TORTURE=$(TRIES) INTERLINGUA_TORTURE_SEED=$(SEED) $(BIN)/python -m pytest $(CORES) tests/torture
 
 fast: $(READY)
-	$(BIN)/python -m pytest $(CORES) -m "not slow"
+	$(BIN)/python -m pytest $(CORES) --ignore=tests/torture -m "not slow"
 
 check: $(READY)
 	$(BIN)/ruff check src tests benchmarks examples

@@ -96,7 +96,7 @@ def main() -> None:
     base: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         index = Index.build(load_any("default"), passages, Path(folder, "index"))
-        searches = Searches(index, None, 10, "hybrid", None, False, (), True)
+        searches = Searches(index, None, 10, "hybrid", None, False, None, True)
 
         def seconds(text: str) -> float:
             start = perf_counter()

@@ -20,6 +20,7 @@ from interlingua import DualEncoder, Run, load_collection
 from interlingua.data.records import Passage
 from interlingua.evaluation import evaluate
 from interlingua.index import Index
+from interlingua.index.filters import Filter, fits
 from interlingua.index.metadata import IndexMetadata, terms_of
 from interlingua.index.store import LexicalMatches, Store, View, encode_passages
 from interlingua.models.folder import fingerprint
@@ -51,7 +52,15 @@ class MemoryView(View[int]):
                 found.setdefault(passage.id, []).append(row)
         return found
 
-    def rows(self, where: Mapping[str, str]) -> Iterator[list[int]]:
+    @property
+    def fields(self) -> set[str]:
+        return {key for passage, _, _ in self.entries for key in passage.metadata}
+
+    def counts(self, key: str) -> Counter[str]:
+        found = [self.entries[row][0].metadata for row in self.chosen]
+        return Counter(metadata[key] for metadata in found if key in metadata)
+
+    def rows(self, where: Filter | None) -> Iterator[list[int]]:
         yield self.narrowed(None, where, "").chosen
 
     def passages(self, rows: Sequence[int]) -> list[Passage]:
@@ -60,12 +69,12 @@ class MemoryView(View[int]):
     def subwords(self, rows: Sequence[int]) -> list[Any]:
         return [self.entries[row][2] for row in rows]
 
-    def narrowed(self, langs: Collection[str] | None, where: Mapping[str, str], mode: str) -> MemoryView:
+    def narrowed(self, langs: Collection[str] | None, where: Filter | None, mode: str) -> MemoryView:
         view = copy(self)
         view.chosen = [
             row
             for row, (passage, _, _) in enumerate(self.entries)
-            if (langs is None or passage.lang in langs) and where.items() <= dict(passage.metadata).items()
+            if (langs is None or passage.lang in langs) and (where is None or fits(where, passage.metadata))
         ]
         return view
 

@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # also of the processes that test
 
 import contextlib
 import gc
+import json
 import math
 import multiprocessing
 import re
@@ -68,7 +69,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-FIRST = "test_ray_encoding.py"
+FIRST = "test_ray_cluster.py"
 """Its tests wait most of the time for processes of Ray: begun first, they wait while other tests run beside them."""
 
 
@@ -210,12 +211,35 @@ def python() -> Callable[..., Python]:
             "interlingua.training.build",
             "interlingua.index.index",
             "interlingua.serving.app",
+            "interlingua.serving.server",
             "interlingua.models.late_interaction",
             "torch.distributed",
             "yaml",
         ]
     )
     return Python
+
+
+@pytest.fixture
+def running(python: Callable[..., Any]) -> Callable[..., Any]:
+    """`with running(*arguments of Python, **environment) as (process, port)`, a server, once it says its address."""
+
+    @contextmanager
+    def start(*arguments: str | Path, **environment: str) -> Iterator[tuple[Any, int]]:
+        process = python(*arguments, **environment)
+        try:
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if line.startswith("http://127.0.0.1:"):
+                    yield process, int(line.split()[0].rpartition(":")[2])
+                    break
+            else:
+                pytest.fail("".join(said))
+        finally:
+            process.close()
+
+    return start
 
 
 def _tokenizer(max_length: int = 64) -> PreTrainedTokenizerFast:
@@ -329,6 +353,22 @@ def tiny_encoder() -> Callable[..., Encoder]:
 def tiny_static() -> Callable[..., Encoder]:
     """Factory: `tiny_static(dim=24, seed=0, token_dropout=0.0, token_weights=False, **options of Encoder.load)`."""
     return _static
+
+
+@pytest.fixture(scope="session")
+def without_checksums() -> Callable[[Path], Path]:
+    """Makes the array folders in a folder ones of an earlier version, whose files are checked by their sizes alone."""
+
+    def strip(path: Path) -> Path:
+        for file in path.rglob("*.json"):
+            about = json.loads(file.read_text("utf-8"))
+            about.pop("xxh3", None)
+            for entry in about.get("files", {}).values():
+                entry.pop("xxh3", None)
+            file.write_text(json.dumps(about), "utf-8")
+        return path
+
+    return strip
 
 
 @pytest.fixture(scope="session")

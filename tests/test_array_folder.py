@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from interlingua import checksums
 from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.errors import BadInput, Damaged, NotFound
 
@@ -127,12 +128,33 @@ def test_what_was_written_is_whole_and_opens(copy: tuple[Kind, Path]) -> None:
     described = {file.name for file in path.iterdir() if file.is_file()} - {kind.layout.file}
     assert set(about["files"]) == described
     for name, entry in about["files"].items():
-        entry["xxh3"] = "a key of a later version"
+        entry["later"] = "a key of a later version"
         if name.endswith(".npy"):
             array = np.load(path / name, mmap_mode="r" if 0 not in entry["shape"] else None)
             assert (array.dtype.name, list(array.shape)) == (entry["dtype"], entry["shape"])
-    (path / kind.layout.file).write_text(json.dumps(about), "utf-8")
+    about.pop("xxh3")
+    (path / kind.layout.file).write_text(json.dumps(checksums.signed(about)), "utf-8")
     kind.open(path)
+
+
+def test_a_changed_bit_is_damage_once_and_for_all(copy: tuple[Kind, Path]) -> None:
+    kind, path = copy
+    for file in sorted(file for file in path.iterdir() if file.is_file() and file.stat().st_size):
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        for _ in range(2):
+            with pytest.raises(Damaged, match=rf"{path}: is damaged .*Build it again"):
+                kind.open(path)
+        file.write_bytes(whole)
+        kind.open(path)
+    with ArrayFolder.open(path, kind.layout) as folder:
+        file = path / max(folder.sums)
+    about, content = file.stat(), file.read_bytes()
+    with open(file, "r+b") as stream:  # as a failing disk does, which changes no time
+        stream.write(bytes([content[0] ^ 1]))
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+    with pytest.raises(Damaged, match=rf"{file.name} does not hold what was written"):
+        ArrayFolder.check(path, kind.layout)
 
 
 def test_a_file_that_is_cut_or_missing_is_damage(copy: tuple[Kind, Path]) -> None:
@@ -149,9 +171,11 @@ def test_a_file_that_is_cut_or_missing_is_damage(copy: tuple[Kind, Path]) -> Non
             file.write_bytes(whole)
 
 
-def test_an_array_of_another_dtype_or_shape_is_damage(copy: tuple[Kind, Path]) -> None:
+def test_an_array_of_another_dtype_or_shape_is_damage(
+    copy: tuple[Kind, Path], without_checksums: Callable[[Path], Path]
+) -> None:
     kind, path = copy
-    text = (path / kind.layout.file).read_text("utf-8")
+    text = (without_checksums(path) / kind.layout.file).read_text("utf-8")
     for file in path.glob("*.npy"):
         whole, array = file.read_bytes(), np.load(file)
         np.save(file, array.view(SAME_SIZE[array.dtype.name]))
@@ -202,6 +226,7 @@ def test_a_foreign_folder_is_not_found_and_never_replaced(built: tuple[Kind, Pat
 KILL = """
 import os, sys
 import test_array_folder as tests
+from interlingua import checksums
 from interlingua.array_folder import ArrayWriter
 ArrayWriter.described = lambda writer: os._exit(9)
 scratch = tests.Path(sys.argv[2])

@@ -3,13 +3,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from interlingua import files
 from interlingua.errors import InterlinguaError
-from interlingua.files import atomic_folder, existing, restore
+from interlingua.files import atomic_folder, atomic_write, existing, remove_leftovers, restore
 
 
 def save(path: Path, text: str, marker: str = "marker") -> None:
@@ -192,3 +193,69 @@ def test_files_and_folders_reach_the_disk_before_they_take_the_name(tmp_path, mo
     before, after = done[: done.index("renamed")], done[done.index("renamed") + 1 :]
     assert {"marker", "weights", "deep"} < set(before)
     assert after == [tmp_path.name]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from interlingua.files import atomic_folder, atomic_write
+path = Path(sys.argv[1])
+with atomic_folder(path / "kept", "marker") as folder, atomic_write(path / "note.txt") as stream:
+    (folder / "half").write_text("x")
+    stream.write("half")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    (folder / "marker").touch()
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    def start():
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, tmp_path], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    killed, living = start(), start()
+    theirs = tmp_path / ".letter.txt"
+    theirs.write_text("somebody's")
+    assert len(list(tmp_path.glob(".*.part"))) == 4
+    killed.kill()
+    killed.wait()
+    remove_leftovers(tmp_path)
+    assert len(list(tmp_path.glob(".*.part"))) == 2
+    living.communicate("\n")
+    assert living.returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"kept", "note.txt", theirs.name}
+
+
+def test_what_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    real, made = tempfile.mkdtemp, []
+
+    def slow(**options):
+        made.append(real(**options))
+        if len(made) == 1:
+            remove_leftovers(tmp_path)
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", slow)
+    with atomic_folder(tmp_path / "kept", "marker") as folder:
+        (folder / "marker").touch()
+    assert len(made) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path):
+    before = os.stat("/dev/null").st_ino
+    for mode, content in (("w", "a"), ("wb", b"a")):
+        with atomic_write("/dev/null", mode) as stream:
+            stream.write(content)
+    assert os.stat("/dev/null").st_ino == before
+    os.mkfifo(pipe := tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+    with atomic_write(pipe) as stream:
+        stream.write("through\n")
+    assert reader.communicate()[0] == "through\n"
+    assert pipe.is_fifo()

@@ -113,11 +113,18 @@ def clock(monkeypatch):
 def test_a_log_gets_a_line_now_and_then(caplog):
     caplog.set_level(logging.INFO)
     assert list(track(range(5), "read", every=20)) == [*range(5)]
-    assert caplog.messages == ["read: 2 of 5 (20 s)", "read: 4 of 5 (40 s)"]
+    assert caplog.messages == [
+        "read: 2 of 5 (20 s, 0.1 a second, 30 s left)",
+        "read: 4 of 5 (40 s, 0.1 a second, 10 s left)",
+    ]
     caplog.clear()
     with Progress("encode", every=1) as work:
         work.advance(1000)
-    assert caplog.messages == ["encode: 1,000 (10 s)"]
+    assert caplog.messages == ["encode: 1,000 (10 s, 100 a second)"]
+    caplog.clear()
+    with Progress("encode", 1_000_000, every=1) as work:
+        work.advance(1000)
+    assert caplog.messages == ["encode: 1,000 of 1,000,000 (10 s, 100 a second, 166 min left)"]
 
 
 def test_a_terminal_gets_a_bar_where_messages_are_shown(monkeypatch):

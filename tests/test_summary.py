@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TESTS = """
 import pytest
 
@@ -26,6 +28,7 @@ def test_that_runs():
 """
 
 
+@pytest.mark.slow
 def test_every_reason_is_one_line_with_its_command(python: Callable[..., Any], tmp_path: Path) -> None:
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     (tmp_path / "test_some.py").write_text(TESTS)

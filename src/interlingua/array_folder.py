@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from interlingua import checksums
 from interlingua.errors import BadInput, Damaged, NotFound, Stale
 from interlingua.files import atomic_folder, existing
 
@@ -37,8 +41,9 @@ class ArrayFolder:
     """A folder of arrays, open for reading; `facts` is what its owner wrote about them.
 
     Each array is a .npy file. Beside the arrays may lie files of other kinds, and folders of their own. The description
-    is `{"format": name, "version": number, "facts": {…}, "files": {file: {"bytes": size}}}`; the entry of an array has
-    its "dtype" and "shape" too. Keys of an entry that are not known here are left alone.
+    is `{"format": name, "version": number, "facts": {…}, "files": {file: {"bytes": size, "xxh3": checksum}}, "xxh3":
+    checksum of the rest}`; the entry of an array has its "dtype" and "shape" too. Keys of an entry that are not known
+    here are left alone. A file without a checksum, of an earlier version, is checked by its size alone.
     """
 
     def __init__(self, path: Path, facts: dict[str, Any], files: dict[str, dict[str, Any]]) -> None:
@@ -49,10 +54,19 @@ class ArrayFolder:
     def open(cls, path: str | Path, layout: Layout) -> Iterator[ArrayFolder]:
         """Open a folder for a block that takes the arrays and facts which it needs; the arrays outlive the block.
 
-        Format, version and the sizes of all files are checked first. Raises NotFound for no folder and for a folder of
-        another kind; Damaged for another version, for a file that is missing or of another size, and for whatever
+        Format, version and the sizes of all files are checked first, and their checksums where this machine neither
+        wrote nor checked these files before. Raises NotFound for no folder and for a folder of another kind; Damaged
+        for another version, for a file that is missing, of another size or with another checksum, and for whatever
         fails in the block because facts or arrays are not what it expects.
         """
+        with cls._opened(path, layout, checksums.compare_once) as folder:
+            yield folder
+
+    @classmethod
+    @contextmanager
+    def _opened(
+        cls, path: str | Path, layout: Layout, compare: Callable[[Path, Mapping[str, str]], None]
+    ) -> Iterator[ArrayFolder]:
         path = existing(path, f"folder of {layout.what}")
         try:
             try:
@@ -64,8 +78,10 @@ class ArrayFolder:
             known = f"{layout.name} {layout.version}"
             if found != known:
                 raise Damaged(f"{path}: has format {found}, {known} is known. Build it again.")
+            checksums.check_signed(about, ("format", "version", "facts", "files"))
             folder = cls(path, dict(about["facts"]), dict(about["files"]))
             folder._check_sizes()
+            compare(path, folder.sums)
             yield folder
         except (BadInput, NotFound, Damaged, Stale):
             raise
@@ -80,13 +96,22 @@ class ArrayFolder:
         """
         with atomic_folder(path, layout.file) as place, ArrayWriter(place) as writer:
             yield writer
-            about = {
-                "format": layout.name,
-                "version": layout.version,
-                "facts": writer.facts,
-                "files": writer.described(),
-            }
-            (place / layout.file).write_text(json.dumps(about) + "\n", "utf-8")
+            files = writer.described()
+            about = {"format": layout.name, "version": layout.version, "facts": writer.facts, "files": files}
+            (place / layout.file).write_text(json.dumps(checksums.signed(about)) + "\n", "utf-8")
+            checksums.note(place, cls(place, {}, files).sums)  # files keep inode and time where the folder is renamed
+
+    @classmethod
+    def check(cls, path: str | Path, layout: Layout, pace: float | None = None) -> None:
+        """Compare every file with its checksum, whatever was checked before, at `pace` bytes a second where one is
+        given. Raises as `open` does."""
+        with cls._opened(path, layout, partial(checksums.compare_again, pace=pace)):
+            pass
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """The checksum of each file that has one."""
+        return {name: str(entry["xxh3"]) for name, entry in self._files.items() if "xxh3" in entry}
 
     def array(
         self, name: str, dtype: str | None = None, shape: tuple[int | None, ...] | None = None, *, mapped: bool = True
@@ -117,6 +142,28 @@ class ArrayFolder:
                 raise ValueError(f"no {name}")
             if sizes[name] != entry["bytes"]:
                 raise ValueError(f"{name} has {sizes[name]:,} bytes in place of {entry['bytes']:,}")
+
+
+def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
+    """Write an array in NumPy's .npy format. On a full disk `np.save` raises an OSError that does not say so."""
+    values = np.ascontiguousarray(values)
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(values))
+    stream.write(values.data)
+
+
+def mapped_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A new .npy file, mapped to be written. Its room is reserved: a disk without it is an OSError here. Without that
+    the system ends the process when it writes where there is no room (SIGBUS)."""
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):  # not on Windows and macOS
+        with open(path, "r+b") as stream:
+            try:
+                os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    path.unlink()
+                    raise OSError(error.errno, error.strerror, str(path)) from error
+    return array
 
 
 @dataclass
@@ -193,9 +240,7 @@ class ArrayWriter:
     def described(self) -> dict[str, dict[str, Any]]:
         """Finish the arrays; the entry of each file in the description."""
         self.close()
-        entries: dict[str, dict[str, Any]] = {
-            file.name: {"bytes": file.stat().st_size} for file in sorted(self.path.iterdir()) if file.is_file()
-        }
+        entries = checksums.described(self.path)
         for name, array in self._arrays.items():
             entries[f"{name}.npy"] |= {"dtype": array.dtype.name, "shape": [array.count, *array.row]}
         return entries

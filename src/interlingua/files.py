@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import glob
 import gzip
 import io
 import json
 import logging
 import os
-import re
-import select
 import shutil
-import stat
 import tempfile
-import threading
-import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
 
 from interlingua.errors import BadInput, NotFound, suggestion
+from interlingua.pipes import is_plain, open_copy
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +33,13 @@ Durability = Literal["full", "process"]
 UNREADABLE = (EOFError, OSError, zlib.error)
 """What reading a broken file raises: one that is gzipped and cut short or damaged, a disk that fails."""
 STDIN = Path("/dev/stdin")
-OPEN_FILE = re.compile(r"/dev/stdin|(?:/dev/fd|/proc/self/fd)/(\d+)")
-PATIENCE = 5.0
-"""Seconds that a named pipe may be without a writer before it is given up."""
-PART = 1 << 20
 LONGEST_LINE = 64 << 20
 """Bytes of a line of text. A longer one is an error: a small gzip file can hold a line that fills the memory."""
+
+
+def cache_folder() -> Path:
+    """The user's cache folder: `interlingua` in $XDG_CACHE_HOME, else in ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "interlingua"
 
 
 def existing(path: str | Path, what: str = "file") -> Path:
@@ -55,7 +53,7 @@ def existing(path: str | Path, what: str = "file") -> Path:
 
 def is_input(path: str | Path) -> bool:
     """Whether something that is no folder can be read at `path`: a file, a pipe, or `-`, standard input."""
-    return str(path) == "-" or ("\0" not in str(path) and os.path.exists(path) and not os.path.isdir(path))
+    return str(path) == "-" or (_is_name(str(path)) and os.path.exists(path) and not os.path.isdir(path))
 
 
 def open_input(path: str | Path) -> IO[bytes]:
@@ -80,139 +78,7 @@ def open_raw(path: str | Path) -> io.BufferedReader:
     path = existing(path)
     if path.is_dir():
         raise BadInput(f"{path}: is a folder, a file is needed.")
-    facts, number = os.stat(path), _number(path)
-    key = facts.st_dev, facts.st_ino
-    if stat.S_ISREG(facts.st_mode):
-        # of `{ read -r first; interlingua …; } < file` the rest is meant, which only the open file knows
-        begun = number is not None and (key in _copies or os.lseek(number, 0, os.SEEK_CUR) > 0)
-        if not begun:
-            return open(path, "rb")
-    copy = _copies.setdefault(key, _Copy())
-    copy.fill(path, number)
-    return io.BufferedReader(_CopyReader(copy))
-
-
-def forget_pipes() -> None:
-    """Drop the copies of pipes: whatever is opened from now on is read anew."""
-    _copies.clear()
-
-
-def _number(path: Path) -> int | None:
-    """The number of the open file that `path` stands for (0 of /dev/stdin), None for any other path."""
-    found = OPEN_FILE.fullmatch(str(path))
-    return int(found[1] or 0) if found else None
-
-
-class _Copy:
-    """The bytes that a pipe gave, in a temporary file that has no name and goes when the process ends, however it
-    ends. `pin` keeps the number (inode) of a named pipe from being given to another one."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.file: IO[bytes] | None = None
-        self.pin: int | None = None
-        self.begun = False
-
-    def fill(self, path: Path, number: int | None) -> None:
-        """Read `path`, or the open file `number`, to its end, unless that was done."""
-        with self.lock:
-            if self.file is not None:
-                return
-            if self.begun:
-                raise BadInput(
-                    f"{path}: reading it was stopped half way, and a pipe gives its text only once. "
-                    "Start the command again."
-                )
-            source = os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-            file = tempfile.TemporaryFile()  # noqa: SIM115
-            try:
-                if os.isatty(source):
-                    logger.info(f"{path}: type text, a line each; Ctrl-D ends it")
-                named = number is None and stat.S_ISFIFO(os.fstat(source).st_mode)
-                for part in _parts(path, source, named):
-                    self.begun = True
-                    self._write(file, part, path)
-                self._write(file, b"", path)
-                if named and hasattr(os, "O_PATH"):
-                    self.pin = os.open(path, os.O_PATH)
-            except BaseException:
-                file.close()
-                raise
-            finally:
-                os.close(source)
-            self.file = file
-
-    def _write(self, file: IO[bytes], part: bytes, path: Path) -> None:
-        try:
-            file.write(part)
-            if not part:
-                file.flush()
-        except OSError as error:
-            raise BadInput(
-                f"{path}: cannot be copied to {tempfile.gettempdir()} ({error.strerror}). Save what "
-                "it gives to a file, or let TMPDIR name a folder on a disk with room."
-            ) from error
-
-    def __del__(self) -> None:
-        if self.file is not None:
-            self.file.close()
-        if self.pin is not None:
-            os.close(self.pin)
-
-
-_copies: dict[tuple[int, int], _Copy] = {}
-
-
-def _parts(path: Path, source: int, named: bool) -> Iterator[bytes]:
-    """What `source` gives until its writers have closed it. A `named` pipe is opened without waiting for a writer, and
-    at first looks as if it had ended: reading it is refused with EAGAIN, or gives bytes, once a writer is there."""
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-    deadline = time.monotonic() + PATIENCE
-    written = not named
-    while True:
-        try:
-            part = os.read(source, PART)
-        except BlockingIOError:
-            written = True
-            poll.poll()
-            continue
-        if part:
-            written = True
-            yield part
-        elif written:
-            return
-        elif events := poll.poll(0):
-            if not events[0][1] & select.POLLIN:  # a writer came and went without a word
-                return
-        elif time.monotonic() > deadline:
-            raise BadInput(f"{path}: nothing writes to this pipe. Start the program that fills it first.")
-        else:
-            poll.poll(50)
-
-
-class _CopyReader(io.RawIOBase):
-    """A copy, read from the place where this reader is."""
-
-    def __init__(self, copy: _Copy) -> None:
-        assert copy.file is not None
-        self.copy, self.handle, self.place = copy, copy.file.fileno(), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        count = os.preadv(self.handle, [buffer], self.place)
-        self.place += count
-        return count
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self.place, os.SEEK_END: os.fstat(self.handle).st_size}
-        self.place = max(0, starts[whence] + offset)
-        return self.place
+    return open(path, "rb") if is_plain(path) else open_copy(path)
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -288,11 +154,15 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and move it into place when the block ends without an error.
 
     A name ending in .gz is compressed. An exception or a kill leaves what was at `path` as it was. After the block the
-    file and its name are on the disk.
+    file and its name are on the disk. What is no file, such as /dev/null or a pipe, is written to as it is.
     """
     path = Path(path)
+    if not _is_replaceable(path):
+        with open(path, mode, encoding=None if "b" in mode else "utf-8", newline=None if "b" in mode else "\n") as raw:
+            yield raw
+        return
     make_folder(path.parent)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    handle, temporary = _claimed(path, _new_file)
     stream: Any = None
     try:
         os.fchmod(handle, 0o644)
@@ -312,8 +182,16 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         os.replace(temporary, path)
         sync_path(path.parent)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether a file is at `path` or could be: not a device, a pipe, or one that is open, as /dev/stdout is."""
+    place = os.path.abspath(path)
+    if place.startswith(("/dev/", "/proc/")) and not place.startswith("/dev/shm/"):
+        return False
+    return not _is_name(place) or not path.exists() or path.is_file() or path.is_dir()
 
 
 @contextmanager
@@ -325,10 +203,11 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     only then is it deleted. A kill between the two renames leaves nothing at `path`; `restore`, which `existing`
     calls, then brings the older one back. After the block the folder and all in it are on the disk.
     """
+    _check_name(path)
     path = Path(os.path.realpath(path))
     make_folder(path.parent)
     check_replaceable(path, marker)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    handle, temporary = _claimed(path, _new_folder)
     try:
         yield temporary
         move_into_place(temporary, path, marker)
@@ -336,6 +215,8 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         restore(path)
         raise
+    finally:
+        os.close(handle)
 
 
 def move_into_place(new: Path, path: Path, marker: str) -> None:
@@ -369,14 +250,82 @@ def restore(path: str | Path) -> Path:
 
 
 def _check_name(path: str | Path) -> None:
-    if "\0" in str(path):
-        raise BadInput(f"{str(path)!r}: holds the character NUL, which no name of a file may hold.")
+    if not _is_name(str(path)):
+        raise BadInput(f"{str(path)!a}: holds a character that no name of a file may hold.")
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
 
 
 def _left_aside(path: Path) -> list[Path]:
     """Folders that writers of `path` moved aside, the newest last."""
     found = path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}.old")
     return sorted((old for old in found if old.is_dir()), key=lambda old: old.stat().st_mtime)
+
+
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path`, removed when the block ends. What a kill leaves is for `remove_leftovers`."""
+    handle, temporary = _claimed(path, _new_folder)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(handle)
+
+
+def remove_leftovers(folder: Path, name: str = "*") -> None:
+    """Remove from `folder` what writers of `atomic_write`, `atomic_folder` and `scratch_folder` left there that were
+    killed: of all paths, or of those called `name`. The lock of a writer that lives tells that it does. On a file
+    system without locks nothing is removed."""
+    for left in folder.glob(f".{name if name == '*' else glob.escape(name)}.{'?' * 8}.part"):
+        with suppress(OSError):  # it is being written, another process removes it too, or it is not ours
+            handle = os.open(left, os.O_RDONLY)
+            try:
+                _claim(handle)
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
+            finally:
+                os.close(handle)
+
+
+def _claimed(path: Path, make: Callable[[str, Path], tuple[int, Path]]) -> tuple[int, Path]:
+    """A new temporary file or folder for `path`, open and locked: not what `remove_leftovers` removes."""
+    while True:
+        handle, temporary = make(f".{path.name}.", path.parent)
+        with suppress(OSError):  # a file system without locks
+            try:
+                _claim(handle)
+            except BlockingIOError:  # it is just being removed
+                os.close(handle)
+                continue
+        if temporary.exists():
+            return handle, temporary
+        os.close(handle)  # it was removed before it was locked
+
+
+def _new_file(prefix: str, folder: Path) -> tuple[int, Path]:
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".part", dir=folder)
+    return handle, Path(name)
+
+
+def _new_folder(prefix: str, folder: Path) -> tuple[int, Path]:
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=prefix, suffix=".part", dir=folder))
+        with suppress(FileNotFoundError):  # it was removed before it was opened
+            return os.open(made, os.O_RDONLY), made
+
+
+def _claim(handle: int) -> None:
+    """Lock an open file or folder until it is closed, also by the end of the process. Raises BlockingIOError where
+    another process holds the lock, another OSError on a file system without locks."""
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def check_replaceable(path: Path, marker: str) -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 PACKAGE = "interlingua"
@@ -88,7 +88,7 @@ class Progress:
 
             self._bar = tqdm(desc=what, total=total, file=sys.stderr, leave=False, dynamic_ncols=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -107,7 +107,18 @@ class Progress:
         if now - self._last >= self.every:
             self._last = now
             of = f" of {self.total:,}" if self.total else ""
-            logger.info(f"{self.what}: {self.done:,}{of} ({now - self._start:.0f} s)")
+            logger.info(f"{self.what}: {self.done:,}{of} ({self._pace(now - self._start)})")
+
+    def _pace(self, seconds: float) -> str:
+        """The seconds so far, how much is done in one, and how long the rest takes at that rate."""
+        said = f"{seconds:.0f} s"
+        if self.done and seconds > 0:
+            rate = self.done / seconds
+            said += f", {rate:,.{0 if rate >= 10 else 1}f} a second"
+            if self.total and self.total >= self.done:
+                left = (self.total - self.done) / rate
+                said += f", {left:.0f} s left" if left < 100 else f", {left / 60:,.0f} min left"
+        return said
 
 
 def track(

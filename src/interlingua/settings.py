@@ -18,7 +18,7 @@ from interlingua.errors import BadInput, suggestion
 class Settings(BaseModel):
     """Options, each a field with a type, a default, bounds and a description. No other key is taken."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     former_names: ClassVar[Mapping[str, str]] = {}
     """What a field was called before → its name; said to who uses the old one."""
 

@@ -48,6 +48,7 @@ def test_each_language_has_mean_0_and_variance_1(clouds, rotate):
         np.testing.assert_allclose(turned_back.var(axis=0), 1, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_each_step_is_what_it_says(clouds):
     x, mean, std = clouds["fr"], clouds["fr"].mean(axis=0), clouds["fr"].std(axis=0)
     for shift, scale, expected in (
@@ -128,6 +129,7 @@ def test_pairs_give_the_rotation_where_they_are_asked_for(clouds):
         Calibration.fit(some, rotate="supervised", pairs={"fr": (english[:2], english[:3])})
 
 
+@pytest.mark.slow
 def test_adversarial_is_followed_by_refinement(clouds):
     options = Adversarial(n_epochs=1, epoch_size=640, hidden=16)
     some = {lang: clouds[lang] for lang in ("en", "fr")}

@@ -93,6 +93,7 @@ def test_vectors_too_close_for_bfloat16_are_told_apart(monkeypatch):
     agrees(backward, y, x, 3)
 
 
+@pytest.mark.slow
 def test_many_equal_vectors_do_not_fill_the_memory(monkeypatch):
     held = []
     monkeypatch.setattr(neighbours, "ROWS", 64)

@@ -12,7 +12,6 @@ import pytest
 import torch
 import yaml
 
-from interlingua import files
 from interlingua.cli import main
 from interlingua.data.collections import load_collection
 from interlingua.index.index import Index
@@ -151,7 +150,8 @@ RECIPES = [
     ("train broken.yaml --out new", ["broken.yaml", "not valid YAML", "line 2"]),
     ("train own.yaml --out new", ["own.yaml: is, perhaps through others, its own base"]),
     *((f"train {name}.yaml --out new", [f"{name}.yaml: not valid YAML"]) for name in ("ring", "bomb", "nested")),
-    ("train nul.yaml --out new", ["holds the character NUL"]),
+    ("plan /", ["/: no such recipe"]),
+    ("train nul.yaml --out new", ["holds a character that no name of a file may hold"]),
     ("train latin1.yaml --out new", ["latin1.yaml", "line 1: not UTF-8", "byte 16"]),
     ("train hu2023/semantc --out new", ["hu2023/semantc", "Did you mean 'hu2023/semantic'?"]),
     ("train hu2023/table2 --out new", ["hu2023/table2", "interlingua reproduce hu2023/table2"]),
@@ -376,7 +376,7 @@ def test_standard_input_that_cannot_be_read(place, monkeypatch, capsys, standard
 )
 def test_a_pipe_to_which_nobody_writes_is_named(place, monkeypatch, capsys, command):
     monkeypatch.chdir(place)
-    monkeypatch.setattr(files, "PATIENCE", 0.0)
+    monkeypatch.setattr("interlingua.pipes.PATIENCE", 0.0)
     if not Path("pipe").exists():
         os.mkfifo("pipe")
     fails(capsys, command, "pipe: nothing writes to this pipe. Start the program that fills it first.")

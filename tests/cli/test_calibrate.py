@@ -149,6 +149,18 @@ def test_pairs_rotate(made, capsys):
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(24), atol=1e-6)
 
 
+@pytest.mark.slow
+def test_vectors_may_be_computed_in_int8_and_the_weights_stay(made, tiny_encoder):
+    tiny_encoder(pooling="mean").save(made / "tiny")
+    for name, options in (("plain", []), ("int8", ["--precision", "int8"])):
+        ok("calibrate", made / "tiny", "--on", made / "en.txt", made / "fi.txt", "--out", made / name, *options)
+    weights = [sorted((made / name).rglob("model.safetensors")) for name in ("plain", "int8")]
+    assert [file.read_bytes() for file in weights[0]] == [file.read_bytes() for file in weights[1]]
+    plain, other = (Encoder.load(made / name).language_maps.maps["fi"].shift for name in ("plain", "int8"))
+    assert np.allclose(plain, other, atol=0.02)
+    assert not np.array_equal(plain, other)
+
+
 def test_fold_writes_a_plain_model(made, sentences, capsys):
     from sentence_transformers import SentenceTransformer
 

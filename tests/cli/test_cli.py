@@ -79,6 +79,7 @@ def printed(capsys, *argv):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_train_writes_a_run_with_its_recipe_and_model(street, capsys):
     recipe = yaml.safe_load((street.root / "run/recipe.yaml").read_text(encoding="utf-8"))
     assert (recipe["seed"], recipe["training"]["log_every"], recipe["training"]["steps"]) == (5, 2, 6)
@@ -95,6 +96,7 @@ def test_train_writes_a_run_with_its_recipe_and_model(street, capsys):
     assert all(before[name].equal(after[name]) for name in before)
 
 
+@pytest.mark.slow
 def test_evaluate_prints_what_evaluate_on_measures(street, capsys):
     on = ["encyclopedia:en", "encyclopedia:fi"]
     expected = evaluate_on(DualEncoder.load(street.model), map(load_collection, on), ["RR@10"])
@@ -133,6 +135,7 @@ def test_two_models_are_two_rows(street, capsys):
     assert list(dict.fromkeys(row["system"] for row in rows)) == [street.model, str(start)]
 
 
+@pytest.mark.slow
 def test_evaluate_matrix_over_three_languages(street, capsys):
     langs = ["en", "fi", "sw"]
     on = [f"encyclopedia:{lang}" for lang in langs]
@@ -185,6 +188,7 @@ def test_evaluate_on_translations(street, tmp_path, capsys):
     assert "forward: a sentence of the language looks for its translation" in text
 
 
+@pytest.mark.slow
 def test_the_average_of_a_mixed_pool_is_not_said_to_be_without_english(street, capsys):
     text = printed(capsys, "evaluate", street.model, "--on", "encyclopedia", "--measures", "RR@10", "--no-intervals")
     assert text.splitlines()[0].split() == ["RR@10", "mul", "avg"]
@@ -372,6 +376,7 @@ def test_plan_prints_the_recipe_that_train_would_keep(street, capsys):
     assert "# 9 steps" in out
 
 
+@pytest.mark.slow
 def test_reproduce_says_what_it_would_run(capsys):
     assert main(["reproduce", "hu2023/table2", "--plan", "--data", "/data", "--seeds", "3"]) == 2  # no data is there
     rows = capsys.readouterr().out.partition("Rows:\n")[2].partition("\n\n")[0].splitlines()
@@ -431,6 +436,18 @@ def test_the_module_runs_as_a_command():
     command = [sys.executable, "-m", "interlingua", "--version"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout.startswith("interlingua ")
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_memory_that_cannot_be_had_is_no_defect(error, monkeypatch, capsys):
+    def large(arguments):
+        raise error
+
+    monkeypatch.setattr("interlingua.cli.info.run", large)
+    assert main(["info", "x"]) == 2
+    assert "there is not enough memory" in capsys.readouterr().err
 
 
 def test_a_defect_is_one_line_and_keeps_its_traceback(tmp_path, monkeypatch, capsys):

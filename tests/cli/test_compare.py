@@ -64,6 +64,7 @@ def files(trec, kind):
     return [trec / (f"{kind}.{lang}.run" if kind in "ab" else f"{lang}.qrels") for lang in LANGS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correction", ["holm", "bonferroni", "none"])
 @pytest.mark.parametrize("source", ["qrels", "collections"])
 def test_a_family_is_corrected_as_by_hand(trec, capsys, correction, source):
@@ -92,6 +93,7 @@ def test_a_family_is_corrected_as_by_hand(trec, capsys, correction, source):
         assert line.endswith(": significant" if other < 0.05 else ": not significant")
 
 
+@pytest.mark.slow
 def test_permutation_and_alpha(trec, capsys):
     given = [*files(trec, "a"), *files(trec, "b"), "--qrels", *files(trec, "qrels")]
     usual, tested = compared(capsys, *given), compared(capsys, *given, "--test", "permutation", "--measure", "nDCG@10")

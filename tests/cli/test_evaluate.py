@@ -107,6 +107,7 @@ def test_pairs_without_english(place, capsys):
     assert rows[0]["mean"] == expected.mean
 
 
+@pytest.mark.slow
 def test_a_layer_is_pooled_in_both_encoders_of_a_model(place, tmp_path, capsys, tiny_encoder):
     file = tmp_path / "fin-eng.tsv"  # every other word of the English: near enough for a random model
     texts = [passage.text for passage in load_collection("encyclopedia:en").passages[:60]]
@@ -230,6 +231,7 @@ def test_a_run_needs_the_texts_of_its_passages(place, tmp_path, capsys):
     assert "a TREC run names passages" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_vectors_on_the_disk_give_the_same_table_and_are_made_once(place, tmp_path, capsys):
     wanted = (place / "static", "--on", "encyclopedia:fi", "encyclopedia:sw", "--measures", "RR@10")
     plain = printed(capsys, *wanted)

@@ -85,6 +85,7 @@ def test_pipelines_are_rows_beside_models(there, capsys):
     assert found["bm25"]["RR@10"]["en"] > 0.5
 
 
+@pytest.mark.slow
 def test_a_late_interaction_model_alone(there, capsys):
     found = tables(capsys, "late", "--on", "encyclopedia:fi", "--measures", "RR@10")
     run = run_pipeline("late", load_collection("encyclopedia:fi"), 100)
@@ -95,6 +96,7 @@ def test_a_late_interaction_model_alone(there, capsys):
     assert found["late"]["RR@10"]["fi"] == pytest.approx(result.scores["RR@10"])
 
 
+@pytest.mark.slow
 def test_runs_of_pipelines_read_back_as_pipelines(there, tmp_path, capsys):
     text, long = "bm25 % 20 >> static", "bm25 + " + " + ".join(f"0.{i} * static" for i in range(9))
     tables(capsys, "--pipeline", text, long, "--on", "encyclopedia:fi", "--runs", tmp_path, "--measures", "RR@10")
@@ -109,6 +111,7 @@ def test_runs_of_pipelines_read_back_as_pipelines(there, tmp_path, capsys):
     assert len({cells["RR@10"]["fi"] for cells in again.values()}) == 1
 
 
+@pytest.mark.slow
 def test_questions_translated_beforehand(there, capsys):
     given = ["--on", "encyclopedia:fi", "encyclopedia:sw", "--passages", "encyclopedia:en", "--measures", "RR@10"]
     plain = tables(capsys, "--pipeline", "bm25", *given)["bm25"]["RR@10"]

@@ -55,6 +55,7 @@ def test_durability_is_chosen_for_changes(place, capsys):
     assert synced_version(place / "idx") == before + 2
 
 
+@pytest.mark.slow
 def test_an_index_is_changed_in_place(place, capsys):
     assert Index.open("idx").languages == {"en": 2, "fi": 1, "ru": 1}
     (place / "more.jsonl").write_text('{"id": "x", "text": "A bridge crosses both rivers.", "lang": "en"}\n')
@@ -76,6 +77,7 @@ def test_an_index_is_changed_in_place(place, capsys):
     assert str(place / "model") in shown
 
 
+@pytest.mark.slow
 def test_an_index_is_synced_with_its_files(place, capsys):
     sync = "sync idx books faq.csv --columns text=answer id=name".split()
     assert "idx: 0 added, 0 replaced, 0 deleted, 4 unchanged; 4 passages: " in said(capsys, *sync).err
@@ -103,6 +105,7 @@ def test_an_index_is_synced_with_its_files(place, capsys):
     assert "books/keeper.md: 2 deleted" in said(capsys, *sync[:3], "--allow-empty").err
 
 
+@pytest.mark.slow
 def test_passages_are_deleted_by_source_and_by_metadata(place, capsys):
     delete = ["delete", "idx"]
     assert (
@@ -110,8 +113,12 @@ def test_passages_are_deleted_by_source_and_by_metadata(place, capsys):
     )
     assert "0 passages deleted" in said(capsys, *delete, "--source", "books/", "--filter", "topic=storm").err
     assert "2 passages deleted; 2 passages" in said(capsys, *delete, "--source", "books/").err
-    assert "0 passages deleted" in said(capsys, *delete, "--source", "faq.csv", "--filter", "topic=storm", "x=y").err
-    for wrong, error in ((["q1", "--source", "faq.csv"], "not both at once"), ([], "say what to delete")):
+    assert "0 passages deleted" in said(capsys, *delete, "--source", "faq.csv", "--filter", "topic!=storm").err
+    for wrong, error in (
+        (["q1", "--source", "faq.csv"], "not both at once"),
+        (["--filter", "topic=storm", "x=y"], "idx: no passage has metadata 'x'. There are: 'source', 'topic'."),
+        ([], "say what to delete"),
+    ):
         assert main([*delete, *wrong]) == 2
         assert error in capsys.readouterr().err
 
@@ -121,6 +128,7 @@ def ids(index="idx"):
     return sorted(hit.passage.key for hit in Index.open(index).search("river", 500, mode="dense"))
 
 
+@pytest.mark.slow
 def test_files_have_the_same_names_in_every_command(place, capsys):
     """The sequence of docs/search.md: several sources first, then one of them."""
     (place / "books").rename("handbook")
@@ -142,6 +150,7 @@ def test_files_have_the_same_names_in_every_command(place, capsys):
     assert "2 passages deleted" in said(capsys, *"delete two handbook/keeper.md#3 faq.csv:q1".split()).err
 
 
+@pytest.mark.slow
 def test_versions_of_a_page_share_an_index(place, capsys):
     for lang, texts in (("en", ["A storm at sea.", "A blue book."]), ("fi", ["Myrsky merellä.", "Sininen kirja."])):
         rows = [json.dumps({"id": str(number), "text": text, "lang": lang}) for number, text in enumerate(texts, 1)]
@@ -165,6 +174,7 @@ def test_versions_of_a_page_share_an_index(place, capsys):
     assert "already" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
     for folder, text in (("a", "A storm."), ("b", "A river.")):
         (place / folder / "handbook").mkdir(parents=True)
@@ -173,7 +183,7 @@ def test_two_folders_of_one_name_and_one_that_moved(place, capsys):
     said(capsys, *"add two b/handbook --lang en".split())
     names = [("b/handbook/guide.txt", "b/handbook/guide.txt#1"), ("handbook/guide.txt", "handbook/guide.txt#1")]
     assert ids("two") == names
-    assert json.loads((place / "two/sources.json").read_text()) == {
+    assert json.loads((place / "two/sources.json").read_text())["names"] == {
         "handbook": str(place / "a/handbook"),
         "b/handbook": str(place / "b/handbook"),
     }
@@ -215,6 +225,7 @@ def test_a_beir_folder_is_indexed_and_measured_as_it_comes(place, capsys):
     assert "--lang is for collections" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_files_are_cut_and_read_as_asked(place, capsys):
     said(capsys, "index", "model", "books", "--out", "cut", "--chunk-chars", "20", "--overlap", "0", "--lang", "en")
     assert len(Index.open("cut")) == 6
@@ -224,6 +235,7 @@ def test_files_are_cut_and_read_as_asked(place, capsys):
     assert "1 bad row" in said(capsys, *"index model bad.jsonl --out bad".split()).err
 
 
+@pytest.mark.slow
 def test_a_folder_of_mixed_files_does_not_stop_at_the_first_table(place, capsys):
     (place / "mixed/sub").mkdir(parents=True)
     for name, content in {
@@ -254,6 +266,7 @@ def test_a_folder_of_mixed_files_does_not_stop_at_the_first_table(place, capsys)
     assert "1 unchanged" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeypatch):
     loaded = []
     real = DualEncoder.load
@@ -289,6 +302,7 @@ def test_results_are_narrowed(place, capsys):
     assert said(capsys, "search", "idx", "zzzz", "--mode", "lexical").out == "nothing found.\n"
 
 
+@pytest.mark.slow
 def test_token_vectors_are_kept_for_a_reranker(place, capsys, tiny_encoder):
     LateInteractionEncoder.start(tiny_encoder(), dim=8, query_length=12, document_length=24).save("late")
     before = found(capsys, "lighthouse", "--rerank", "late")

@@ -65,6 +65,7 @@ def test_milvus_is_a_place_like_any_other(place, sentences, capsys):
     assert "12 passages with their vectors" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_parts_that_others_encoded_become_the_same_index(place, sentences, monkeypatch, capsys):
     monkeypatch.setattr(ray_encoding, "connected", Here)
     assert main(["index", "model", "docs.jsonl", "--out", "plain"]) == 0

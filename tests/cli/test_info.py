@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from interlingua.cli import main
+from interlingua.files import cache_folder
 from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMap, LanguageMaps
 from interlingua.models.late_interaction import LateInteractionEncoder
-from interlingua.text.languages import cache_folder
 
 
 def told(capsys, *argv):
@@ -25,6 +25,7 @@ def told(capsys, *argv):
     return {line.split()[0]: " ".join(line.split()[1:]) for line in lines}, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_a_calibrated_transformer_with_a_licence(tiny_encoder, tmp_path, capsys):
     encoder = tiny_encoder(layers=3, max_length=48, prompts={"query": "query: ", "passage": "passage: "})
     encoder.settings.change(max_length={"query": 16, "passage": 48})
@@ -55,6 +56,7 @@ def test_a_calibrated_transformer_with_a_licence(tiny_encoder, tmp_path, capsys)
     assert lines["licence"] == "not named in the folder"
 
 
+@pytest.mark.slow
 def test_a_late_interaction_model_and_the_bundled_one(tiny_encoder, tmp_path, capsys):
     LateInteractionEncoder.start(tiny_encoder(), dim=8, query_length=12, document_length=24).save(tmp_path / "late")
     lines, info = told(capsys, tmp_path / "late")

@@ -108,5 +108,7 @@ def test_mistakes_are_one_line(street, capsys):
     ):
         assert mine(street, *options, **kinds)[0] == 2
         assert message in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        mine(street, "--gold", street / "gold", "--threshold", 1)
+    for options in (("--gold", street / "gold", "--threshold", 1), ("--threshold", "nan")):
+        with pytest.raises(SystemExit):
+            mine(street, *options)
+    assert "argument --threshold: invalid number value: 'nan'" in capsys.readouterr().err

@@ -123,6 +123,7 @@ def test_the_options_are_heard_where_arguments_follow_them(faq, capsys):
     assert (hit["title"], hit["text"]) == ("Refund?", "A refund takes five days.")
 
 
+@pytest.mark.slow
 def test_models_after_the_collection_are_measured(capsys):
     assert main(["evaluate", "--no-intervals", "--measures", "RR@10", "--on", "encyclopedia:fi", "default"]) == 0
     assert "default" in capsys.readouterr().out
@@ -183,7 +184,7 @@ def test_help_says_which_options_repeat(capsys):
     with pytest.raises(SystemExit):
         main(["search", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "source=faq.csv (may be repeated)" in said
+    assert "and JSON (may be repeated)" in said
     assert "takes one value each time" in said
     with pytest.raises(SystemExit):
         main(["demo", "--help"])
@@ -247,3 +248,10 @@ def test_bash_completes_verbs_options_choices_and_files(scripts, typed, offered,
         env={"PATH": os.environ["PATH"]},
     )
     assert {word.strip() for word in said.stdout.split("\n")} - {""} == offered, said.stderr
+
+
+def test_a_second_double_dash_is_no_argument(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["backup", "idx", "--", "--"])
+    assert end.value.code == 2
+    assert "argument FILE: '--' is none. For a file of this name write ./--" in capsys.readouterr().err

@@ -52,6 +52,7 @@ def test_the_package_is_imported_alone(code):
     assert run(code)[1] == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -69,6 +70,7 @@ def test_a_search_loads_what_it_needs_alone(folder, options):
     assert loaded == set()
 
 
+@pytest.mark.slow
 def test_marked_words_need_no_torch_either(folder):
     said, loaded = run(f"sys.stdout.isatty = lambda: True; {VERB}", "search", folder / "idx", "hot drink")
     assert "\033[1mdrink\033[0m" in said
@@ -109,6 +111,7 @@ def test_info_reads_no_table_while_the_cache_is_current(folder, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_the_hits_are_those_that_torch_finds(folder):
     light, whole = Index.open(folder / "idx"), Index.open(folder / "idx", DualEncoder.load("default"))
     for text in ("what is made with hot water", "vesi", "море"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlingua.data.encyclopedia import topics
-from interlingua.data.files import Report, SourceNames, read_files
+from interlingua.data.files import Report, Scope, SourceNames, read_files, whole
 from interlingua.data.files import chunks as blocks
 from interlingua.data.files import encoding as check
 from interlingua.data.files import markup as plain_text
@@ -216,8 +216,8 @@ def test_skipping_counts_and_lists(tmp_path: Path) -> None:
         },
     )
     report = Report()
-    assert ids(tmp_path / "f", report=report, on_bad_row="skip") == ["f/b.txt#1", "1", "2", "f/e.csv:2", "f/f.jsonl:21"]
-    assert (report.files, report.passages, report.bad, report.languages) == (4, 5, 25, {"en": 5})
+    assert ids(tmp_path / "f", report=report, on_bad_row="skip") == ["f/b.txt#1", "1", "2", "f/f.jsonl:21"]
+    assert (report.files, report.passages, report.bad, report.languages) == (3, 4, 25, {"en": 4})
     said = str(report)
     assert "25 bad rows or files left out:" in said
     for line in (
@@ -305,6 +305,7 @@ def test_memory_does_not_grow_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: str
 ) -> None:
     monkeypatch.setattr(check, "CHUNK", 500)
+    monkeypatch.setattr(whole, "IN_MEMORY", 1_000)
     monkeypatch.setattr(blocks, "LONGEST", 2_000)
     monkeypatch.setattr(plain_text, "LINE", 500)
     monkeypatch.setattr(web_page, "PART", 500)
@@ -380,3 +381,55 @@ def test_read_passages_reads_jsonl_as_it_is_and_other_files_too(tmp_path: Path) 
     assert list(read_passages(tmp_path / "a.jsonl")) == [Passage("a.jsonl:1", "This is an English sentence.")]
     assert [one.id for one in read_passages(tmp_path / "b", "en")] == ["b/a.txt#1"]
     assert [one.id for one in read_passages(tmp_path / "c.csv", "en")] == ["c.csv:2"]
+
+
+def test_cycles_of_links_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    make(tmp_path / "f", {"a/x.txt": "One.", "b/y.txt": "Two."})
+    (tmp_path / "f/a/up").symlink_to(tmp_path / "f")
+    (tmp_path / "f/a/over").symlink_to(tmp_path / "f/b")
+    (tmp_path / "f/b/over").symlink_to(tmp_path / "f/a")
+    (tmp_path / "f/self").symlink_to(tmp_path / "f/self")
+    (tmp_path / "f/one.txt").symlink_to(tmp_path / "f/two.txt")
+    (tmp_path / "f/two.txt").symlink_to(tmp_path / "f/one.txt")
+    report = Report()
+    assert ids(tmp_path / "f", report=report) == ["f/a/x.txt#1", "f/b/y.txt#1"]
+    assert report.skipped == {"link to a folder": 3, "link in a cycle": 3}
+
+
+def test_an_unreadable_file_among_many_is_named_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "f", {f"{number}.txt": f"Text {number}." for number in range(300)})
+    opened = check.open_input
+
+    def refusing(path: Path) -> object:
+        if path.name == "7.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path)
+
+    monkeypatch.setattr(check, "open_input", refusing)
+    report, scope = Report(), Scope()
+    found = ids(tmp_path / "f", report=report, on_bad_row="skip", scope=scope)
+    assert (len(found), report.bad, scope.unread) == (299, 1, {"f/7.txt"})
+    assert "7.txt: cannot be read" in str(report)
+    with pytest.raises(InterlinguaError, match=r"7\.txt: cannot be read"):
+        ids(tmp_path / "f")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_line_that_would_fill_the_memory_is_named_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(check, "LONGEST_LINE", 1 << 20)
+    with open(make(tmp_path, {"f/b.txt": "Good."}) / "f" / name, "w") as file:
+        for _ in range(2_000):
+            file.write("A long line. " * 1_000)
+    report = Report()
+    ids(tmp_path / "f/b.txt")
+    tracemalloc.start()
+    found = ids(tmp_path / "f", report=report, on_bad_row="skip")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found, report.bad) == (["f/b.txt#1"], 1)
+    assert f"{name}, line 1: a line of more than 1 MiB" in str(report)
+    assert most < 8 << 20  # the file has 26 MB

@@ -28,6 +28,31 @@ def test_as_many_whole_sentences_as_fit_and_one_of_them_twice() -> None:
     assert texts([block], 99) == [block.text]
 
 
+def test_passages_of_whole_sections() -> None:
+    blocks = [Block("Aa bb. Cc dd."), Block("Ee ff."), Block("Gg hh.", "T"), Block("Ii jj. " * 30, "U")]
+    assert [one.text for one in chunk(blocks, 12, 0, "en", way="headings")] == [
+        "Aa bb. Cc dd.\n\nEe ff.",
+        "Gg hh.",
+        " ".join(["Ii jj."] * 17),
+        " ".join(["Ii jj."] * 13),
+    ]
+
+
+@pytest.mark.parametrize("size", [3, 7, 20, 50])
+def test_passages_of_as_many_characters_as_fit(size: int) -> None:
+    text = "One two, three.\nFour  five sixsevennine. Ten\n\neleven twelve"
+    found = [one.text for one in chunk([Block(text)], size, 1, "en", way="characters")]
+    assert all(len(one) <= size for one in found)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    if size == 20:
+        assert found == ["One two, three.", "Four  five", "sixsevennine. Ten", "eleven twelve"]
+    assert [one.text for one in chunk([Block("a\tb  c\r\n  d")], 99, way="characters")] == ["a\tb  c\r\n  d"]
+    han = "灯塔看守人把每场风暴都记在蓝色的小册子里。" * 9
+    parts = [one.text for one in chunk([Block(han)], size, 1, "zh", way="characters")]
+    assert "".join(parts) == han
+    assert {len(one) for one in parts[:-1]} == {chunk_limit(size, "zh")}
+
+
 def test_the_overlap_gives_way_to_a_new_sentence() -> None:
     assert texts([Block("One two three. Four. Five six seven eight.")], 24) == [
         "One two three. Four.",

@@ -53,8 +53,9 @@ from interlingua.data.readers.source import expand, head
 from interlingua.data.readers.triples import TRIPLES, id_passages, id_queries, read_id_triples
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, InterlinguaError
-from interlingua.files import forget_pipes, open_raw, read_lines
+from interlingua.files import open_raw, read_lines
 from interlingua.index import export as vector_files
+from interlingua.pipes import forget_pipes
 from interlingua.retrieval.pipeline.run import read_translations
 from interlingua.retrieval.run import Run
 from interlingua.training.recipe import raw_recipe
@@ -427,7 +428,7 @@ def test_every_format_is_in_the_table() -> None:
 
 
 def test_a_pipe_without_a_writer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "PATIENCE", 0.0)
+    monkeypatch.setattr("interlingua.pipes.PATIENCE", 0.0)
     fifo = tmp_path / "s.txt"
     os.mkfifo(fifo)
     for read in (
@@ -446,7 +447,7 @@ def test_a_pipe_without_a_writer_is_given_up(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_writer_that_is_slow_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "PATIENCE", 0.0)
+    monkeypatch.setattr("interlingua.pipes.PATIENCE", 0.0)
     fifo, found = tmp_path / "s.txt", []
     os.mkfifo(fifo)
     writer = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)

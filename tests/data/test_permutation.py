@@ -8,6 +8,7 @@ MIXED = [16294208416658607535, 3238513264303145797, 12278830906580874649]
 KEY = 11132678856793633452
 
 
+@pytest.mark.slow
 def test_is_a_bijection() -> None:
     orders = {n: Permutation(n, key_of("test", n)) for n in [*range(1, 70), 255, 256, 257, 1000, 4095, 4097, 20_000]}
     assert [n for n, order in orders.items() if sorted(order[i] for i in range(n)) != list(range(n))] == []

@@ -9,6 +9,7 @@ from interlingua.evaluation.plots import plot_curves, plot_languages
 pytest.importorskip("matplotlib")
 
 
+@pytest.mark.slow
 def test_figures_are_files_that_name_what_they_show(tmp_path):
     point = Interval(0.3, 0.28, 0.32, "t interval over seeds", 3)
     path = plot_curves(

@@ -161,6 +161,7 @@ def test_without_nltk_or_its_data_the_error_says_what_to_do(monkeypatch, module,
         nltk_tokenizer()
 
 
+@pytest.mark.slow
 def test_nltk_parts_sentences_first():
     try:
         words = nltk_tokenizer()

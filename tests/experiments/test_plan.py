@@ -197,6 +197,7 @@ def test_every_file_of_the_papers_tables_belongs_to_a_public_data_set(name, tmp_
             assert set(models) <= set(catalogue.models)
 
 
+@pytest.mark.slow
 def test_the_plan_of_the_paper_shows_its_arithmetic_and_what_tables_share(tmp_path):
     text, lacking = plan(Reproduction(read_table("hu2023/table2"), "hu2023/table2", "paper", str(tmp_path), tmp_path))
     assert lacking == ["Natural Questions, DPR's training files", "WikiMatrix v1"]
@@ -207,6 +208,7 @@ def test_the_plan_of_the_paper_shows_its_arithmetic_and_what_tables_share(tmp_pa
     assert "tables and figures of hu2023 at this scale: " in text
 
 
+@pytest.mark.slow
 def test_pre_training_is_priced_by_its_windows_and_masked_sentences(tmp_path):
     text, _ = plan(Reproduction(read_table("ccp/table1"), "ccp/table1", "paper", str(tmp_path), tmp_path))
     assert "200,000 steps × 64 batches × (0.5 × 2 × 32 × 40 + 0.5 × 32 × 40 = 1,920 tokens) × 6 × 303M" in text
@@ -223,6 +225,7 @@ def test_a_folder_of_empty_files_is_malformed(tmp_path):
         measured(place, check)
 
 
+@pytest.mark.slow
 def test_tables_of_a_paper_share_what_is_trained_before_a_row(tmp_path):
     """A merged scale of one table has its parts in the count of another; a row comes after the same model in both."""
     table = Reproduction(read_table("c3/table2"), "c3/table2", "paper", "DATA", tmp_path)
@@ -231,3 +234,20 @@ def test_tables_of_a_paper_share_what_is_trained_before_a_row(tmp_path):
     assert tables == 3
     assert left < every
     assert together(replace(table, table=read_table("c3/table1"), name="c3/table1")) == [said]
+
+
+@pytest.mark.slow
+def test_a_model_that_reranks_is_priced_by_what_it_reads(tmp_path):
+    text, _ = plan(Reproduction(read_table("c3/table1"), "c3/table1", "paper-zh", str(tmp_path), tmp_path))
+    assert "evaluation: 50 questions × 1,000 passages at most = 50,000 passages × 180 tokens" in text
+    assert "646,305" not in text
+
+
+@pytest.mark.slow
+def test_every_vector_file_of_criss_is_named_as_missing(tmp_path):
+    (tmp_path / "vectors/criss").mkdir(parents=True)
+    for lang in ("fr", "en"):
+        (tmp_path / f"vectors/criss/fr-en.{lang}.npy").touch()
+    text, lacking = plan(Reproduction(read_table("ccp/table1"), "ccp/table1", "paper", str(tmp_path), tmp_path))
+    assert "vectors of CRISS" in lacking
+    assert "es-en.es.npy" in text

@@ -216,6 +216,7 @@ def test_rows_that_say_nothing_sensible(tmp_path, row, message):
         read_table(str(path))
 
 
+@pytest.mark.slow
 def test_a_row_may_lack_the_suites_that_are_not_searched(tmp_path):
     table = read_table("default/table")
     searched = {"native": {"RR": {"fi": {"q1": 1.0, "q2": 0.5}, "th": {"q1": 0.5, "q2": 0.5}}}}

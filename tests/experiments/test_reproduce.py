@@ -110,6 +110,7 @@ def test_a_second_run_trains_and_measures_nothing(made, monkeypatch, capsys):
     assert "step 1/" not in said
 
 
+@pytest.mark.slow
 def test_a_recipe_that_another_table_trained_is_found_again(made, monkeypatch):
     root, table, results = made
     again = table.model_copy(deep=True)
@@ -332,6 +333,7 @@ def reproduced(root, *options):
     return main(["reproduce", str(root / "table.yaml"), "--data", str(root), "--out", str(root / "out"), *options])
 
 
+@pytest.mark.slow
 def test_scales_that_are_merged_are_one_report_with_the_papers_numbers_and_family(parts, capsys):
     assert reproduced(parts, "--scale", "paper") == 2
     printed, said = capsys.readouterr()
@@ -348,6 +350,7 @@ def test_scales_that_are_merged_are_one_report_with_the_papers_numbers_and_famil
     assert re.search(lacking, capsys.readouterr().err.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_column_without_data_is_named_and_the_others_are_printed(parts, capsys):
     (parts / "sw").rename(parts / "elsewhere")
     assert reproduced(parts, "--scale", "paper", "--rows", "BM25") == 2

@@ -106,6 +106,7 @@ def made(tmp_path_factory):
     return work, work.run()
 
 
+@pytest.mark.slow
 def test_every_suite_has_its_measure_and_columns(made):
     _, results = made
     for row, runs in results.items():

@@ -184,6 +184,7 @@ def test_parts_of_a_word_that_one_analyzer_finds_count_no_more_than_the_word():
     assert lexical_shares(known, ["fi", "id"], weights, lexical, langs)["fi"] == 1.0  # read by one analyzer
 
 
+@pytest.mark.slow
 def test_a_passage_with_the_words_of_the_question_comes_before_its_translations(tmp_path):
     passages = [
         Passage(f"{lang}:{passage.id}", passage.text, passage.title, lang)

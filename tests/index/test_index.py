@@ -336,6 +336,7 @@ def test_approximate_search_finds_most_with_exact_scores(many, asked):
     assert len(asked) == 6
 
 
+@pytest.mark.slow
 def test_approximate_search_sees_what_is_written(many, asked):
     many.compact(approximate=True)
     gone = many.search("abcabc", 1, mode="dense", lang="en")[0].passage.id
@@ -402,6 +403,7 @@ def test_a_writer_during_an_approximate_search_takes_nothing_away(many, mode, mo
         assert len(set(wanted) & {hit.passage.id for hit in found}) >= 8
 
 
+@pytest.mark.slow
 def test_many_passages_get_an_approximate_index_by_themselves(tmp_path, monkeypatch):
     monkeypatch.setattr(local_search, "APPROXIMATE_FROM", 3)
     index = Index.build(LetterEncoder(), PASSAGES[:2], tmp_path / "idx")

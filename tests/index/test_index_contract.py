@@ -23,7 +23,7 @@ import pytest
 from interlingua.data.files import Scope
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, InterlinguaError, Stale
-from interlingua.index import Index
+from interlingua.index import Document, Index
 from interlingua.index.index import build_index, open_index
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
@@ -31,6 +31,7 @@ from own_store import MemoryStore, MemoryView
 
 SERVER = "INTERLINGUA_TEST_MILVUS"
 LOCAL, OWN, LITE, MILVUS = "a folder", "a store of one's own", "Milvus Lite", "a Milvus server"
+FILTER = {"any": [{"year": {"gte": 2000, "lt": "2011"}, "not": {"shelf": ["1", "2"]}}, {"day": {"gt": "2024-03"}}]}
 QUESTIONS = ["blue book of the river", "storm", "keeper light light", "xylophone"]
 
 
@@ -56,7 +57,7 @@ def collection():
             " ".join(random.choice(words, 3 + i % 7)),
             title="Titel" * (i % 5 == 0),
             lang=("en", "de", "fi")[i % 3],
-            metadata={"shelf": str(i % 4)} if i % 2 else {},
+            metadata={"shelf": str(i % 4), "year": str(1990 + i)} if i % 2 else {"day": f"2024-0{1 + i % 5}-03"},
         )
         for i in range(40)
     ]
@@ -82,10 +83,15 @@ def reads(index):
             ("langs", {"langs": ["de", "fi"]}),
             ("where", {"where": {"shelf": "1"}}),
             ("both", {"langs": ["fi"], "where": {"shelf": "3"}}),
-            ("none", {"where": {"x": "y"}}),
+            ("none", {"where": {"shelf": "y"}}),
+            ("filter", {"where": FILTER, "langs": ["de", "en"]}),
         ):
             many = index.search_many(QUESTIONS, 100, mode=mode, lang="en", **narrowed)
             found[f"{mode} {name}"] = [listed(hits) for hits in many]
+        kept = index.search("storm", 3, mode=mode, lang="en", group_by="shelf")
+        found[f"{mode} groups"] = [[hit.group, hit.more] for hit in kept]
+        once = index.search("storm", 5, mode=mode, lang="en", distinct=True)
+        found[f"{mode} distinct"] = [[hit.passage.id, [one.id for one in hit.same]] for hit in once]
         least = index.search("storm", 100, mode=mode, lang="en")[3].score
         found[f"{mode} least"] = listed(index.search("storm", 100, mode=mode, lang="en", min_score=least))
         found[f"{mode} best"] = [hit.score for hit in index.search("storm", 2, mode=mode, lang="en")]
@@ -99,6 +105,12 @@ def reads(index):
             found[name] = str(error).split(": ", 1)[1]
         found[f"{name} versions"] = [passage.text for passage in index.versions(name)]
     found["no such language"] = told(lambda: index.search("storm", langs=["sv"]))
+    found["fields"] = index.fields
+    found["facets"] = index.facets(["shelf", "day"])
+    found["narrowed facets"] = index.facets(["shelf", "year"], ["de"], where={"not": {"shelf": "1"}}, most=3)
+    found["no such facet"] = told(lambda: index.facets(["shelve"]))
+    found["no such key"] = told(lambda: index.search("storm", where={"not": {"shelve": "1"}}))
+    found["no range"] = told(lambda: index.search("storm", where={"shelf": {"gt": "2024-01-05"}}))
     found["no such mode"] = told(lambda: index.search("storm", mode="fuzzy"))
     info = index.info()
     found["info"] = {key: getattr(info, key) for key in ("passages", "languages", "similarity", "dim", "model")}
@@ -126,6 +138,11 @@ def synced(index):
 
     index.add([of("q", "1", "a question")])
     returned = [sync(True), sync(False), sync(False)]
+    chunks = [of("docs/long", f"docs/long#{n}", f"chunk {n}", chunk=str(n)) for n in range(1, 81)]
+    index.add([*chunks, of("other", "docs/long#7", "of another source", chunk="7")])
+    assert index.document("docs/long:docs/long#7").passages == chunks
+    assert index.document("docs/long#80", around=2) == Document(chunks[-3:], 2, False)
+    index.delete(sources=["other", "docs/long"])
     with pytest.raises(BadInput, match=r"'docs/': no passage was given, but .* has 4 passages from it"):
         index.sync(iter([]), Scope(["docs/"]))
     assert index.passage("docs/b:1").text == "light light"
@@ -248,6 +265,14 @@ def here(store):
         return json.loads(json.dumps(calls(index)))
 
 
+@pytest.fixture(scope="module")
+def plain(store):
+    """The collection in the store, as it was built."""
+    with closing(made(store[0], store[1]("plain"))) as index:
+        yield index
+
+
+@pytest.mark.slow
 def test_every_store_answers_as_the_local_index(here, expected):
     for step in ("built", "compacted"):  # in between, Milvus weighs terms by the mean length of the build
         same(here[step], expected[step])
@@ -256,6 +281,10 @@ def test_every_store_answers_as_the_local_index(here, expected):
         same({name: found[name] for name in names}, {name: expected[step][name] for name in names})
     assert here["built"]["dense all"][0].keys() == {f"p{i}" for i in range(40)}
     assert here["built"]["lexical all"][3] == {}  # xylophone
+    assert here["built"]["fields"] == ["day", "shelf", "year"]
+    assert here["built"]["facets"]["shelf"] == {"1": 10, "3": 10}
+    years = [str(1990 + i) for i in range(40) if i % 4 == 3 and i % 3 == 1]
+    assert here["built"]["narrowed facets"] == {"shelf": {"3": len(years)}, "year": dict.fromkeys(years[:3], 1)}
     assert [here[step].get("returned") for step in here if step != "synced"] == [None, 1, 2, 2, None]
     assert [here[step]["len"] for step in here] == [40, 41, 42, 40, 40, 40]
     lines = ["docs/a: 1 added, 1 deleted", "docs/b: 1 replaced", "docs/d: 1 kept", "docs/sub/c: 1 deleted"]
@@ -309,6 +338,47 @@ def test_what_one_store_cannot_do_it_says_in_one_line(store):
             open_index(place, LetterEncoder(), durability="process")
 
 
+FILTERS = [
+    ({"shelf": "1"}, lambda shelf, year, day: shelf == "1"),
+    ({"shelf": ["1", "9"]}, lambda shelf, year, day: shelf == "1"),
+    ({"not": {"shelf": "1"}}, lambda shelf, year, day: shelf != "1"),
+    ({"year": {"gt": 1995, "lte": 2001.0}}, lambda shelf, year, day: bool(year) and 1995 < int(year) <= 2001),
+    ({"year": {"gte": "1995"}, "shelf": "3"}, lambda shelf, year, day: shelf == "3" and int(year) >= 1995),
+    ({"day": {"gte": "2024-02-03", "lt": "2024-05"}}, lambda shelf, year, day: "2024-02-03" <= day < "2024-05"),
+    ({"not": {"day": {"lt": 2025}}}, lambda shelf, year, day: not day),
+    ({"year": {"gt": 3000}}, lambda shelf, year, day: False),
+    ({"any": [{"shelf": "1"}, {"all": [{"not": {"day": "2024-01-03"}}, {"day": ["2024-01-03", "2024-03-03"]}]}]},
+     lambda shelf, year, day: shelf == "1" or day == "2024-03-03"),
+]  # fmt: skip
+
+
+def test_a_filter_lets_the_same_through_in_every_store(plain):
+    for where, expected in FILTERS:
+        fields = {one.id: [one.metadata.get(key, "") for key in ("shelf", "year", "day")] for one in collection()}
+        wanted = {id for id, values in fields.items() if expected(*values)}
+        for mode in ("dense", "hybrid"):
+            assert {hit.passage.id for hit in plain.search("river star", 100, where=where, mode=mode)} == wanted, where
+        assert plain.delete(where=where, dry_run=True) == len(wanted)
+
+
+def test_groups_are_the_best_of_each_and_as_many_as_there_are(plain):
+    for mode in ("dense", "lexical", "hybrid"):
+        hits = plain.search("river star", 100, mode=mode, lang="en", where={"not": {"day": {"gt": 2000}}})
+        for k in (1, 2, 9):
+            kept = plain.search("river star", k, mode=mode, lang="en", where={"shelf": ["1", "3"]}, group_by="shelf")
+            first = {hit.passage.metadata["shelf"]: hit for hit in reversed(hits)}
+            best = sorted(first.values(), key=lambda hit: hits.index(hit))[:k]
+            assert [hit.passage.id for hit in kept] == [hit.passage.id for hit in best]
+            for hit in kept:
+                assert hit.more == sum(one.passage.metadata["shelf"] == hit.group for one in hits) - 1
+        alone = plain.search("river star", 100, mode=mode, lang="en", group_by="source")
+        assert [(hit.group, hit.more) for hit in alone] == [(None, 0)] * len(alone)
+        assert len(alone) > 10
+    with pytest.raises(BadInput, match=r"no passage has metadata 'shelve'\. Did you mean 'shelf'"):
+        plain.search("river", group_by="shelve")
+
+
+@pytest.mark.slow
 def test_the_vectors_of_every_store_are_those_that_were_encoded(store):
     with closing(made(store[0], store[1]("vectors"))) as index:
         index.delete(["p0"])
@@ -355,6 +425,19 @@ def test_a_version_that_goes_during_a_search_is_searched_again(own, monkeypatch)
     Faulty(monkeypatch, *[Stale("gone for good")] * 3)
     with pytest.raises(Stale, match="gone for good"):
         own.search_many(QUESTIONS)
+
+
+def test_a_version_that_goes_during_a_count_is_counted_again(own, monkeypatch):
+    expected, counts, errors = own.facets(["shelf"]), MemoryView.counts, [Stale("gone"), Stale("gone again")]
+
+    def failing(view, key):
+        if errors:
+            raise errors.pop(0)
+        return counts(view, key)
+
+    monkeypatch.setattr(MemoryView, "counts", failing)
+    assert own.facets(["shelf"]) == expected
+    assert not errors
 
 
 def test_a_store_that_is_damaged_is_not_asked_again(own, monkeypatch):

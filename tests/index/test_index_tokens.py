@@ -58,6 +58,7 @@ def ranking(index, reranker):
     return [(hit.passage.id, hit.score) for hit in index.search("old river", 20, reranker=reranker, lang="en")]
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_not_encoded_again_and_ranks_alike(index, reranker):
     fresh = ranking(index, reranker)
     assert len(reranker.given) == len(fresh) == 11
@@ -83,6 +84,7 @@ def test_token_vectors_are_of_numbers_that_a_power_cut_does_not_give_again(index
     assert synced_version(index.path) == version
 
 
+@pytest.mark.slow
 def test_new_and_changed_passages_are_encoded_when_needed(index, reranker):
     index.keep_tokens(reranker)
     before = dict(ranking(index, reranker))
@@ -114,7 +116,7 @@ def test_another_model_finds_nothing(index, reranker, tiny_encoder):
 def test_parts_of_which_most_is_gone_are_removed(index, reranker):
     index.keep_tokens(reranker)
     index.delete(["p0", "p1", "p2"])  # of p0 to p3
-    (folder_of(index.path, reranker) / ".4.abc.part").mkdir()
+    (folder_of(index.path, reranker) / ".4.abcdefgh.part").mkdir()
     reranker.given.clear()
     assert index.keep_tokens(reranker) == 1
     assert reranker.given == [PASSAGES[3].text]
@@ -174,6 +176,7 @@ def test_an_index_built_anew_meanwhile_gets_no_vectors_of_the_old_one(index, rer
     assert index.keep_tokens(reranker) == 11
 
 
+@pytest.mark.slow
 def test_many_small_parts_become_one(index, reranker, monkeypatch):
     monkeypatch.setattr(index_tokens, "SMALL", 2)
     index.keep_tokens(reranker)
@@ -185,6 +188,7 @@ def test_many_small_parts_become_one(index, reranker, monkeypatch):
     assert sorted(map(len, IndexTokens(complete(folder_of(index.path, reranker))).stores)) == [3, 4, 4, 4]
 
 
+@pytest.mark.slow
 def test_token_states_of_the_model_are_the_third_part_of_hybrid_search(tiny_encoder, tmp_path, monkeypatch, capsys):
     encoder = tiny_encoder(pooling="mean", prompts={"query": "query: ", "passage": "passage: "})
     encoder.save(tmp_path / "model")

@@ -143,6 +143,7 @@ def test_a_tie_that_is_cut_is_cut_by_id(tmp_path):
         assert [hit.passage.id for hit in index.search("cat", 5, mode=mode)] == [f"p{299 - i}" for i in range(5)], mode
 
 
+@pytest.mark.slow
 def test_metadata_and_ids_are_never_part_of_a_condition(tmp_path):
     hostile = ["' OR 1=1 --", "x'; DROP TABLE passages", "\\", '"', "number", "it's"]
     passages = [Passage(name, "cat", lang="en", metadata={name: name}) for name in hostile]
@@ -169,6 +170,7 @@ def test_an_id_that_is_there_is_not_added_and_nothing_else_either(tmp_path):
     assert (len(index), index.info().version) == (1, version)
 
 
+@pytest.mark.slow
 def test_an_index_may_become_empty_and_grow_again(tmp_path):
     encoder = HashEncoder()
     index = Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")
@@ -183,6 +185,7 @@ def test_an_index_may_become_empty_and_grow_again(tmp_path):
     assert [hit.passage.text for hit in index.search("dog")] == ["dog"]
 
 
+@pytest.mark.slow
 def test_a_reader_sees_what_another_process_wrote(tmp_path):
     encoder = HashEncoder()
     writer = Index.build(encoder, [Passage("1", "cat", lang="en")], tmp_path / "idx")

@@ -85,6 +85,7 @@ def test_every_version_is_found_with_its_own_text(built, mode):
     assert [hit.passage for hit in built.search("joki", 1, mode=mode, where={"source": "fi.jsonl"})] == [page(2, "fi")]
 
 
+@pytest.mark.slow
 def test_ties_are_ordered_by_id_then_source_descending(place):
     same = [page(number, "en", "river", source) for source in ("a", "", "c", "b") for number in (1, 2, 0)]
     index = build_index(LetterEncoder(), same[:7], place)
@@ -115,6 +116,7 @@ def test_a_passage_is_had_by_its_id_or_with_its_source(index):
             index.passage(name)
 
 
+@pytest.mark.slow
 def test_an_id_deletes_all_versions_and_with_its_source_one(index):
     assert index.delete(["fi.jsonl:3", "de.jsonl:3", "nobody"]) == 1
     assert index.passage("3") == page(3, "en")
@@ -135,6 +137,7 @@ def test_replacing_one_version_leaves_the_others(index):
     assert index.languages == {"en": 5, "fi": 5, "sw": 1}
 
 
+@pytest.mark.slow
 def test_a_passage_without_a_source_replaces_the_only_one_with_its_id(index):
     assert index.delete("fi.jsonl:0") == 1
     given = Passage("0", "flood", lang="en", metadata={"author": "Ada"})
@@ -169,6 +172,7 @@ def test_what_is_there_is_not_added(index):
     assert index.add([page(1, "en", "x", "sw.jsonl")]) == 1
 
 
+@pytest.mark.slow
 def test_an_index_remembers_the_names_of_its_sources(place, tmp_path):
     for folder in "ab":
         (tmp_path / folder / "handbook").mkdir(parents=True)

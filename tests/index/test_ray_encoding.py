@@ -1,17 +1,8 @@
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import shutil
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +60,7 @@ def contents(parts):
     return [p for held, _ in chunks for p in held], np.concatenate([vectors for _, vectors in chunks])
 
 
+@pytest.mark.slow
 def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, tmp_path, here):
     given = passages(sentences, 23)
     parts = encode_on_ray(str(model), iter(given), tmp_path / "parts", size=5)
@@ -76,6 +68,19 @@ def test_parts_hold_all_passages_in_order_whoever_came_first(model, sentences, t
     assert found == given
     assert np.allclose(vectors, embed_passages(DualEncoder.load(model), given), atol=1e-6)
     assert sorted((tmp_path / "parts").iterdir()) == parts  # nothing else is left
+
+
+def test_every_machine_computes_in_the_precision_that_is_named(model, sentences, tmp_path, here):
+    given = passages(sentences, 9)
+    parts = encode_on_ray(str(model), given, tmp_path / "parts", precision="int8")
+    _, vectors = contents(parts)
+    assert np.allclose(vectors, embed_passages(DualEncoder.load(model, precision="int8"), given), atol=1e-6)
+    encode_on_ray(str(model), given, tmp_path / "parts")
+    assert here.asked == [1, 1]  # those of another precision are not these
+    index = build_index_on_ray(str(model), given, tmp_path / "idx", precision="int8")
+    assert index.search(given[0].text, 1)[0].passage == given[0]
+    with pytest.raises(InterlinguaError, match="each machine of a cluster may choose another"):
+        encode_on_ray(str(model), given, tmp_path / "parts", precision="auto")
 
 
 def test_only_what_is_missing_or_has_changed_is_encoded_again(model, sentences, tmp_path, here):
@@ -104,7 +109,7 @@ def test_parts_that_nobody_wrote_are_an_error(model, sentences, tmp_path, here, 
     with pytest.raises(InterlinguaError, match="no passage"):
         encode_on_ray(str(model), [], tmp_path / "none")
     with pytest.raises(InterlinguaError, match="not seen on this machine"):
-        PartEncoder(str(model), str(tmp_path / "elsewhere"), {})({"part": ["part-0.parquet"]})
+        PartEncoder(ray_encoding.Model(str(model)), str(tmp_path / "elsewhere"), {})({"part": ["part-0.parquet"]})
 
 
 def test_files_of_others_beside_the_parts_stay(model, sentences, tmp_path, here):
@@ -120,6 +125,7 @@ def test_a_slash_behind_the_place_does_not_move_the_parts_into_it(model, sentenc
     assert [path.name for path in tmp_path.iterdir()] == ["idx"]
 
 
+@pytest.mark.slow
 def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_path, here, monkeypatch):
     given, encoder = passages(sentences, 23), DualEncoder.load(model)
     parts = encode_on_ray(str(model), given, tmp_path / "parts", size=5)
@@ -137,194 +143,6 @@ def test_an_index_of_parts_is_the_index_of_the_passages(model, sentences, tmp_pa
     assert rest.passage_vectors(given[7:8]).shape == (1, 32)
     with pytest.raises(InterlinguaError, match="is not among those that were encoded"):
         rest.passage_vectors(given[:1])
-
-
-@pytest.fixture(scope="module")
-def environment():
-    """Of processes that know no cluster of this machine but those of each other. (Sockets want a short path.)"""
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'interlingua[ray]')")
-    folder = Path(tempfile.mkdtemp(prefix="ray"))
-    known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    yield {**known, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def place(tiny_static, sentences, tmp_path_factory):
-    """A folder with MODEL and handbook/."""
-    folder = tmp_path_factory.mktemp("place")
-    tiny_static().save(folder / "MODEL")
-    (folder / "handbook").mkdir()
-    for number, text in enumerate(sentences):
-        (folder / "handbook" / f"{number}.md").write_text(f"# Page {number}\n\n{text}\n", encoding="utf-8")
-    return folder
-
-
-def interlingua(place, environment, *words, code=0):
-    """What a command says in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "interlingua", *words],
-        cwd=place,
-        env=environment,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=240,
-    )
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    return done.stderr
-
-
-@pytest.mark.slow
-def test_without_an_address_a_local_node_is_bound_to_loopback(place, environment, tmp_path):
-    alone = {**environment, "RAY_TMPDIR": tempfile.mkdtemp(prefix="ray")}
-    try:
-        assert "Ray: 1 machines" in interlingua(place, alone, "index", "MODEL", "handbook/", "--out", "alone", "--ray")
-        log = Path(alone["RAY_TMPDIR"], "ray/session_latest/logs/raylet.out").read_text(encoding="utf-8")
-        assert "127.0.0.2" in log or sys.platform != "linux"
-    finally:
-        shutil.rmtree(alone["RAY_TMPDIR"], ignore_errors=True)
-    assert len(Index.open(place / "alone")) == len(list((place / "handbook").iterdir()))
-
-
-def runs_on(process: subprocess.Popen[Any], seconds: float) -> bool:
-    """Whether it has not ended within this time."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-class Cluster:
-    """The nodes of docs/scale.md, with a port that is free here."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.2", 0))
-            self.port = str(free.getsockname()[1])
-        text = Path(__file__).parents[2].joinpath("docs/scale.md").read_text(encoding="utf-8")
-        text = text.partition("## Ray\n")[2].partition("## Milvus\n")[0].replace("6379", self.port)
-        self.lines = "".join(re.findall(r"^```\n(.*?)^```", text, re.S | re.M)).splitlines()
-        self.environment = {
-            **environment,
-            # a machine that refuses connections is given up after 2 seconds, and not 15
-            "RAY_health_check_initial_delay_ms": "1000",
-            "RAY_health_check_period_ms": "500",
-            "RAY_health_check_failure_threshold": "4",
-            "RAY_health_check_timeout_ms": "30000",
-        }
-        self.nodes: list[subprocess.Popen[bytes]] = []
-
-    def run(self, beginning: str) -> list[str]:
-        """Words of the lines that begin so, without the first."""
-        return [word for line in self.lines if line.startswith(beginning) for word in shlex.split(line)[1:]]
-
-    def __enter__(self) -> Cluster:
-        try:
-            self.environment |= dict(word.split("=") for word in self.run("export "))
-            ray = Path(sys.executable).with_name("ray")
-            subprocess.run(
-                [ray, *self.run("ray get-auth-token")], env=self.environment, check=True, capture_output=True
-            )
-            for line in ("ray start --head", "ray start --address"):
-                self.start([str(ray), *self.run(line)])
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def start(self, command: list[str]) -> None:
-        log = Path(self.environment["RAY_TMPDIR"], f"node{len(self.nodes)}.log")
-        with open(log, "wb") as stream:
-            node = subprocess.Popen(
-                command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True, env=self.environment
-            )
-        self.nodes.append(node)
-        deadline = time.monotonic() + 90
-        while b"Ray runtime started" not in log.read_bytes():
-            assert runs_on(node, 0.2), log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-
-    def kill(self, node: int) -> None:
-        os.killpg(self.nodes[node].pid, signal.SIGKILL)
-        self.nodes[node].wait()
-
-    def __exit__(self, *raised: object) -> None:
-        for number, node in enumerate(self.nodes):
-            if node.poll() is None:
-                self.kill(number)
-
-
-@pytest.fixture(scope="module")
-def cluster(environment):
-    if sys.platform != "linux":
-        pytest.skip("127.0.0.2 and 127.0.0.3 are addresses of this machine on Linux only")
-    with Cluster(environment) as cluster:
-        yield cluster
-
-
-@pytest.mark.slow
-def test_the_two_nodes_of_the_docs_encode(cluster, place):
-    told = interlingua(place, cluster.environment, *cluster.run("interlingua index"))
-    assert "Ray: 2 machines, 2 workers, 1 parts" in told
-    assert len(Index.open(place / "idx")) == len(list((place / "handbook").iterdir()))
-    # without the token
-    told = interlingua(
-        place,
-        {**cluster.environment, "RAY_AUTH_MODE": "disabled"},
-        "encode",
-        "MODEL",
-        "handbook/",
-        "--out",
-        "refused",
-        f"--ray=127.0.0.2:{cluster.port}",
-        code=2,
-    )
-    assert "it wants a token. Set RAY_AUTH_MODE=token" in told.splitlines()[-1]
-
-
-def encoded_while_killing(cluster, model, sentences, tmp_path):
-    """Encode 120 parts on the cluster that this machine belongs to, which is named nowhere; one machine is killed after
-    25. What the person was told."""
-    script = f"""
-from interlingua.data.records import Passage
-from interlingua.index.ray import encode_on_ray
-from interlingua.progress import shown
-sentences = {sentences!r}
-given = [Passage(f"q{{i}}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(360)]
-with shown():
-    encode_on_ray({str(model)!r}, given, {str(tmp_path / "parts")!r}, size=3)
-"""
-    driver = subprocess.Popen(
-        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=cluster.environment
-    )
-    try:
-        deadline = time.monotonic() + 180
-        while (written := len(list((tmp_path / "parts").glob("part-*")))) < 25:
-            assert runs_on(driver, 0.02), driver.stderr.read()
-            assert time.monotonic() < deadline
-        cluster.kill(1)
-        assert written < 90  # it was half way
-        told = driver.communicate(timeout=240)[1]
-        assert driver.returncode == 0, told
-        return told
-    finally:
-        driver.kill()
-        driver.wait()
-
-
-@pytest.mark.slow
-def test_a_machine_that_is_killed_half_way_loses_nothing(cluster, model, sentences, tmp_path):
-    given = [Passage(f"q{i}", " ".join(sentences)[: 40 + i], lang="fi") for i in range(360)]
-    told = encoded_while_killing(cluster, model, sentences, tmp_path)
-    assert "Ray: 2 machines, 2 workers, 120 parts" in told
-    parts = sorted((tmp_path / "parts").iterdir())
-    assert len(parts) == 120
-    found, vectors = contents(parts)
-    assert found == given
-    assert np.allclose(vectors, embed_passages(DualEncoder.load(model), given), atol=1e-6)
 
 
 @pytest.fixture
@@ -345,8 +163,9 @@ def listener():
     ],
 )
 def test_a_cluster_that_is_not_there_is_told(
-    environment, model, sentences, tmp_path, monkeypatch, listener, address, patience, reason
+    model, sentences, tmp_path, monkeypatch, listener, address, patience, reason
 ):
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'interlingua[ray]')")
     monkeypatch.setattr(ray_encoding, "PATIENCE", patience)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -354,23 +173,3 @@ def test_a_cluster_that_is_not_there_is_told(
     with pytest.raises(InterlinguaError, match=f"no cluster is reached at '{address}': .*{re.escape(reason)}") as error:
         encode_on_ray(str(model), passages(sentences, 23), tmp_path / "parts", address=address)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.slow
-def test_a_cluster_that_this_machine_belonged_to_and_is_gone_is_told(place, environment, tmp_path):
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.2:1")
-    told = interlingua(
-        place,
-        {**environment, "RAY_TMPDIR": str(tmp_path)},
-        "encode",
-        "MODEL",
-        "handbook/",
-        "--out",
-        "never",
-        "--ray",
-        code=2,
-    )
-    assert "127.0.0.2:1': nobody listens there" in told.splitlines()[-1]
-    assert "--ray=local" in told.splitlines()[-1]
-    assert "Traceback" not in told

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
-import numpy as np
 import pytest
 
 from interlingua.data.files import Scope, SourceNames
 from interlingua.data.passages import read_sources
 from interlingua.errors import BadInput, NotFound
 from interlingua.index import Index
+
+sys.path.append(str(Path(__file__).parent))
+from letter_encoder import Letters, content, write
 
 FILES = {
     "handbook/keeper.md": "# Keeper\n\nThe keeper writes a book.\n\n# Storm\n\nA storm at sea.\n",
@@ -20,36 +24,11 @@ FILES = {
 }
 
 
-class Letters:
-    """Counts of letters, and of the texts that were encoded."""
-
-    similarity = "dot"
-    encoded = 0
-
-    def encode_query(self, sentences, **options):
-        return np.array([[text.count(letter) + 0.01 for letter in "aeiorst"] for text in sentences])
-
-    def encode_document(self, sentences, **options):
-        type(self).encoded += len(sentences)
-        return self.encode_query([text if isinstance(text, str) else " ".join(text) for text in sentences])
-
-
-def write(folder, files):
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
 def read(*paths, **options):
     """Arguments of `Index.sync`: passages of these paths, and what their reader says about them."""
     scope, names = Scope(), SourceNames()
     options = {"lang": "en", "on_bad_row": "skip", **options}
     return read_sources(paths, names=names, scope=scope, **options), scope, names
-
-
-def content(index):
-    return sorted((*passage.key, passage.title, passage.text) for part, _ in index.vectors() for passage in part)
 
 
 def built(place, *paths):
@@ -204,3 +183,44 @@ def test_a_pipe_is_refused(place, index):
 def test_a_collection_is_synced_as_one_source(place, index):
     assert index.sync(*read("encyclopedia:fi")).added == {"encyclopedia:fi": 112}
     assert not index.sync(*read("encyclopedia:fi", "other.txt"))
+
+
+def part(folder, *changed):
+    """Arguments of `Index.sync` for what changed inside a folder."""
+    scope, names = Scope(), SourceNames()
+    scope.only = frozenset(os.path.realpath(one) for one in changed)
+    return read_sources([folder], names=names, scope=scope, lang="en", on_bad_row="skip"), scope, names
+
+
+def test_only_what_changed_in_a_folder_is_looked_at(place, index):
+    write(place, {"handbook/rivers/town.txt": "Three rivers meet.", "handbook/keeper.md": "# Keeper\n\nAnother.\n"})
+    write(place, {"handbook/new/deep/one.txt": "One.", "handbook/new/two.txt": "Two.", "handbook/.hidden/x.txt": "X."})
+    (place / "handbook/old.txt").unlink()
+    done = index.sync(*part("handbook", "handbook/rivers/town.txt", "handbook/old.txt", "handbook/new"))
+    assert done.by_source() == [
+        "handbook/new/deep/one.txt: 1 added",
+        "handbook/new/two.txt: 1 added",
+        "handbook/old.txt: 1 deleted",
+        "handbook/rivers/town.txt: 1 replaced",
+    ]
+    assert not index.sync(*part("handbook", "handbook/.hidden", "handbook/.hidden/x.txt", "handbook/new/nothing.txt"))
+    (place / "handbook/new").rename(place / "away")
+    write(place, {"handbook/three.txt": "Three."})
+    done = index.sync(*part("handbook", "handbook/new", "handbook/three.txt"))
+    assert (done.added.total(), done.deleted.total()) == (1, 2)
+
+
+def test_a_part_of_a_folder_in_which_all_is_gone_is_an_error(place, index):
+    before = content(index)
+    (place / "handbook/old.txt").unlink()
+    with pytest.raises(BadInput, match="all would be deleted"):
+        index.sync(*part("handbook", "handbook/old.txt"))
+    assert content(index) == before
+
+
+def test_a_link_to_the_folder_itself_stands_for_nothing_in_it(place, index):
+    (place / "handbook/loop").symlink_to(place / "handbook")
+    scope, names = Scope(), SourceNames()
+    scope.only = frozenset([os.path.join(os.path.realpath("handbook"), "loop")])
+    read = read_sources(["handbook"], names=names, scope=scope, lang="en", on_bad_row="skip")
+    assert not index.sync(read, scope, names)

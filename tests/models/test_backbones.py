@@ -99,6 +99,7 @@ def test_static_starts_with_frequent_subwords_weighing_little(corpus):
     assert encoder.backbone.token_dropout == 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

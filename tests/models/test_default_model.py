@@ -39,6 +39,7 @@ def test_it_is_small_and_in_a_known_layout():
     assert (BOX / "README.md").is_file()
 
 
+@pytest.mark.slow
 def test_sentence_transformers_reads_it_as_it_is(encoder):
     from sentence_transformers import SentenceTransformer
 
@@ -66,6 +67,7 @@ def test_a_changed_file_is_an_error(tmp_path):
         Encoder.load(folder)
 
 
+@pytest.mark.slow
 def test_it_finds_topics_it_never_saw_across_languages():
     model = DualEncoder.load("default")
     english = load_collection("encyclopedia:en")

@@ -55,6 +55,7 @@ def cosines(one, two):
     return (one * two).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(two, axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("name", COSINE)
 def test_vectors_agree_with_those_of_the_model_that_can_be_trained(name, pooling, saved, units):
@@ -82,6 +83,7 @@ def test_a_text_has_the_same_int8_vector_beside_other_texts(compiled, saved, mon
     assert np.abs(together - alone).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_threads_that_attend_do_not_start_threads_of_blas(saved, monkeypatch):
     if int8.kernel() is None:
         pytest.skip("numba or vpdpbusd is not here")
@@ -109,6 +111,7 @@ def test_threads_that_attend_do_not_start_threads_of_blas(saved, monkeypatch):
     assert blas() == before
 
 
+@pytest.mark.slow
 def test_the_compiled_layers_compute_what_numpy_computes(saved, monkeypatch):
     if int8.kernel() is None:
         pytest.skip("numba or vpdpbusd is not here")
@@ -176,6 +179,7 @@ def test_files_of_equal_names_sizes_and_times_are_told_apart(saved, monkeypatch,
     assert cosines(Encoder.load(saved, precision="int8").encode(TEXTS), first).min() < 0.999
 
 
+@pytest.mark.slow
 def test_threads_that_come_first_together_get_the_vectors_of_one_thread(saved):
     expected = Encoder.load(saved, precision="int8").encode(TEXTS)
     for _ in range(10):
@@ -303,6 +307,7 @@ print(json.dumps([hits[0].passage.text, hits[0].parts["dense"], loaded]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float32", "int8"])
 def test_a_question_to_an_index_needs_no_torch(name, kept, tmp_path):
     passages = [Passage("t", TEXTS[3][1], "Turing", "en"), Passage("h", "Helsinki is a town.", "", "en")]

@@ -34,6 +34,7 @@ def same(folder, texts, **options):
     return ours
 
 
+@pytest.mark.slow
 def test_the_bundled_model_gives_the_same_vectors_in_every_language():
     texts = ["", " ", "\u200b", "x", "naïve café №5", ("Title", "text"), ("", "text"), "word " * 2_000]
     texts += [sentence.text for sentence in encyclopedia.sentences()][::9]

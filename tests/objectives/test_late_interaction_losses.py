@@ -110,6 +110,7 @@ def test_no_document_of_another_triple_takes_part():
     assert whole.item() == pytest.approx(sum(r.item() for r in rest) / 3, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients():
     """The losses work in float32; their equation is checked in double, and ours against it."""
 

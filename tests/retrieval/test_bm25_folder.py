@@ -64,8 +64,9 @@ def test_an_earlier_save_is_replaced_and_nothing_else(saved, tmp_path):
         index.save(tmp_path / "letters")
 
 
-def test_another_version_of_an_analyzer_is_refused(saved):
+def test_another_version_of_an_analyzer_is_refused(saved, without_checksums):
     _, path = saved
+    without_checksums(path)
     about = json.loads((path / "bm25.json").read_text("utf-8"))
     about["facts"]["analyzers"]["de"][1] = "0, Snowball 1.0"
     (path / "bm25.json").write_text(json.dumps(about), "utf-8")
@@ -86,8 +87,9 @@ def test_another_version_of_an_analyzer_is_refused(saved):
         ({"ids": 5}, "is damaged"),
     ],
 )
-def test_facts_that_do_not_fit_are_noticed(saved, change, message):
+def test_facts_that_do_not_fit_are_noticed(saved, change, message, without_checksums):
     _, path = saved
+    without_checksums(path)
     about = json.loads((path / "bm25.json").read_text("utf-8"))
     about["facts"] |= change
     (path / "bm25.json").write_text(json.dumps(about), "utf-8")
@@ -107,9 +109,10 @@ def test_facts_that_do_not_fit_are_noticed(saved, change, message):
         ("terms", 0, 2**64 - 1),
     ],
 )
-def test_numbers_that_point_elsewhere_are_noticed(saved, array, place, value):
+def test_numbers_that_point_elsewhere_are_noticed(saved, array, place, value, without_checksums):
     """They would be read as addresses."""
     _, path = saved
+    without_checksums(path)
     held = np.load(path / f"{array}.npy")
     held[place] = value
     np.save(path / f"{array}.npy", held)

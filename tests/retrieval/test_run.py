@@ -42,6 +42,7 @@ def test_truncate_cuts_after_sorting():
         run.truncate(-1)
 
 
+@pytest.mark.slow
 def test_trec_file_round_trips_every_float32(tmp_path):
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, size=20_000, dtype=np.uint32).view(np.float32)

@@ -51,6 +51,7 @@ def test_the_run_is_that_of_exact_search_whatever_the_size_of_a_shard(tmp_path, 
     assert found == expected
 
 
+@pytest.mark.slow
 def test_neither_vectors_nor_passages_are_held_together(tmp_path):
     """A pool of 6,000 × 1,024 numbers is 24 MB; a shard of it 0.8 MB."""
     alive = weakref.WeakSet()

@@ -165,6 +165,7 @@ def test_a_build_that_another_version_left_is_begun_anew(tmp_path, tiny_static, 
         assert len(made) == (len(passages) if version < told["format"] else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("vocabulary", "bits"), [(65_536, 16), (65_537, 32)])
 def test_the_store_keeps_subwords_of_any_vocabulary(tmp_path, vocabulary, bits):
     store = PassageTable.create(tmp_path, 2, vocabulary)
@@ -176,6 +177,7 @@ def test_the_store_keeps_subwords_of_any_vocabulary(tmp_path, vocabulary, bits):
     assert [ids.tolist() for ids in subwords_of(batch)] == [ids.tolist() for ids in given]
 
 
+@pytest.mark.slow
 def test_vectors_that_were_computed_elsewhere_come_with_subwords(tmp_path, tiny_static, sentences):
     encoder = DualEncoder(tiny_static())
     passages = [Passage(str(n), text, lang="en") for n, text in enumerate(sentences)]

@@ -26,6 +26,8 @@ class Hit(NamedTuple):
     passage: Passage
     score: float
     parts: dict[str, float]
+    group: str | None = None
+    more: int = 0
 
 
 class ListIndex:
@@ -87,6 +89,12 @@ class ListIndex:
     def languages(self) -> dict[str, int]:
         langs = [passage.lang for passage in self.passages.values()]
         return {lang: langs.count(lang) for lang in sorted(set(langs))}
+
+    fields = ("kind",)
+
+    def facets(self, keys: Sequence[str], langs: Any = None, *, where: Any = None) -> dict[str, dict[str, int]]:
+        self.options.append({"facets": keys, "langs": langs, "where": where})
+        return {key: {"sea": len(self)} for key in keys}
 
     def __len__(self) -> int:
         return len(self.passages)

@@ -28,12 +28,15 @@ globalThis.sessionStorage = { getItem: (name) => kept.get(name) ?? null, setItem
 
 const { ask, format, go, read } = await import("./address.js");
 const { ServiceError, info, search, useToken } = await import("./api.js");
+const { facetKeys, worthShowing } = await import("./facets.js");
+const { choice, contents, indexChips } = await import("./indexes.js");
 const { badge, card } = await import("./card.js");
 const { highlighted } = await import("./highlight.js");
+const { MESSAGES, chosenLanguage, say } = await import("./messages.js");
 const { direction, englishName, isolated, nativeName } = await import("./languages.js");
 const { rankBiasedOverlap, shared } = await import("./overlap.js");
 
-const PLAIN = { view: "search", q: "", a: "", b: "", mode: "", langs: [], same: false, rerank: false, k: 10 };
+const PLAIN = { view: "search", q: "", a: "", b: "", mode: "", indexes: [], langs: [], same: false, rerank: false, documents: false, where: {}, k: 10 };
 
 test("an address says what is asked, and nothing more than differs from the usual", () => {
   assert.deepEqual(read(""), PLAIN);
@@ -41,6 +44,8 @@ test("an address says what is asked, and nothing more than differs from the usua
   for (const [state, hash] of [
     [{ q: "Mlinzi wa mnara" }, "#q=Mlinzi+wa+mnara"],
     [{ q: "a&b=c#d é 灯台", langs: ["fi", "ar"], k: 30 }, null],
+    [{ q: "a", documents: true, where: { topic: ["storm", "a,b=c"], "k&y": [""] } }, null],
+    [{ q: "a", indexes: ["faq", "hand.book"] }, "#q=a&indexes=faq%2Chand.book"],
     [{ view: "compare", a: "one", b: "uno", mode: "dense", same: true, rerank: true }, null],
   ]) {
     const made = format({ ...PLAIN, ...state });
@@ -51,6 +56,7 @@ test("an address says what is asked, and nothing more than differs from the usua
 
 test("an address nobody made is read as far as it makes sense", () => {
   assert.deepEqual(read("#q=+the+&k=-3&view=moon&langs=xx,,&rerank=7&%E0%A4%A&same"), { ...PLAIN, q: "the", langs: ["xx"], k: 1 });
+  for (const where of ["{", "5", "null", '"a"', '["a"]', '{"a": "b"}', '{"a": []}', '{"a": [1]}']) assert.deepEqual(read(`#where=${encodeURIComponent(where)}`).where, {}, where);
   assert.deepEqual(["9999", "x", "", "7.9", "1e3"].map((k) => read(`#k=${k}`).k), [100, 10, 10, 7, 1]);
 });
 
@@ -91,6 +97,25 @@ test("languages have their own names and directions; what is no language stays a
   assert.deepEqual(["ar", "he", "ur", "dv", "ks-Deva", "az-Arab", "en", "ja"].map(direction), ["rtl", "rtl", "rtl", "rtl", "ltr", "rtl", "ltr", "ltr"]);
   assert.deepEqual(["", undefined, "q!", "x\" dir=\"rtl"].map(direction), ["auto", "auto", "auto", "auto"]);
   assert.equal(isolated("a"), "\u2068a\u2069");
+});
+
+test("the page says the same in every language, with the same names in it and its own plurals", () => {
+  assert.deepEqual(Object.keys(MESSAGES).sort(), ["ar", "bn", "en", "fi", "id", "ja", "ko", "ru", "sw", "te", "th"]);
+  const forms = (message) => (typeof message === "string" ? [message] : Object.values(message));
+  const names = (text) => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
+  for (const [lang, messages] of Object.entries(MESSAGES)) {
+    assert.deepEqual(Object.keys(messages).sort(), Object.keys(MESSAGES.en).sort(), lang);
+    for (const [key, message] of Object.entries(messages)) {
+      for (const form of forms(message)) {
+        assert.ok(form.trim(), `${lang} ${key}`);
+        assert.deepEqual(names(form), names(forms(MESSAGES.en[key])[0]), `${lang} ${key}`);
+      }
+      if (typeof message !== "string") assert.ok(message.other, `${lang} ${key}`);
+    }
+  }
+  assert.deepEqual([["fi-FI", "en"], ["de", "AR-eg", "en"], ["de"], [], [null, "sw"], ["constructor"]].map(chosenLanguage), ["fi", "ar", "en", "en", "sw", "en"]);
+  assert.deepEqual([1, 3, 5, 1200].map((n) => say("passages", { n }, "ru")), ["1 фрагмент", "3 фрагмента", "5 фрагментов", "1\u00a0200 фрагментов"]);
+  assert.equal(say("read", { lang: "{n} $& x" }, "en"), "question read as {n} $& x");
 });
 
 test("a card is text in the direction of its language, and only a web address is a link", () => {
@@ -163,11 +188,40 @@ test("a question is sent as the address says", async () => {
   const asked = answering(json({ hits: [] }));
   await search("a", PLAIN, never);
   await search("b", { ...PLAIN, mode: "dense", langs: ["fi"], same: true, rerank: true, k: 20 }, never);
-  assert.deepEqual(asked.map((one) => [one.path, one.method, one.cache]), [["./search", "POST", "no-store"], ["./search", "POST", "no-store"]]);
+  await search("c", { ...PLAIN, documents: true, where: { any: ["x", "y"], topic: ["z"] } }, never, () => {}, ["topic"]);
+  await search("d", { ...PLAIN, indexes: ["faq"] }, never);
+  for (const one of asked) assert.deepEqual([one.path, one.method, one.cache], ["./search", "POST", "no-store"]);
   assert.deepEqual(asked.map((one) => one.body), [
     { query: "a", k: 10, highlight: true, langs: null, lang_of_results: "any" },
     { query: "b", k: 20, highlight: true, langs: ["fi"], lang_of_results: "same", mode: "dense", rerank: true },
+    { query: "c", k: 10, highlight: true, langs: null, lang_of_results: "any", group_by: "source", where: { all: [{ any: ["x", "y"] }, { topic: ["z"] }] }, facets: ["topic"] },
+    { query: "d", k: 10, highlight: true, langs: null, lang_of_results: "any", indexes: ["faq"] },
   ]);
+});
+
+test("another choice of indexes takes languages and metadata away that are in none of them", () => {
+  const faq = { name: "faq", passages: 3, languages: { en: 2, fi: 1 }, fields: ["kind"] };
+  const news = { name: "news", passages: 1, languages: { en: 1 }, fields: ["topic", "kind"] };
+  const about = { languages: { en: 3, fi: 1 }, fields: ["kind", "topic"], indexes: [faq, news] };
+  assert.deepEqual(contents(about), { languages: about.languages, fields: about.fields });
+  assert.deepEqual(contents(about, ["gone"]), contents(about));
+  assert.deepEqual(contents(about, ["faq"]), { languages: faq.languages, fields: ["kind"] });
+  assert.deepEqual(contents(about, ["news", "faq"]), contents(about));
+  const state = { langs: ["fi", "en"], where: { topic: ["a"], kind: ["b"] } };
+  assert.deepEqual(choice(state, about, ["news"]), { indexes: ["news"], langs: ["en"], where: state.where });
+  assert.deepEqual(choice(state, about, ["faq"]), { indexes: ["faq"], langs: ["fi", "en"], where: { kind: ["b"] } });
+  assert.equal(indexChips({ languages: {} }), null);
+  assert.equal(indexChips({ languages: {}, indexes: [faq] }), null);
+});
+
+test("values are shown where they divide the passages, and those chosen always", () => {
+  assert.deepEqual(facetKeys({ where: { source: ["a"] } }, ["chunk", "source", "topic", "url", "year"]), ["source", "topic", "year"]);
+  assert.deepEqual(facetKeys({ where: { gone: ["a"] } }, []), []);
+  assert.deepEqual(worthShowing({ storm: 3, sea: 1 }, []), [["storm", 3], ["sea", 1]]);
+  assert.deepEqual(worthShowing({ storm: 3 }, []), []);
+  assert.deepEqual(worthShowing({ a: 1, b: 1 }, ["b", "c"]), [["c", 0], ["b", 1]]);
+  const many = Object.fromEntries(Array.from({ length: 20 }, (_, place) => [`v${place}`, 20 - place]));
+  assert.deepEqual(worthShowing(many, ["v15"]).map(([value]) => value), ["v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v15"]);
 });
 
 test("a busy server is asked again three times, when it says so", async () => {

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
 
-from interlingua.serving.app import address, bind, create_app
+from interlingua.serving.app import create_app
 from interlingua.serving.schemas import MAX_INPUTS
+from interlingua.serving.server import Server, address, bind
 from interlingua.serving.service import ServeSettings
 
 QUERY, KEY = "who wrote the book?", "a-token-for-reading"
@@ -22,9 +22,8 @@ def url(index: Any) -> Iterator[str]:
     """A server with a token and an alias; its model computes 16 texts at once."""
     settings = ServeSettings(token="w", read_token=KEY, delay=0.0, max_batch=16, aliases=("text-embedding-3-small",))
     with bind("127.0.0.1", 0) as listener:
-        config = uvicorn.Config(create_app(index, settings), log_level="error", lifespan="on", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        server = Server(create_app(index, settings), listener, settings)
+        thread = threading.Thread(target=server.run)
         thread.start()
         yield address(listener)
         server.should_exit = True
@@ -37,6 +36,7 @@ def openai(url: str) -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 def test_openai_lists_the_models_and_their_names_all_work(openai: Any, sentences: list[str]) -> None:
     assert [model.id for model in openai.models.list()] == ["tiny", "text-embedding-3-small"]
     assert openai.models.retrieve("tiny").owned_by == "interlingua"
@@ -65,6 +65,7 @@ def test_openai_gets_the_vectors_of_the_model(openai: Any, index: Any, sentences
     np.testing.assert_allclose([one.embedding for one in few.data], cut, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_openai_sends_as_many_texts_as_their_api_takes(openai: Any, sentences: list[str]) -> None:
     texts = [f"{sentences[place % 13]} {place}" for place in range(MAX_INPUTS)]
     found = openai.embeddings.create(model="tiny", input=texts)
@@ -88,6 +89,7 @@ def test_openai_is_told_that_token_ids_cannot_be_read(openai: Any, url: str) -> 
         client.models.list()
 
 
+@pytest.mark.slow
 def test_langchain_embeds_documents_and_questions(url: str, index: Any, sentences: list[str]) -> None:
     langchain = pytest.importorskip("langchain_openai")
     client = langchain.OpenAIEmbeddings(
@@ -98,6 +100,7 @@ def test_langchain_embeds_documents_and_questions(url: str, index: Any, sentence
     assert len(client.embed_query(QUERY)) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "version"), [("Client", "1"), ("ClientV2", "2")])
 def test_cohere_reranks(url: str, index: Any, sentences: list[str], kind: str, version: str) -> None:
     cohere = pytest.importorskip("cohere")

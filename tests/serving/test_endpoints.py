@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from interlingua.data.records import Passage
 from interlingua.errors import Damaged
 from interlingua.index import Index
+from interlingua.index.filters import parsed
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.serving.app import create_app
 from interlingua.serving.service import Change, Changed, ServeSettings, Service, Write
@@ -48,7 +49,7 @@ def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> No
     assert (first["text"], first["title"], first["lang"]) == (passage.text, passage.title, passage.lang)
     assert (first["metadata"], first["highlights"]) == ({"kind": "sea"}, [[0, 1]])
     assert first["parts"] == {"dense": first["score"], "lexical": None}  # JSON has no −∞
-    options = {"mode": "dense", "where": {"kind": "sea"}, "reranker": None, "min_score": None}
+    options = {"mode": "dense", "where": parsed({"kind": "sea"}), "reranker": None, "min_score": None, "group_by": None}
     assert index.options == [{"k": 3, "langs": None, **options}]
     plain = client.post("/search", json={"query": "who wrote the book?", "highlight": False}).json()
     assert all(hit["highlights"] == [] for hit in plain["hits"])
@@ -204,6 +205,7 @@ def test_passages_are_added_replaced_and_deleted(client: TestClient, index: Any,
     assert "interlingua_passages 12.0" in client.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer: dict[str, str]) -> None:
     pages = [
         {"id": "7", "text": text, "lang": lang, "metadata": {"source": f"{lang}.jsonl"}}
@@ -246,6 +248,36 @@ def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer:
         assert index.passage("en.jsonl:7").text == "A small red book."
         assert post(pages[1]).json()["passages"] == 3
         assert client.delete("/passages/7", headers=writer).json() == {"deleted": 2, "passages": 1}
+
+
+def test_one_hit_a_group_and_counts_of_values(tmp_path: Path, encoder: Any) -> None:
+    rows = [("a", "storm"), ("a", "storm"), ("a", "sea"), ("b", "storm"), ("b", "calm"), ("c", "storm")]
+    passages = [
+        Passage(
+            f"p{place}", f"A book about {topic} number {place}.", lang="en", metadata={"source": at, "topic": topic}
+        )
+        for place, (at, topic) in enumerate(rows)
+    ]
+    with TestClient(create_app(Index.build(encoder, passages, tmp_path / "idx"), ServeSettings(delay=0.0))) as client:
+
+        def ask(**options: Any) -> Any:
+            return client.post("/search", json={"query": "a book", **options}).json()
+
+        answer = ask(group_by="source", facets=["topic", "source"], mode="dense")
+        assert {hit["group"]: hit["more"] for hit in answer["hits"]} == {"a": 2, "b": 1, "c": 0}
+        assert [hit["source"] for hit in answer["hits"]] == [hit["group"] for hit in answer["hits"]]
+        assert answer["facets"] == {"topic": {"storm": 4, "calm": 1, "sea": 1}, "source": {"a": 3, "b": 2, "c": 1}}
+        assert list(answer["facets"]["topic"]) == ["storm", "calm", "sea"]
+        answer = ask(k=1, facets=["topic"], where={"any": [{"source": "b"}, {"topic": "sea"}]})
+        assert (len(answer["hits"]), answer["facets"]) == (1, {"topic": {"calm": 1, "sea": 1, "storm": 1}})
+        plain = ask()
+        assert plain["facets"] == {}
+        assert {(hit["group"], hit["more"]) for hit in plain["hits"]} == {(None, 0)}
+        for options in ({"group_by": "topik"}, {"facets": ["topik"]}, {"where": {"topik": "a"}}):
+            error = ask(**options)["error"]
+            known = "no passage has metadata 'topik'. Did you mean 'topic'? There are: 'source', 'topic'."
+            assert error == {"code": "bad_request", "message": f"the index: {known}"}
+        assert client.get("/info").json()["fields"] == ["source", "topic"]
 
 
 def test_writes_that_wait_are_synced_together_and_answered_afterwards(index: Any) -> None:
@@ -317,6 +349,7 @@ def test_info_and_health(client: TestClient, index: Any) -> None:
         "modes": ["hybrid", "dense", "lexical"],
         "rerank": False,
         "model": "tiny",
+        "fields": ["kind"],
     }
     assert (client.get("/health").status_code, client.get("/health").json()) == (200, {"status": "ready"})
 

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from interlingua.cli import build_parser
 from interlingua.errors import BadInput, Busy, Damaged
 from interlingua.serving import schemas
+from interlingua.serving.access import needed
 from interlingua.serving.middleware import LOCAL
 from interlingua.serving.service import ServeSettings
 
@@ -52,6 +53,10 @@ def refusal(answer: Any) -> tuple[int, str]:
         ({"langs": ["e" * 36]}, "langs"),
         ({"where": {"a": 1}}, "where"),
         ({"where": {"\ud800": "a"}}, "where"),
+        ({"where": [{"a": "b"}]}, "where: must be an object"),
+        ({"where": {"a": {"above": 1}}}, "where: filter by 'a': unknown comparison"),
+        ({"where": {"any": []}}, "where: the filter has no filter in the list of 'any'"),
+        ({"where": {"any": [{"a": "b"}] * 201}}, "201 conditions"),
         ({"hybrid": True}, "hybrid"),
         ({"langs": ["en"], "lang_of_results": "same"}, "langs"),
     ],
@@ -63,6 +68,18 @@ def test_a_bad_field_is_named(client: TestClient, index: Any, change: dict[str, 
     assert refusal(answer) == (422, "invalid_request")
     assert field in answer.json()["error"]["message"]
     assert not index.calls
+
+
+@pytest.mark.parametrize("document", [{"text": 5}, ["x"], 5, None, {"txt": "x"}, {}, "  ", {"text": "  "}])
+def test_a_bad_document_is_named_in_plain_words(client: TestClient, document: Any) -> None:
+    answer = client.post("/rerank", json={"query": "a", "documents": ["x", document]})
+    assert refusal(answer) == (422, "invalid_request")
+    message = answer.json()["error"]["message"]
+    assert re.fullmatch(
+        r"documents\.1(\.text)?: (input should be a valid string|field required|is empty|"
+        r"should be a text, or an object with the field `text`)\.",
+        message,
+    )
 
 
 def test_too_many_texts(client: TestClient) -> None:
@@ -122,7 +139,7 @@ def test_a_large_body_is_refused_at_its_announced_length(serving: Serving) -> No
         assert client.post("/search", json={**SEARCH, "query": "x" * 800}).status_code == 200
 
 
-def test_a_body_is_not_read_before_the_token_and_not_after_its_limit(serving: Serving) -> None:
+def test_a_refused_body_is_read_on_up_to_a_limit(serving: Serving) -> None:
     async def status(client: TestClient, path: str, headers: list[tuple[bytes, bytes]], limit: int) -> tuple[int, int]:
         read, sent = 0, []
 
@@ -150,9 +167,16 @@ def test_a_body_is_not_read_before_the_token_and_not_after_its_limit(serving: Se
         return sent[0], read
 
     with serving(max_body=1_000) as client:
-        assert asyncio.run(status(client, "/passages", [], 50)) == (401, 0)
-        assert asyncio.run(status(client, "/search", [(b"content-length", b"9" * 5_000)], 50)) == (413, 0)
-        assert asyncio.run(status(client, "/search", [], 50)) == (413, 11)
+        announced, chunked = [(b"content-length", b"9" * 5_000)], [(b"transfer-encoding", b"chunked")]
+        for headers in (announced, chunked):
+            for path, refusal in (("/passages", 401), ("/search", 413)):
+                assert asyncio.run(status(client, path, headers, 50)) == (refusal, 50)
+                code, read = asyncio.run(status(client, path, headers, 500))
+                assert code == refusal
+                assert read <= 11 + 160  # 16 bodies of the size that is allowed
+                asked = [*headers, (b"expect", b"100-continue")]
+                assert asyncio.run(status(client, path, asked, 50))[1] in (0, 50)  # it was never asked for the body
+        assert asyncio.run(status(client, "/passages", [*announced, (b"expect", b"100-continue")], 50)) == (401, 0)
 
 
 def test_a_slow_body_is_408(serving: Serving) -> None:
@@ -214,7 +238,6 @@ def test_writing_needs_the_token(serving: Serving, index: Any, writer: dict[str,
             "",
             "Bearer",
             "Bearer x",
-            "Bearer reader",
             f"Basic {writer['Authorization'][7:]}",
             writer["Authorization"][7:],
             writer["Authorization"] + "x",
@@ -223,10 +246,13 @@ def test_writing_needs_the_token(serving: Serving, index: Any, writer: dict[str,
             assert refusal(answer) == (401, "unauthorized")
             assert answer.headers["www-authenticate"] == "Bearer"
             assert refusal(client.delete("/passages/p/0", headers={"Authorization": header}))[0] == 401
+        reader = {"Authorization": "Bearer reader"}
+        assert refusal(client.post("/passages", json=body, headers=reader)) == (403, "forbidden")
         assert len(index) == 13
         assert client.post("/passages", json=body, headers=writer).status_code == 200
 
 
+@pytest.mark.slow
 def test_reading_may_need_a_token_too(serving: Serving, writer: dict[str, str]) -> None:
     with serving(read_token="reader") as client:
         for method, path in (
@@ -245,16 +271,14 @@ def test_reading_may_need_a_token_too(serving: Serving, writer: dict[str, str]) 
         assert client.get("/health").status_code == client.get("/").status_code == 200
         for method in ("POST", "DELETE", "PUT", "HEAD"):  # but for GET, passages are for writers
             headers = {"Authorization": "Bearer reader"}
-            assert client.request(method, "/passages/p/0", headers=headers).status_code == 401
+            assert client.request(method, "/passages/p/0", headers=headers).status_code == 403
     with serving(token="") as client:
         assert client.get("/passages/p/0").json()["passages"][0]["id"] == "p/0"
 
 
 def test_every_endpoint_is_open_or_behind_a_token_on_purpose(client: TestClient) -> None:
-    from interlingua.serving.middleware import READING, WRITING
-
     paths = set(client.get("/openapi.json").json()["paths"])
-    assert {path for path in paths if not path.startswith((*READING, WRITING))} == {"/health"}
+    assert {path for path in paths if needed("GET", path) is None} - {"/passages"} == {"/health"}
 
 
 def test_the_log_has_one_json_line_a_request_and_no_text_of_questions(
@@ -328,6 +352,11 @@ def test_what_the_index_does_not_take_is_409(
         {"timeout": 0},
         {"timeout": float("nan")},
         {"timeout": float("inf")},
+        {"head_timeout": 0},
+        {"connections": 0},
+        {"connections_per_address": 0},
+        {"rate": -1},
+        {"burst": 0},
         {"delay": -1},
         {"token": "two words"},
         {"token": "snø"},
@@ -343,8 +372,18 @@ def test_settings_out_of_range(bad: dict[str, Any]) -> None:
 def test_the_command_line_and_the_guide_have_the_defaults_of_the_settings() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
     arguments = vars(build_parser().parse_args(["serve", "idx"]))
-    for name in ("max_batch", "queue", "timeout", "budget", "log_queries"):
+    for name in (
+        "max_batch",
+        "queue",
+        "timeout",
+        "budget",
+        "connections",
+        "head_timeout",
+        "burst",
+        "rate",
+        "log_queries",
+    ):
         default = ServeSettings.model_fields[name].default
         assert arguments[name] == default
-        if name != "log_queries":
+        if name not in ("log_queries", "rate"):
             assert re.search(rf"^\| `--{name.replace('_', '-')} \w+` \| {default:g} \|", guide, re.MULTILINE)

@@ -21,6 +21,7 @@ import uvicorn
 from playwright.sync_api import Browser, Page, Request, Route, expect, sync_playwright
 
 from interlingua.data.records import Passage
+from interlingua.index import Hit
 from interlingua.index.metadata import Question
 from interlingua.serving.app import create_app
 from interlingua.serving.service import ServeSettings
@@ -58,6 +59,8 @@ class LetterIndex:
 
     encoder = SimpleNamespace(encode_query=lambda texts, **options: [])
     token_states = None
+    path = "/the/place/of/letters"
+    metadata = SimpleNamespace(fingerprint={})
 
     def __init__(self, passages: Sequence[Passage] = PASSAGES) -> None:
         self.passages = passages
@@ -66,6 +69,8 @@ class LetterIndex:
     def languages(self) -> dict[str, int]:
         langs = [passage.lang for passage in self.passages]
         return {lang: langs.count(lang) for lang in sorted(set(langs))}
+
+    fields = ("source", "chunk")
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -96,7 +101,7 @@ class LetterIndex:
         ]
         found = sorted((pair for pair in scored if pair[0]), key=lambda pair: (-pair[0], pair[1].id))
         return [
-            SimpleNamespace(passage=passage, score=score, parts={"dense": score / 2, "lexical": 10 * score})
+            Hit(passage, score, {"dense": score / 2, "lexical": 10 * score})
             for score, passage in (found[::-1] if mode == "dense" else found)[:k]
         ]
 
@@ -106,9 +111,9 @@ def triples(text: str) -> set[str]:
 
 
 @contextmanager
-def serving(settings: ServeSettings | None = None) -> Iterator[str]:
+def serving(settings: ServeSettings | None = None, indexes: Any = None) -> Iterator[str]:
     """The address of the application, served until the block ends."""
-    config = uvicorn.Config(create_app(LetterIndex(), settings), port=0, log_config=None)
+    config = uvicorn.Config(create_app(indexes or LetterIndex(), settings), port=0, log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -595,6 +600,126 @@ def test_token_for_reading(visit: Visit) -> None:
             expect(page.get_by_role("alert")).to_contain_text(said)
         expect(page.locator("#results article").first).to_be_visible()
         expect(page.locator("[data-lang=fi]")).to_be_visible()
+
+
+def test_one_result_a_document_and_more_from_it(visit: Visit) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(route: Route) -> None:
+        asked.append(body(route.request))
+        first = hit(1, "first", source="a.md", group="a.md", more=2)
+        rest = [hit(2, "second", source="a.md"), hit(3, "third", source="a.md")]
+        hits = [hit(1, "first", source="a.md"), *rest] if "where" in asked[-1] else [first, hit(4, "other", more=0)]
+        answering(*hits)(route)
+
+    about = {"passages": 9, "languages": {"en": 9}, "modes": ["hybrid"], "rerank": False, "model": "m"}
+    routes = {"search": answer, "info": lambda route: route.fulfill(json={**about, "fields": ["source"]})}
+    page = visit("#q=a", routes=routes)
+    page.get_by_label("One per document").check()
+    button = page.get_by_role("button", name="2 more from this document")
+    button.click()
+    expect(page.locator("#results > li").first.locator(".further .text")).to_have_text(["second", "third"])
+    assert "documents=1" in page.url
+    assert [one.get("group_by") for one in asked] == [None, "source", None]
+    assert (asked[2]["where"], asked[2]["k"]) == ({"all": [{"source": ["a.md"]}]}, 3)
+    page.get_by_role("button", name="Less from this document").click()
+    expect(page.locator(".further")).to_be_hidden()
+    assert len(asked) == 3
+
+
+def test_chips_of_metadata(visit: Visit) -> None:
+    asked: list[dict[str, Any]] = []
+    facets = {"topic": {"storm": 3, ATTACK: 1}, "number": {"1": 1, "2": 1}}
+
+    def answer(route: Route) -> None:
+        asked.append(body(route.request))
+        found = {"query": "", "lang": "en", "mode": "hybrid", "took_ms": 1, "hits": [hit(1, "t")], "notices": []}
+        route.fulfill(json={**found, "facets": facets})
+
+    about = {"passages": 9, "languages": {"en": 9}, "modes": ["hybrid"], "rerank": False, "model": "m"}
+    routes = {
+        "search": answer,
+        "info": lambda route: route.fulfill(json={**about, "fields": ["chunk", "number", "source", "topic"]}),
+    }
+    page = visit("#q=a", routes=routes)
+    chips = page.locator("#facets .chip")
+    expect(chips).to_have_count(2)
+    assert asked[0]["facets"] == ["number", "topic"]
+    for place in (0, 1):
+        chips.nth(place).click()
+        expect(chips.nth(place)).to_have_attribute("aria-pressed", "true")
+    assert asked[2]["where"] == {"all": [{"topic": ["storm", ATTACK]}]}
+    chips.nth(0).click()
+    expect(chips.nth(0)).to_have_attribute("aria-pressed", "false")
+    page.go_back()
+    expect(chips.nth(0)).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate("window.pwned") is None
+    page.locator("#to-compare").click()
+    expect(chips).to_have_count(0)
+
+
+def test_the_reader_chooses_among_indexes(visit: Visit) -> None:
+    light = [one for one in PASSAGES if one.id.startswith("light")]
+    others = LetterIndex([one for one in PASSAGES if one not in light])
+    others.fields = ()  # type: ignore[misc,assignment]
+    with serving(indexes={"lights": LetterIndex(light), "others": others}) as several:
+        page = visit("#q=the+storm", at=several)
+        chips = page.locator(".indexes .chip")
+        expect(chips).to_have_text(["All collections", "lights5", "others4"])
+        assert chips.evaluate_all("all => all.map(one => one.getAttribute('aria-pressed'))") == [
+            "true",
+            "false",
+            "false",
+        ]
+        assert {"light.en", "unknown"} <= set(ids(page))
+        expect(page.locator("#results article", has_text="without a language").locator(".source")).to_contain_text(
+            "others"
+        )
+        with page.expect_request("**/search") as asked:
+            chips.nth(2).click()
+        assert body(asked.value)["indexes"] == ["others"]
+        expect(page.locator("#results article[data-id='light.en']")).to_have_count(0)
+        assert "indexes=others" in page.url
+        swahili = page.locator("[data-lang=sw]")
+        expect(swahili).to_be_hidden()  # in no passage of this index
+        expect(page.locator("[data-lang=fi] .count")).to_have_text("1")
+        chips.nth(1).click()
+        expect(swahili).to_be_visible()
+        swahili.click()
+        assert "langs=sw" in page.url
+        chips.nth(1).click()  # away again, and the language with it
+        expect(swahili).to_be_hidden()
+        assert "langs" not in page.url
+        chips.nth(0).click()
+        expect(page.locator("#results article[data-id='light.en']")).to_have_count(1)
+        assert "indexes" not in page.url
+        page = visit("#q=the+storm&indexes=gone", at=several)
+        page.get_by_role("button", name="Search without filters").click()
+        expect(page.locator("#results article").first).to_be_visible()
+    page = visit("#q=the+storm")
+    expect(page.locator("#results article").first).to_be_visible()
+    expect(page.locator(".indexes")).to_have_count(0)
+
+
+def test_the_page_speaks_the_language_of_its_reader(visit: Visit) -> None:
+    page = visit("#q=the+lighthouse", locale="ar-EG")
+    assert page.evaluate("[document.documentElement.lang, document.documentElement.dir]") == ["ar", "rtl"]
+    expect(page.get_by_role("button", name="بحث", exact=True)).to_be_visible()
+    expect(page.locator("#summary")).to_contain_text("عدد المقاطع")
+    button = page.locator("#search-form button").bounding_box()
+    box = page.locator("#question").bounding_box()
+    assert button is not None
+    assert box is not None
+    assert button["x"] < box["x"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("#page-language").select_option("fi")
+    expect(page.get_by_role("button", name="Hae", exact=True)).to_be_visible()
+    assert page.evaluate("[document.documentElement.lang, document.documentElement.dir]") == ["fi", "ltr"]
+    expect(page.locator("#results article").first).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name="Hae", exact=True)).to_be_visible()
+    page = visit(locale="de-DE")
+    expect(page.get_by_role("button", name="Search", exact=True)).to_be_visible()
 
 
 def test_an_address_nobody_made(visit: Visit) -> None:

@@ -6,8 +6,7 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -19,31 +18,9 @@ from interlingua.cli import main
 from interlingua.data.records import Passage
 from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
-from interlingua.serving import app as server
+from interlingua.serving import server
 
 HELD = Path(__file__).with_name("held_server.py")
-
-
-@pytest.fixture
-def running(python: Callable[..., Any]) -> Callable[..., Any]:
-    """`with running(*arguments of Python, **environment) as (process, port)`, once it says its address."""
-
-    @contextmanager
-    def start(*arguments: str | Path, **environment: str) -> Iterator[tuple[Any, int]]:
-        process = python(*arguments, **environment)
-        try:
-            said = []
-            for line in process.stderr:
-                said.append(line)
-                if line.startswith("http://127.0.0.1:"):
-                    yield process, int(line.split()[0].rpartition(":")[2])
-                    break
-            else:
-                pytest.fail("".join(said))
-        finally:
-            process.close()
-
-    return start
 
 
 def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
@@ -89,6 +66,7 @@ def test_a_search_that_has_begun_is_answered_before_the_server_ends(
     assert said.splitlines()[-1] == "stopped."
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_is_not_answered(running: Callable[..., Any]) -> None:
     with running(HELD) as (process, port):
         body = json.dumps({"query": "a book", "lang": "en", "highlight": False})
@@ -188,13 +166,36 @@ def test_the_server_answers_under_the_address_it_prints(
     host: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Any] = []
-    monkeypatch.setattr(server, "run", lambda app, listener, timeout: started.extend((app, server.address(listener))))
+    monkeypatch.setattr(server, "run", lambda app, listener, *_: started.extend((app, server.address(listener))))
     assert main(["serve", str(folder / "index"), "--host", host, "--port", "0"]) == 0
     app, printed = started
     with TestClient(app, base_url=printed) as client:
         assert client.get("/health").status_code == 200
         assert client.get("/health", headers={"Host": host.upper()}).status_code == 200
         assert client.get("/health", headers={"Host": "another.site"}).status_code == 400
+
+
+def test_options_of_access_and_limits_reach_the_server(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(server, "run", lambda *given: started.extend(given))
+    tokens = tmp_path / "tokens"
+    tokens.write_text("page search s1\ncrawler search,write s2\n")
+    numbers = "--rate 5 --burst 7 --connections 9 --connections-per-address 3 --head-timeout 4"
+    options = ["--tokens", str(tokens), "--host", "0.0.0.0", "--port", "0", *numbers.split()]
+    assert main(["serve", str(folder / "index"), *options]) == 0
+    _, _, settings, tls = started
+    assert [(one.name, one.scopes) for one in settings.access] == [
+        ("page", ("search",)),
+        ("crawler", ("search", "write")),
+    ]
+    assert (settings.rate, settings.burst, settings.head_timeout) == (5, 7, 4)
+    assert (settings.connections, settings.connections_per_address) == (9, 3)
+    assert tls is None
+    said = capsys.readouterr().err
+    assert "everybody" not in said
+    assert "the connection is not encrypted" in said
 
 
 def test_everybody_may_search_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

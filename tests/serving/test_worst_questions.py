@@ -208,7 +208,7 @@ def test_the_neighbours_of_a_question_that_is_given_up_are_answered(
 
     monkeypatch.setattr(Lexical, "scores", counting)
     monkeypatch.setattr(searches, "Budget", lambda seconds: Budget(seconds, clock=lambda: float(sum(compared))))
-    call = Searches(index, None, 3, "hybrid", None, False, (), False, 300.0)
+    call = Searches(index, None, 3, "hybrid", None, False, None, False, 300.0)
 
     async def answers(*texts: str) -> list[Any]:
         batcher = Batcher(max_batch=8, delay=0.01, queue=8, timeout=30.0)
@@ -271,7 +271,7 @@ def test_highlights_are_left_out_where_there_is_no_time_for_them(index: Index, m
 
     monkeypatch.setattr("interlingua.index.highlights.Highlights", spans)
     monkeypatch.setattr(searches, "Budget", lambda seconds: Budget(seconds, clock=lambda: float(len(marked))))
-    (answer,) = Searches(index, None, 10, "hybrid", None, False, (), True, 3.0)([Question("the book", "en")])
+    (answer,) = Searches(index, None, 10, "hybrid", None, False, None, True, 3.0)([Question("the book", "en")])
     assert len(answer.hits) == 10
     assert len(marked) == 4  # the fourth is the one too many
     assert [bool(hit["highlights"]) for hit in answer.hits] == [True] * 4 + [False] * 6

@@ -48,6 +48,7 @@ def marco(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_a_run_on_triples_resumes_to_the_same_weights(marco, tmp_path, monkeypatch):
     data = {
         "questions": {
@@ -91,6 +92,7 @@ def fi_en():
     return list(read_parallel("encyclopedia:train", source_lang="fi"))
 
 
+@pytest.mark.slow
 def test_a_student_goes_where_the_teacher_is(tmp_path, tiny_static, fi_en):
     DualEncoder.tied(tiny_static(seed=3)).save(tmp_path / "teacher")
     lesson = {"distillation": {"teacher": str(tmp_path / "teacher"), "weight": 24.0}}
@@ -104,6 +106,7 @@ def test_a_student_goes_where_the_teacher_is(tmp_path, tiny_static, fi_en):
         assert after > 0.5
 
 
+@pytest.mark.slow
 def test_translation_ranking_brings_translations_together(tmp_path, fi_en):
     model = train(recipe(PAIRS, {"translation_ranking": {}}, 20), tmp_path / "run")
     sides = [[getattr(pair, side) for pair in fi_en] for side in ("source", "target")]

@@ -174,6 +174,7 @@ def _unequal(rank, file, model, asked, results):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="forks, so without CUDA: CUDA_VISIBLE_DEVICES= make test")
 def test_two_processes_gather_unequal_numbers_of_vectors(late, tmp_path):
     """Gloo, in two processes: both see the vectors of all texts in order; their gradients add up to the whole."""
@@ -232,6 +233,7 @@ def equal(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[f][k], b[f][k]) for f in a for k in a[f])
 
 
+@pytest.mark.slow
 def test_a_run_resumes_bit_for_bit_and_its_folder_loads(tmp_path):
     tree = {
         **TREE,
@@ -256,6 +258,7 @@ def test_a_run_resumes_bit_for_bit_and_its_folder_loads(tmp_path):
     assert (loaded.dim, loaded.encode_query("a").counts) == (8, [12])
 
 
+@pytest.mark.slow
 def test_it_starts_from_a_warm_up_and_from_another_late_interaction_model(tmp_path):
     """A warm-up has one vector a text; a late-interaction backbone keeps its projection and markers."""
     tree = {

@@ -54,6 +54,10 @@ def test_overrides_and_data_folder(recipe):
         ("model.freeze=[embedings]", r"'model\.freeze': 'embedings' is no part of a model; write embeddings"),
         ("model.freeze=[layers.3-1]", "ends before it begins"),
         ("training.mix={retrieval: 1}", r"training\.mix is called training\.objective_sampling\.$"),
+        ("optimizer.betas=[2,3]", r"'optimizer\.betas\.0': input should be less than 1"),
+        ("optimizer.clip=.inf", r"'optimizer\.clip': input should be a finite number"),
+        ("seed=-1", "'seed'"),
+        ("data.questions.batch=1000000000000", r"'data\.questions\.batch': .*less than or equal to 1000000"),
         ("model.length_power=0.5", r"model\.length_power is called model\.norm_power\.$"),
     ],
 )
@@ -163,6 +167,7 @@ def test_the_vocabulary_comes_from_the_entry_that_is_named(tmp_path):
         train(resolve({**tree, "tokenizer_data": ["sentence"]}), tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_learned_from_each_text_once(tmp_path):
     entry = {"path": "encyclopedia:train", "langs": ["fi"]}
     tree = {
@@ -183,6 +188,7 @@ def test_a_vocabulary_is_learned_from_each_text_once(tmp_path):
     assert torch.equal(once.query.backbone.folded(), twice.query.backbone.folded())  # also begun from the same counts
 
 
+@pytest.mark.slow
 def test_lengths_are_evened_out_in_the_saved_model_only(tmp_path):
     tree = {
         "model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied", "norm_power": 0.5},

@@ -312,6 +312,7 @@ def test_mistakes_are_named(tmp_path, overrides, says):
         train(resolve(tree(tmp_path), overrides), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_short_documents_in_a_run_are_counted(tmp_path):
     recipe = tree(tmp_path)
     with open(recipe["data"]["linked"]["path"], "a", encoding="utf-8") as stream:

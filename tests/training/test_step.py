@@ -101,6 +101,7 @@ def test_gradients_in_bfloat16_are_those_in_float32_but_for_rounding(untied):
     assert torch.cosine_similarity(flat, other, dim=0) > 0.99
 
 
+@pytest.mark.slow
 def test_measuring_changes_neither_gradients_nor_random_numbers(untied):
     untied.train()
     for chunking in (Chunking(), Chunking(cache=3)):

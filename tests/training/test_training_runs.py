@@ -76,6 +76,7 @@ def losses(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the names of open files")
 def test_the_disk_holds_the_log_of_a_run_before_the_checkpoint_that_goes_on_from_it(tmp_path, monkeypatch):
     synced, fsync = [], os.fsync
@@ -113,6 +114,7 @@ def test_balanced_gradients_train_another_model(tmp_path):
     assert not equal(weights(tmp_path / "false/model"), weights(tmp_path / "true/model"))
 
 
+@pytest.mark.slow
 def test_frozen_parts_stay_as_they_are_and_the_rest_learns(tmp_path, tiny_encoder):
     tiny_encoder(layers=3).save(tmp_path / "given")
     backbone = {"name": str(tmp_path / "given"), "layers": [0, 2]}
@@ -126,6 +128,7 @@ def test_frozen_parts_stay_as_they_are_and_the_rest_learns(tmp_path, tiny_encode
     assert DualEncoder.load(tmp_path / "run/model", for_training=True).query.input_embeddings.weight.requires_grad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
@@ -140,6 +143,7 @@ def test_parts_that_cannot_be_frozen_are_named(tmp_path, tiny_encoder, parts, me
         train(resolve(tree), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_float16_trains_as_float32_does_and_goes_on_with_its_loss_scale(tmp_path):
     """On a CPU float16 is emulated, by the same autocast, loss scale and checkpoints as on a GPU."""
     tree = {**SCRATCH, "training": {**SCRATCH["training"], "steps": 8, "log_every": 1}}
@@ -162,6 +166,7 @@ def test_float16_trains_as_float32_does_and_goes_on_with_its_loss_scale(tmp_path
     assert [line["loss_scale"] for line in losses(tmp_path / "half")[4:]] == [2.0**4] * 4
 
 
+@pytest.mark.slow
 def test_only_embeddings_that_were_read_are_updated(tmp_path, tiny_encoder):
     tiny_encoder(layers=1).save(tmp_path / "given")
     tree = {**STATIC, "model": {"backbone": str(tmp_path / "given"), "encoders": "tied"}}
@@ -258,6 +263,7 @@ def test_processes_that_read_batches_of_their_own_learn_what_one_learns(learned)
     assert {"context_prediction/loss", "masked_language_modelling/loss"} <= logged(done.two)
 
 
+@pytest.mark.slow
 def test_batches_of_their_own_must_come_out_even(tmp_path, monkeypatch):
     from interlingua.training.processes import Processes
 
@@ -324,6 +330,7 @@ def test_a_mix_takes_one_objective_a_step_and_both_come(tmp_path):
     assert max(line.get("context_prediction/bank", 0) for line in losses(tmp_path)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -340,6 +347,7 @@ def test_a_context_recipe_that_cannot_work_is_an_error(tmp_path, override, messa
         train(resolve(CONTEXT, [override, *often] if "data" in override else [override]), tmp_path)
 
 
+@pytest.mark.slow
 def test_accumulated_batches_are_one_step_on_their_mean(tmp_path, monkeypatch):
     """Two batches of pairs: the step's gradient is the mean of theirs."""
     from interlingua.training import trainer as module
@@ -379,6 +387,7 @@ def test_warm_up_runs_first_and_its_model_is_the_start(tmp_path):
     assert not equal(weights(tmp_path / "start"), weights(tmp_path / "model"))
 
 
+@pytest.mark.slow
 def test_validation_keeps_the_best(tmp_path):
     tree = {
         **STATIC,
@@ -398,6 +407,7 @@ def test_alternate_steps_differ_from_accumulated_ones(tmp_path):
     assert not equal(weights(tmp_path / "accumulate/model"), weights(tmp_path / "alternate/model"))
 
 
+@pytest.mark.slow
 def test_what_is_saved_loads_and_searches(tmp_path):
     model = train(resolve(SCRATCH), tmp_path)
     loaded = DualEncoder.load(tmp_path / "model")
@@ -438,6 +448,7 @@ def test_mistakes_in_a_run_are_named(tmp_path, monkeypatch, overrides, says):
         train(resolve(STATIC, overrides), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_recipe_and_a_damaged_checkpoint(tmp_path):
     short = resolve(STATIC, ["training.steps=4"])
     train(short, tmp_path)

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from interlingua.alignment.neighbours import UnitVectors, check_pair, nearest_both
+from interlingua.array_folder import mapped_array
 from interlingua.data.readers.bitext import read_sentences
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import columns, head
@@ -142,7 +143,7 @@ class CorpusSide:
         for start in track(range(0, len(self.texts), WINDOW), f"encode {self.name} (of {WINDOW:,} sentences)"):
             found = np.asarray(encode(self.texts[start : start + WINDOW], **options), dtype=dtype)
             if vectors is None:
-                vectors = np.lib.format.open_memmap(path, "w+", dtype, (len(self.texts), found.shape[1]))
+                vectors = mapped_array(path, dtype, (len(self.texts), found.shape[1]))
             known = np.flatnonzero(found.any(axis=1))
             vectors[len(keep) : len(keep) + len(known)] = found[known]
             keep += (known + start).tolist()

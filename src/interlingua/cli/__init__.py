@@ -16,8 +16,10 @@ from pathlib import Path
 
 from interlingua import __version__
 from interlingua.cli import (
+    backup,
     calibrate,
     change,
+    check,
     compare,
     demo,
     encode,
@@ -35,7 +37,7 @@ from interlingua.cli import (
 )
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
-from interlingua.files import forget_pipes
+from interlingua.pipes import forget_pipes
 from interlingua.progress import shown
 
 VERBS = (
@@ -44,6 +46,8 @@ VERBS = (
     encode,
     index,
     change,
+    check,
+    backup,
     search,
     serve,
     info,
@@ -123,9 +127,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(f"{_file_of(error)}: {error.strerror or error}.", 2, arguments.debug)
-    except MemoryError:
-        return _fail("there is not enough memory for this. Give it less at once.", 2, arguments.debug)
-    except Exception as error:  # nobody expected it, so nobody can say what to do about it
+    except Exception as error:
+        if _is_memory(error):
+            return _fail("there is not enough memory for this. Give it less at once.", 2, arguments.debug)
+        # nobody expected it, so nobody can say what to do about it
         return _fail(f"this is a defect in interlingua ({_summary(error)}).{_kept()}", 70, arguments.debug)
     return 0
 
@@ -137,7 +142,7 @@ def _summary(error: Exception) -> str:
 
 def _kept() -> str:
     """Where the traceback of the error at hand is now, in words."""
-    from interlingua.text.languages import cache_folder
+    from interlingua.files import cache_folder
 
     with suppress(OSError):
         folder = cache_folder() / "crashes"
@@ -147,6 +152,12 @@ def _kept() -> str:
         file.write_text(f"{versions}\n{traceback.format_exc()}", "utf-8")
         return f" Please report it with {file}, which says where it happened."
     return " --debug shows where. Please report it."
+
+
+def _is_memory(error: Exception) -> bool:
+    """Whether an error says that memory cannot be had: torch says it in a RuntimeError."""
+    said = "allocate memory" in str(error) or "out of memory" in str(error)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and said)
 
 
 def _file_of(error: OSError) -> str:

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import bad_rows_option
+from interlingua.cli.options import bad_rows_option, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -62,6 +62,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="write a plain model for texts in this language alone, the calibration built in as a "
         "layer; without --on, of a model that is calibrated already",
     )
+    precision_option(parser)
     bad_rows_option(parser)
     parser.add_argument("--seed", type=int, default=0)
     parser.moved = {"--as": "--role"}
@@ -107,7 +108,8 @@ def run(arguments: argparse.Namespace) -> None:
         )
     encoder = model.query
     if arguments.on:
-        calibration = fit(arguments, encoder)
+        how = arguments.precision  # of the vectors; what is written are the weights as they are
+        calibration = fit(arguments, DualEncoder.load(arguments.model, precision=how).query if how else encoder)
         print(calibration.table())
         encoder.language_maps = calibration.maps
     if arguments.fold:

@@ -64,7 +64,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Encode and save."""
 
-    if arguments.onnx:
+    if arguments.onnx is not None:
         if arguments.texts or arguments.ray is not None:
             raise BadInput("--onnx: writes the encoder and reads no texts. Leave out the files and --ray.")
         onnx(arguments)
@@ -78,6 +78,7 @@ def lines(arguments: argparse.Namespace) -> None:
     """A text a line, a row a text."""
     import numpy as np
 
+    from interlingua.array_folder import write_array
     from interlingua.files import atomic_write, existing, read_lines
     from interlingua.models.dual import DualEncoder
 
@@ -93,7 +94,7 @@ def lines(arguments: argparse.Namespace) -> None:
     encode = model.encode_query if arguments.role == "query" else model.encode_document
     vectors = np.asarray(encode(texts, show_progress_bar=not arguments.quiet), dtype=np.float32)
     with atomic_write(arguments.out, "wb") as stream:
-        np.save(stream, vectors)
+        write_array(stream, vectors)
     logger.info(f"{arguments.out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]} dimensions")
 
 
@@ -106,14 +107,16 @@ def passages(arguments: argparse.Namespace) -> None:
     if arguments.role == "query":
         raise BadInput("--role query: passages are encoded as passages. For lines of text, write --out FILE.npy.")
     if arguments.ray is not None:
-        if arguments.precision:
-            raise BadInput("--precision: the machines of a Ray cluster compute in float32. Leave it out.")
         from interlingua.index.ray import encode_on_ray
 
         if not arguments.texts or parquet or arguments.out.endswith(".npy"):
             raise BadInput("--ray: encodes files of passages into a folder. Name the files, and a folder with --out.")
         parts = encode_on_ray(
-            arguments.model, read_sources(arguments.texts, arguments.lang), arguments.out, address=arguments.ray
+            arguments.model,
+            read_sources(arguments.texts, arguments.lang),
+            arguments.out,
+            address=arguments.ray,
+            precision=arguments.precision,
         )
         logger.info(f"{arguments.out}: {len(parts):,} Parquet files of vectors")
         return

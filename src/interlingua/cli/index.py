@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from interlingua.cli.options import INDEX, counted, passage_options, precision_option, ray_option, read_passages
-from interlingua.errors import BadInput
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +55,11 @@ def run(arguments: argparse.Namespace) -> None:
     name, sources = ("default", arguments.inputs) if not rest or is_passages(first) else (first, rest)
     passages = read_passages(arguments, sources, names)
     options: dict[str, Any] = {"overwrite": arguments.overwrite, "names": names}
-    if arguments.ray is not None and arguments.precision:
-        raise BadInput("--precision: the machines of a Ray cluster compute in float32. Leave it out.")
     if arguments.ray is not None:
         from interlingua.index.ray import build_index_on_ray
 
-        built = build_index_on_ray(name, passages, arguments.out, address=arguments.ray, **options)
+        how = arguments.precision
+        built = build_index_on_ray(name, passages, arguments.out, address=arguments.ray, precision=how, **options)
     else:
         from interlingua.index import build_index
         from interlingua.index.metadata import load_to_encode, of_one_vector

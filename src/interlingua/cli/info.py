@@ -111,7 +111,7 @@ def system() -> dict[str, Any]:
     import torch
 
     from interlingua import __version__
-    from interlingua.text.languages import cache_folder
+    from interlingua.files import cache_folder
 
     extras: dict[str, dict[str, str | None]] = {}
     for requirement in requires("interlingua") or ():

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import bad_rows_option, precision_option
+from interlingua.cli.options import bad_rows_option, number, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -198,7 +198,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="max: one to one, the best first; intersection: what both sides choose; forward: what A chooses",
     )
     bound = parser.add_mutually_exclusive_group()
-    bound.add_argument("--threshold", type=float, metavar="X", help="keep the pairs with this score or a better one")
+    bound.add_argument("--threshold", type=number, metavar="X", help="keep the pairs with this score or a better one")
     bound.add_argument(
         "--gold",
         metavar="FILE",

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
-    from interlingua.data.files.walk import Scope, SourceNames
+    from interlingua.data.files.walk import Report, Scope, SourceNames
     from interlingua.data.records import Passage
     from interlingua.index import Index
+    from interlingua.index.filters import Filter
 
 INDEX = "an index: its folder, milvus://host:port/name, or milvus:file.db/name for Milvus Lite"
+
+
+def number(text: str) -> float:
+    """The value of an option. Nothing compares with one that is not a number ("nan"): ValueError, as for a word."""
+    value = float(text)
+    if value != value:
+        raise ValueError(text)
+    return value
 
 
 def index_argument(parser: argparse.ArgumentParser) -> None:
@@ -90,20 +99,31 @@ def passage_options(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="results link to this address and the path of a document below its folder",
     )
+    group.add_argument(
+        "--chunk",
+        choices=["sentences", "headings", "characters"],
+        help="what is cut is made of whole sentences, of whole sections, or of as much as fits (sentences)",
+    )
     group.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
     group.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")
     bad_rows_option(group)
 
 
 def read_passages(
-    arguments: argparse.Namespace, sources: list[str], names: SourceNames | None, scope: Scope | None = None
+    arguments: argparse.Namespace,
+    sources: Sequence[str],
+    names: SourceNames | None,
+    scope: Scope | None = None,
+    report: Report | None = None,
 ) -> Iterator[Passage]:
     """The passages of files, folders and collections, as `passage_options` say. `names` are those of their sources,
-    which an index knows or will keep; a `scope` takes them in for `sync`."""
+    which an index knows or will keep; a `scope` takes them in for `sync`; what a `report` hears is not logged."""
     from interlingua.data.passages import read_sources
 
-    given = {name: getattr(arguments, name) for name in ("chunk_chars", "overlap", "on_bad_row", "url_base")}
+    given = {name: getattr(arguments, name) for name in ("chunk", "chunk_chars", "overlap", "on_bad_row", "url_base")}
     options: dict[str, Any] = {"on_bad_row": "skip"} | {name: one for name, one in given.items() if one is not None}
+    if report is not None:
+        options["report"] = report
     if arguments.columns:
         form = "text=COLUMN, title=COLUMN, id=COLUMN, lang=COLUMN or url=COLUMN, with FILE: before it for one file"
         columns: dict[str, Any] = {}
@@ -127,12 +147,17 @@ def pairs_of(option: str, given: list[str], form: str) -> dict[str, str]:
 
 def filter_option(parser: argparse.ArgumentParser, help: str) -> None:
     """--filter, which may be repeated."""
-    parser.add_argument("--filter", action=Repeated, form=".+=", default=[], metavar="KEY=VALUE", help=help)
+    forms = "; also 'KEY>=NUMBER', 'KEY!=VALUE', 'KEY=ONE|OTHER', and JSON"
+    parser.add_argument(
+        "--filter", action=Repeated, form=r".+[=<>]|\{", default=[], metavar="KEY=VALUE", help=help + forms
+    )
 
 
-def filter_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The metadata of --filter."""
-    return pairs_of("--filter", arguments.filter, "KEY=VALUE, such as source=faq.csv")
+def filter_of(arguments: argparse.Namespace) -> Filter | None:
+    """What --filter says, all of it."""
+    from interlingua.index.filters import parsed_words
+
+    return parsed_words(arguments.filter)
 
 
 def opened(arguments: argparse.Namespace, **options: Any) -> Index:

@@ -118,6 +118,11 @@ class VerbParser(Parser):
             self._mixing = False
         if left:
             self.unknown(left[0])
+        for action in self._actions:  # argparse takes a second "--" for an argument, and then leaves it out
+            if action.nargs is None and not action.option_strings and getattr(found, action.dest, None) == []:
+                self.error(
+                    f"argument {action.metavar or action.dest}: '--' is none. For a file of this name write ./--"
+                )
         return found, left
 
     def _refuse_moved(self, words: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlingua.cli.options import precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -32,6 +33,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", default="mirror.html", metavar="FILE.html", help="the page (mirror.html)")
     parser.add_argument("--title", default="Language mirror", help="its headline")
+    precision_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise BadInput(f"--out {arguments.out}: is a page, so its name must end in .html.")
     collections = one_a_language([load_collection(name) for name in arguments.on], "A mirror")
     # all models before the first is measured: one that is not there is said before minutes pass
-    models = {name: DualEncoder.load(name) for name in arguments.models}
+    models = {name: DualEncoder.load(name, precision=arguments.precision) for name in arguments.models}
     found = {name: language_bias(model, collections) for name, model in models.items()}
     print(
         tabulate(

@@ -9,7 +9,15 @@ import os
 import sys
 from typing import Any
 
-from interlingua.cli.options import filter_of, filter_option, index_argument, model_option, opened, precision_option
+from interlingua.cli.options import (
+    filter_of,
+    filter_option,
+    index_argument,
+    model_option,
+    number,
+    opened,
+    precision_option,
+)
 from interlingua.errors import BadInput
 
 logger = logging.getLogger(__name__)
@@ -32,7 +40,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="by meaning (dense), by words (lexical), or both (hybrid)",
     )
     parser.add_argument(
-        "--min-score", type=float, metavar="X", help="only results with this score or more, as this mode gives them"
+        "--min-score", type=number, metavar="X", help="only results with this score or more, as this mode gives them"
     )
     parser.add_argument("--lang", default="", help="language of the question (else detected)")
     parser.add_argument(
@@ -40,6 +48,12 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         default="any",
         metavar="any|same|xx,yy",
         help="only passages in the language of the question, or in these",
+    )
+    parser.add_argument(
+        "--group-by", metavar="KEY", help="only the best result of each value, such as source: one of each document"
+    )
+    parser.add_argument(
+        "--duplicates", action="store_true", help="show passages that say the same each by itself, not once"
     )
     filter_option(parser, "only passages with these metadata, such as source=faq.csv")
     parser.add_argument(
@@ -56,6 +70,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Search and print."""
+    from interlingua.index.documents import called
     from interlingua.index.highlights import Highlights, highlight_encoder
     from interlingua.index.metadata import Question, load_to_encode
     from interlingua.text.languages import normalise_code
@@ -65,8 +80,17 @@ def run(arguments: argparse.Namespace) -> None:
     where = filter_of(arguments)
     index = opened(arguments)
     reranker = load_to_encode(arguments.rerank) if arguments.rerank else None
-    options = {"mode": arguments.mode, "where": where, "reranker": reranker, "min_score": arguments.min_score}
-    hits = index.search(question, arguments.k, langs, **options)
+    hits = index.search(
+        question,
+        arguments.k,
+        langs,
+        mode=arguments.mode,
+        where=where,
+        reranker=reranker,
+        min_score=arguments.min_score,
+        group_by=arguments.group_by,
+        distinct=not arguments.duplicates,
+    )
     if question.is_cut:
         logger.warning(
             "the question is long: its first words were compared with those of the passages, the rest only by the "
@@ -77,17 +101,21 @@ def run(arguments: argparse.Namespace) -> None:
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
         if arguments.json:
-            print(
-                json.dumps(
-                    {"rank": rank, "score": hit.score, "parts": hit.parts, **passage.as_json()}, ensure_ascii=False
-                )
-            )
+            found = {"rank": rank, "score": hit.score, "parts": hit.parts, **passage.as_json()}
+            group = {"group": hit.group, "more": hit.more} if arguments.group_by else {}
+            same = {"same": [called(other) for other in hit.same], "repeated": hit.repeated} if hit.same else {}
+            print(json.dumps(found | group | same, ensure_ascii=False))
             continue
         source, text = passage.source, printable(passage.text)
+        place = f"  ({printable(source)})" if source else ""
+        more = f"  +{hit.more:,} more" if hit.more else ""
         print(
             f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"
-            f"{f'  ({printable(source)})' if source else ''}\n    {in_bold(text, spans(passage) if spans else [])}"
+            f"{place}{more}\n    {in_bold(text, spans(passage) if spans else [])}"
         )
+        if hit.same:
+            rest = f" and {hit.repeated - len(hit.same):,} more" if hit.repeated > len(hit.same) else ""
+            print(f"    the same: {', '.join(printable(called(other)) for other in hit.same)}{rest}")
     if not hits and not arguments.json:
         print("nothing found.")
 

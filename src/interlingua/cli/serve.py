@@ -6,7 +6,7 @@ import argparse
 import logging
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import durability_option, index_argument, model_option, opened, precision_option
+from interlingua.cli.options import INDEX, durability_option, model_option, number, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -22,8 +22,13 @@ TOKEN, READ_TOKEN = "INTERLINGUA_TOKEN", "INTERLINGUA_READ_TOKEN"
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("serve", help="a web page and an HTTP API over an index", parents=[common])
-    index_argument(parser)
+    parser = verbs.add_parser("serve", help="a web page and an HTTP API over indexes", parents=[common])
+    parser.add_argument(
+        "index",
+        nargs="+",
+        metavar="IDX",
+        help=f"{INDEX}; a folder of indexes; or NAME=IDX to serve one under another name than that of its folder",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1: this machine only)")
     parser.add_argument("--port", type=int, default=8080, help="8080; 0 for any that is free")
     parser.add_argument(
@@ -47,6 +52,14 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="another name by which requests may call the model: of a client that insists on one, say",
     )
+    durability_option(parser)
+    _access_options(parser)
+    _limit_options(parser)
+    parser.add_argument("--log-queries", action="store_true", help="put the text of questions into the log")
+    parser.set_defaults(run=serve)
+
+
+def _access_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-file",
         metavar="FILE",
@@ -57,32 +70,66 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"holds a token without which nobody may search either (or ${READ_TOKEN})",
     )
-    durability_option(parser)
+    parser.add_argument(
+        "--tokens",
+        metavar="FILE",
+        help="tokens with names and scopes, a line each: NAME SCOPES TOKEN, the scopes some of "
+        "search,write,metrics,admin, or of one index: search:NAME; the token - is for requests without one",
+    )
+    parser.add_argument(
+        "--rate",
+        type=number,
+        default=0.0,
+        metavar="N",
+        help="requests a second of each token; more get 429 (any number)",
+    )
+    parser.add_argument(
+        "--burst", type=int, default=20, metavar="N", help="requests that may come at once within --rate (20)"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="speak HTTPS with this certificate and its chain, in PEM")
+    parser.add_argument("--tls-key", metavar="FILE", help="its private key, where that has a file of its own")
+
+
+def _limit_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--connections",
+        type=int,
+        default=512,
+        metavar="N",
+        help="connections at once; beyond, a new one takes the place of one that asks for nothing (512)",
+    )
+    parser.add_argument(
+        "--connections-per-address", type=int, metavar="N", help="of them, those of one address (half of them)"
+    )
+    parser.add_argument(
+        "--head-timeout", type=number, default=10.0, metavar="SECONDS", help="for the headers of a request (10)"
+    )
     parser.add_argument("--max-batch", type=int, default=64, help="texts that go through the model at once (64)")
     parser.add_argument(
         "--queue", type=int, default=128, help="requests that may wait; more are told to come back (128)"
     )
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds until a request is given up (30)")
+    parser.add_argument("--timeout", type=number, default=30.0, help="seconds until a request is given up (30)")
     parser.add_argument(
         "--budget",
-        type=float,
+        type=number,
         default=10.0,
         metavar="SECONDS",
         help="work on one question, after which it is given up (10)",
     )
-    parser.add_argument("--log-queries", action="store_true", help="put the text of questions into the log")
-    parser.set_defaults(run=serve)
 
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until it is stopped."""
-    from interlingua.serving.app import bind, create_app, is_loopback, own_name, run
+    from interlingua.serving.access import read_tokens
+    from interlingua.serving.app import create_app
     from interlingua.serving.middleware import LOCAL
+    from interlingua.serving.server import bind, is_loopback, own_name, run, tls_context
     from interlingua.serving.service import ServeSettings
 
     token, read_token = (
         _token(*pair) for pair in ((arguments.token_file, TOKEN), (arguments.read_token_file, READ_TOKEN))
     )
+    tls = tls_context(arguments.tls_cert, arguments.tls_key)
     name = arguments.rerank.rstrip("/").rpartition("/")[2] if arguments.rerank else ""
     with bind(arguments.host, arguments.port) as listener:
         own = (*arguments.name, arguments.host, own_name(listener), *LOCAL)
@@ -94,27 +141,44 @@ def serve(arguments: argparse.Namespace) -> None:
             budget=arguments.budget,
             token=token,
             read_token=read_token,
+            tokens=read_tokens(arguments.tokens) if arguments.tokens else (),
+            rate=arguments.rate,
+            burst=arguments.burst,
+            connections=arguments.connections,
+            connections_per_address=arguments.connections_per_address,
+            head_timeout=arguments.head_timeout,
             log_queries=arguments.log_queries,
             rerank_model=name,
             aliases=tuple(arguments.alias),
             names=names,
         )
-        if not is_loopback(listener) and not read_token:
-            logger.warning(
-                f"warning: everybody who reaches {arguments.host} may search. --read-token-file asks for a token; the "
-                "connection itself is not encrypted."
-            )
-        index, reranker = _opened(arguments)
-        run(create_app(index, settings, reranker), listener, arguments.timeout)
+        if not is_loopback(listener):
+            if any(not one.token and "search" in one.allowed for one in settings.access):
+                logger.warning(
+                    f"warning: everybody who reaches {arguments.host} may search. --read-token-file or --tokens asks "
+                    "for a token."
+                )
+            if tls is None:
+                logger.warning("warning: the connection is not encrypted. --tls-cert gives it a certificate.")
+        indexes, reranker = _opened(arguments)
+        run(create_app(indexes, settings, reranker), listener, settings, tls)
 
 
-def _opened(arguments: argparse.Namespace) -> tuple[Index, AnyEncoder | None]:
-    """The index with its model, and the reranker, loaded now: what is wrong with them is said before anybody waits."""
+def _opened(arguments: argparse.Namespace) -> tuple[dict[str, Index], AnyEncoder | None]:
+    """The indexes with their models, and the reranker, loaded now: what is wrong with them is said before anybody
+    waits."""
     from interlingua.models.late_interaction import load_any
+    from interlingua.serving.served import open_all, places_of
 
-    index = opened(arguments, durability=arguments.durability)
-    index.encoder  # noqa: B018
-    return index, load_any(arguments.rerank) if arguments.rerank else None
+    indexes = open_all(
+        places_of(arguments.index),
+        model=arguments.model,
+        precision=arguments.precision,
+        durability=arguments.durability,
+    )
+    if len(indexes) > 1:
+        logger.info(f"{len(indexes)} indexes: {', '.join(indexes)}; the first is the default.")
+    return indexes, load_any(arguments.rerank) if arguments.rerank else None
 
 
 def _token(file: str | None, variable: str) -> str:

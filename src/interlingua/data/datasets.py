@@ -219,7 +219,7 @@ class DataSpec(Settings):
     ) = Field(None, description="what is read; by default what the entry is called")
     path: str | list[str] = Field(description="files, folders or globs; 'encyclopedia:train' is bundled")
     format: str | None = None
-    batch: int = Field(48, gt=0)
+    batch: int = Field(48, gt=0, le=1_000_000)
     langs: list[str] | None = Field(None, description="keep these languages only (for pairs: of the foreign side)")
     origins: list[str] | None = Field(None, description="parallel text: keep pairs of these sources only")
     alpha: float = Field(1.0, ge=0, description="languages are drawn with p ∝ n^alpha; 1: as they come, 0: equally")
@@ -269,6 +269,8 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     kind = spec.kind or name
     own = {key: value for key, value in spec.options.items() if key in OWN_OPTIONS.get(kind, ())}
     rest = {key: value for key, value in spec.options.items() if key not in own}
+    if twice := rest.keys() & {"path", "format", "on_bad_row"}:
+        raise BadInput(f"data.{name}.options: {min(twice)} is a key of its own: data.{name}.{min(twice)}.")
     common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     if kind not in READERS:
         raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -336,7 +337,7 @@ def costs(work: Reproduction, catalogue: Catalogue, fetched: list[str]) -> list[
         f"Cost a training (estimated: {QUESTION} subwords a question, {PASSAGE} a passage, {SENTENCE} a sentence, "
         f"{SPEED / 1e12:.0f} TFLOP/s, an A100 at 35%):"
     ]
-    passages = evaluated(catalogue, fetched)
+    searched = list(evaluated(catalogue, fetched).values())
     same: dict[str, list[str]] = {}
     for row in trained_rows(work):
         recipe = work.table.recipe(row, work.scale, MARK, 1, None)
@@ -345,31 +346,54 @@ def costs(work: Reproduction, catalogue: Catalogue, fetched: list[str]) -> list[
             said = "    not estimated: the backbone is no model of the hub that is known here"
         else:
             vectors = 2 if work.table.scale(work.scale).vectors == "float16" else 4
-            said = "\n".join(f"    {line}" for line in cost(recipe, backbone, passages, vectors))
+            ranking = work.table.ranking(row, work.scale)
+            depth = None if ranking is None else reranked(ranking.pipeline)
+            measured = searched if work.table.rows[row].shown else []
+            said = "\n".join(f"    {line}" for line in cost(recipe, backbone, measured, vectors, depth))
         same.setdefault(said, []).append(row)
     return [*lines, *(f"- {'; '.join(rows)}:\n{said}" for said, rows in same.items())]
 
 
-def evaluated(catalogue: Catalogue, fetched: list[str]) -> dict[str, tuple[int, int]]:
-    """Passages, and subwords of each, of the collections that are searched; several splits are of one set of them."""
-    found: dict[str, tuple[int, int]] = {}
-    for name in fetched:
+class Searched(NamedTuple):
+    """A collection: its passages, the subwords of each, and the questions of the splits that are asked."""
+
+    passages: int
+    tokens: int
+    questions: int
+
+
+def evaluated(catalogue: Catalogue, fetched: list[str]) -> dict[str, Searched]:
+    """The collections that are searched; several splits are of one set of passages."""
+    found: dict[str, Searched] = {}
+    for name in dict.fromkeys(fetched):
         about = next((one for pattern, one in catalogue.fetched.items() if fnmatchcase(name, pattern)), None)
         if about is not None and not name.startswith("clirmatrix/"):  # which is trained on
             import ir_datasets  # type: ignore[import-untyped]
 
             try:
-                count = ir_datasets.load(name).metadata().get("docs", {}).get("count")
+                facts = ir_datasets.load(name).metadata()
             except OSError as error:  # some are described on the network alone
                 logger.warning(f"{name}: its size cannot be told ({error})")
                 continue
-            if count:
-                found[name.rpartition("/")[0]] = (count, about.tokens)
+            if count := facts.get("docs", {}).get("count"):
+                collection = name.rpartition("/")[0]
+                before = found[collection].questions if collection in found else 0
+                asked = before + facts.get("queries", {}).get("count", 0)
+                found[collection] = Searched(count, about.tokens, asked)
     return found
 
 
-def cost(recipe: Recipe, backbone: HubModel, passages: dict[str, tuple[int, int]], vector_bytes: int) -> list[str]:
-    """The arithmetic of one training and its evaluation."""
+def reranked(pipeline: str) -> int | None:
+    """How many passages a question the model of a row reads, where it only reranks what another retriever found."""
+    found = re.search(r"%\s*(\d+)\s*>>\s*\{model\}", pipeline)
+    return int(found[1]) if found and pipeline.count("{model}") == 1 else None
+
+
+def cost(
+    recipe: Recipe, backbone: HubModel, searched: Sequence[Searched], vector_bytes: int, depth: int | None
+) -> list[str]:
+    """The arithmetic of one training and its evaluation. With `depth` the model reads that many passages a question,
+    not the collections."""
     body = backbone.parameters - backbone.embedding
     encoders = 1 if recipe.model.encoders == "tied" else 2
     weights = encoders * backbone.parameters
@@ -420,12 +444,27 @@ def cost(recipe: Recipe, backbone: HubModel, passages: dict[str, tuple[int, int]
         f"disk: {weights / 1e6:,.0f}M parameters × ({recipe.training.keep_checkpoints} checkpoints × 12 + start, best "
         f"and model × 4 bytes) = {files / 2**30:.0f} GiB",
     ]
-    if passages:
-        total = sum(count for count, _ in passages.values())
-        work = 2 * body * sum(count * each for count, each in passages.values())
-        lines.append(
-            f"evaluation: {total:,} passages × {next(iter(passages.values()))[1]} tokens × 2 × {body / 1e6:.0f}M = "
-            f"{work:.1e} operations: {work / SPEED / 3600:.1f} GPU hours; vectors on the disk meanwhile: {total:,} × "
-            f"{backbone.hidden} × {vector_bytes} bytes = {total * backbone.hidden * vector_bytes / 2**30:.0f} GiB"
-        )
-    return lines
+    return [*lines, *evaluation_cost(backbone, searched, vector_bytes, depth)]
+
+
+def evaluation_cost(
+    backbone: HubModel, searched: Sequence[Searched], vector_bytes: int, depth: int | None
+) -> Iterator[str]:
+    """The arithmetic of one evaluation, if anything is searched; `depth` as for `cost`."""
+    if not searched:
+        return
+    body = backbone.parameters - backbone.embedding
+    read = [one.passages if depth is None else min(one.passages, one.questions * depth) for one in searched]
+    work = 2 * body * sum(count * one.tokens for count, one in zip(read, searched, strict=True))
+    total = sum(read)
+    what = f"{total:,} passages"
+    if depth is not None:
+        what = f"{sum(one.questions for one in searched):,} questions × {depth:,} passages at most = {what}"
+    disk = (
+        f"; vectors on the disk meanwhile: {total:,} × {backbone.hidden} × {vector_bytes} bytes = "
+        f"{total * backbone.hidden * vector_bytes / 2**30:.0f} GiB"
+    )
+    yield (
+        f"evaluation: {what} × {searched[0].tokens} tokens × 2 × {body / 1e6:.0f}M = {work:.1e} operations: "
+        f"{work / SPEED / 3600:.1f} GPU hours{disk if depth is None else ''}"
+    )

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING
 from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from interlingua.index.index import Index, build_index, open_index
+    from interlingua.index.documents import Document
+    from interlingua.index.index import Index, build_index, check_index, open_index
     from interlingua.index.metadata import IndexInfo
     from interlingua.index.search import Hit
+    from interlingua.index.store import Finding
     from interlingua.index.sync import Changes
 
 _HOME = {
     "Changes": "sync",
+    "Document": "documents",
+    "Finding": "store",
     "Hit": "search",
     "Index": "index",
     "IndexInfo": "metadata",
     "build_index": "index",
+    "check_index": "index",
     "open_index": "index",
 }
-__all__ = ["Changes", "Hit", "Index", "IndexInfo", "build_index", "open_index"]
+__all__ = ["Changes", "Document", "Finding", "Hit", "Index", "IndexInfo", "build_index", "check_index", "open_index"]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

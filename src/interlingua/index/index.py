@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Collection as Names
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from heapq import nsmallest
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from interlingua.data.files.unchanged import FileMemory
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Stale
+from interlingua.index.documents import Document, document_of
+from interlingua.index.filters import Filter, Where, check_field, check_filter, parsed
 from interlingua.index.metadata import (
     Budget,
     IndexInfo,
@@ -23,7 +27,7 @@ from interlingua.index.metadata import (
 )
 from interlingua.index.ranking import Arriving, named, only
 from interlingua.index.search import Hit, Search
-from interlingua.index.store import BuildSettings, Store, View, store_class
+from interlingua.index.store import BuildSettings, Finding, Store, View, store_class
 from interlingua.index.sync import Changes, Syncing, changed
 from interlingua.lazy import Once
 from interlingua.models.protocols import AnyEncoder, has_token_states
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Hit", "Index", "IndexInfo", "build_index", "open_index"]
 
+Answer = TypeVar("Answer")
 TRIES = 3  # searches of one call, where a writer removes each time the version that is searched
 
 
@@ -143,6 +148,42 @@ class Index:
         passages = view.passages(named([id], view.find, view.source).get(id, []))
         return sorted(passages, key=lambda passage: passage.key)
 
+    def document(self, id: str, *, around: int | None = None) -> Document:
+        """The document of the passage with an id, or of the one called `source:id`: all passages that were cut from it,
+        in their order; with `around` only as many before and after. Raises BadInput as `passage` does."""
+
+        def ask(view: View[Any]) -> Document:
+            row = only(id, named([id], view.find, view.source).get(id, []), view.source, self.path)
+            return document_of(view, row, around)
+
+        return self._answered(ask, self.refresh())
+
+    @property
+    def fields(self) -> list[str]:
+        """The keys of metadata that passages have."""
+        return sorted(self.store.view.fields)
+
+    def facets(
+        self, keys: Iterable[str], langs: Names[str] | None = None, *, where: Where | None = None, most: int = 50
+    ) -> dict[str, dict[str, int]]:
+        """For each of `keys` of metadata its values with the number of their passages, most frequent first, `most` of
+        them: of the passages in `langs` that fit the filter `where`. Raises BadInput for a key that no passage has."""
+        keys, wanted = list(dict.fromkeys(keys)), parsed(where)
+
+        def ask(view: View[Any]) -> dict[str, dict[str, int]]:
+            if not len(view):
+                return {key: {} for key in keys}
+            self._check_filter(view, wanted)
+            for key in keys:
+                check_field(key, view.fields, self.path)
+            narrowed = view.narrowed(langs, wanted, "lexical")
+            return {
+                key: dict(nsmallest(most, narrowed.counts(key).items(), key=lambda pair: (-pair[1], pair[0])))
+                for key in keys
+            }
+
+        return self._answered(ask, self.refresh())
+
     def search(
         self,
         text: str | Question,
@@ -150,21 +191,35 @@ class Index:
         langs: Names[str] | None = None,
         *,
         mode: str = "hybrid",
-        where: Mapping[str, str] | None = None,
+        where: Where | None = None,
         lang: str | None = None,
         reranker: AnyEncoder | None = None,
         min_score: float | None = None,
+        group_by: str | None = None,
+        distinct: bool = False,
     ) -> list[Hit]:
         """The `k` best passages for a question in any language, best first.
 
-        Only those in `langs`, and only those whose metadata have every value of `where`, if given. `mode` is "dense",
-        "lexical" (BM25) or "hybrid". `lang` is the question's language, detected if not given. `reranker`, an encoder
-        from `interlingua.models.late_interaction.load_any`, brings the first 100 into its own order (see
-        `keep_tokens`). Hits with a lower score than `min_score` are left out; scores of another mode or reranker are
-        other numbers, and hybrid ones depend on the other candidates too.
+        Only those in `langs`, and only those whose metadata fit the filter `where` (see `interlingua.index.filters`),
+        if given. `mode` is "dense", "lexical" (BM25) or "hybrid". `lang` is the question's language, detected if not
+        given. `reranker`, an encoder from `interlingua.models.late_interaction.load_any`, brings the first 100 into
+        its own order (see `keep_tokens`). Hits with a lower score than `min_score` are left out; scores of another
+        mode or reranker are other numbers, and hybrid ones depend on the other candidates too. With `group_by`, a key
+        of metadata, only the best hit of each value is given, with the number of further ones: "source" gives one
+        passage a document. With `distinct` passages with the same letters and numbers (one page under two names) are
+        one hit, the first of the others in its `same`. Raises BadInput for a key that no passage has.
         """
         return self.search_many(
-            [text], k, langs, mode=mode, where=where, lang=lang, reranker=reranker, min_score=min_score
+            [text],
+            k,
+            langs,
+            mode=mode,
+            where=where,
+            lang=lang,
+            reranker=reranker,
+            min_score=min_score,
+            group_by=group_by,
+            distinct=distinct,
         )[0]
 
     def search_many(
@@ -174,42 +229,53 @@ class Index:
         langs: Names[str] | None = None,
         *,
         mode: str = "hybrid",
-        where: Mapping[str, str] | None = None,
+        where: Where | None = None,
         lang: str | Sequence[str | None] | None = None,
         reranker: AnyEncoder | None = None,
         min_score: float | None = None,
+        group_by: str | None = None,
+        distinct: bool = False,
         budget: Budget | None = None,
     ) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if k < 1:
             raise BadInput(f"k={k}: must be at least 1.")
-        view, budget, vectors = self.refresh(), budget or Budget(), None
-        asked = questions(texts, lang, mode, langs, view.languages, self.path)
+        wanted = parsed(where)
+        first, allowed = self.refresh(), budget or Budget()
+        asked = questions(texts, lang, mode, langs, first.languages, self.path)
         if not asked.queries or (langs is not None and not langs):
             return [[] for _ in asked.queries]
+        vectors: Vectors | None = None
         if mode != "lexical":
             encoder = self.encoder  # loaded before anything is measured
-            with budget.stage("encoding", *asked.asked):
+            with allowed.stage("encoding", *asked.asked):
                 vectors = embed_queries(encoder, asked.queries)
         static = StaticMaxSim.of(self._encoder.value, self._words)
         self._words = static or self._words
         self._states = TokenStates.of(self._encoder.value, self._states)
         words = static if static is not None or self._states is None else StateMaxSim[Any](self._states)
-        for left in reversed(range(TRIES)):
-            narrowed = view.narrowed(langs, where or {}, mode)
-            search = Search(narrowed, mode, k, asked.searched, words, budget, has_token_states(self._encoder.value))
-            try:
-                found = search.hits(asked, vectors, reranker)
-                return (
-                    found if min_score is None else [[hit for hit in hits if hit.score >= min_score] for hits in found]
-                )
-            except Stale:
-                if not left:
-                    raise
-                view = self.refresh()
-                asked = questions(asked.asked, None, mode, langs, view.languages, self.path)
-        raise AssertionError("unreachable")
+
+        def ask(view: View[Any]) -> list[list[Hit]]:
+            self._check_filter(view, wanted)
+            if group_by is not None and group_by != "source" and len(view):  # a passage without a source stands alone
+                check_field(group_by, view.fields, self.path)
+            found = asked if view is first else questions(asked.asked, None, mode, langs, view.languages, self.path)
+            narrowed, states = view.narrowed(langs, wanted, mode), has_token_states(self._encoder.value)
+            search = Search(narrowed, mode, k, found.searched, words, allowed, states, min_score)
+            if group_by is not None or distinct:
+                return search.gathered(found, vectors, reranker, group_by, distinct)
+            return search.hits(found, vectors, reranker)
+
+        return self._answered(ask, first)
+
+    def _answered(self, ask: Callable[[View[Any]], Answer], view: View[Any]) -> Answer:
+        """What `ask` answers of a view, or of a newer one where a writer has removed that meanwhile."""
+        for _ in range(TRIES - 1):
+            with suppress(Stale):
+                return ask(view)
+            view = self.refresh()
+        return ask(view)
 
     def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
         """Add passages; return their number. A folder adds all or none; other stores document what an error leaves.
@@ -237,6 +303,7 @@ class Index:
         *,
         allow_empty: bool = False,
         dry_run: bool = False,
+        read_all: bool = False,
     ) -> Changes:
         """Bring the sources in `scope` to what `passages` hold: add what is new, replace what changed, then delete what
         is gone. Other sources stay as they are, and what is there unchanged is not encoded again.
@@ -244,6 +311,7 @@ class Index:
         `scope` and `names` are filled by the reader of `passages`, and are looked at when all passages have been read.
         Passages of a source that could not be read as a whole (`scope.unread`) are not deleted. With `dry_run` nothing
         is encoded or written. The deletion is a step of its own: where it does not come to that, the same call goes on.
+        The reader leaves out files that have not changed since they were synced (`FileMemory`), unless `read_all`.
 
         Raises BadInput before anything is deleted, in a folder before anything is written: for a folder whose passages
         are all gone, unless `allow_empty`; for a source of which there is nothing, neither now nor in the index; and
@@ -255,6 +323,8 @@ class Index:
             syncing = Syncing(view, scope, self.store.sources(), self.path, allow_empty)
             if names is not None:
                 names.learn(self.store.sources())
+            if not read_all and (seals := self.store.seals()):
+                scope.memory = FileMemory(seals, view.held())
             if encoder is None:
                 for _ in syncing.changes(passages):
                     pass
@@ -263,37 +333,36 @@ class Index:
             view = self.refresh()
             if rows := syncing.gone(view):
                 self.store.delete(view, rows)
-                self.refresh()
+                view = self.refresh()
+            self.store.keep_seals(scope.memory.sealed(view.held(), scope.__contains__))
         return syncing.done
 
     def delete(
-        self,
-        ids: Iterable[str] = (),
-        *,
-        sources: Iterable[str] = (),
-        where: Mapping[str, str] | None = None,
-        dry_run: bool = False,
+        self, ids: Iterable[str] = (), *, sources: Iterable[str] = (), where: Where | None = None, dry_run: bool = False
     ) -> int:
         """Delete passages; return their number. With `dry_run` they stay.
 
         Either those with `ids`: an id names all passages that have it, `source:id` one of them; unknown ids are
-        ignored. Or those of one of `sources` ("handbook/": of all whose names begin so) whose metadata have all values
-        of `where`; either may be left out. Raises BadInput for both ways at once.
+        ignored. Or those of one of `sources` ("handbook/": of all whose names begin so) whose metadata fit the filter
+        `where`; either may be left out. Raises BadInput for both ways at once, and for a filter by a key that no
+        passage has.
         """
         from interlingua.data.files.walk import Scope
 
         ids = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
         sources = [sources] if isinstance(sources, str) else list(sources)
-        if ids and (sources or where):
+        wanted = parsed(where)
+        if ids and (sources or wanted):
             raise BadInput("give ids, or sources and metadata: not both at once.")
         with nullcontext() if dry_run else self.together():
             view = self.refresh()
             rows: set[Any] = set()
             if ids:
                 rows.update(row for rows in named(ids, view.find, view.source).values() for row in rows)
-            elif sources or where:
+            elif sources or wanted:
                 inside = Scope(sources) if sources else None
-                for some in view.rows(where or {}):
+                self._check_filter(view, wanted)
+                for some in view.rows(wanted):
                     rows.update(row for row in some if inside is None or view.source(row) in inside)
             if rows and not dry_run:
                 self.store.delete(view, rows)
@@ -311,6 +380,12 @@ class Index:
         with self.together():
             self.refresh()
             self.store.compact(approximate)
+            self.refresh()
+
+    def repair(self) -> None:
+        """Make again, from the passages, the cache of an index in a folder, and search that one."""
+        with self.together():
+            self.store.repair()
             self.refresh()
 
     @contextmanager
@@ -382,6 +457,10 @@ class Index:
                 check_encoder(self._encoder.value, made, self.path)
             self._checked = made
 
+    def _check_filter(self, view: View[Any], where: Filter | None) -> None:
+        if where is not None and len(view):
+            check_filter(where, view.fields, view.values, self.path)
+
     def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:
         encoder = self.encoder
         with self.together():
@@ -402,3 +481,20 @@ def open_index(path_or_uri: str | Path, encoder: TextEncoder | None = None, *, d
 def build_index(encoder: TextEncoder, passages: Iterable[Passage], path_or_uri: str | Path, **options: Any) -> Index:
     """`Index.build`: a new index in a folder, or at an address such as `milvus://…`, with its options."""
     return Index.build(encoder, passages, path_or_uri, **options)
+
+
+def check_index(path_or_uri: str | Path, *, repair: bool = False, pace: float | None = None) -> list[Finding]:
+    """Check an index in a folder: all files against the checksums that were noted when they were written, the passages
+    of the table with themselves, the cache with the table. One finding for each part and each thing that is wrong; that
+    one has `advice`.
+
+    With `repair` a cache that is missing or damaged is made again from the passages, and everything is checked again.
+    `pace` is the bytes read a second, by default as many as the disk gives. Raises BadInput for an index elsewhere,
+    NotFound where there is nothing.
+    """
+    kind, place = store_class(path_or_uri), str(path_or_uri)
+    found = list(kind.check(place, pace))
+    if repair and any(finding.derived for finding in found):
+        kind.open(place).repair()
+        found = list(kind.check(place, pace))
+    return found

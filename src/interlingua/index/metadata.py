@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
+from interlingua import checksums
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_write
@@ -48,7 +49,7 @@ class IndexMetadata:
 
     def write(self, folder: Path) -> None:
         """Write index.json."""
-        content = json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=1)
+        content = json.dumps(checksums.signed({"format": FORMAT, **asdict(self)}), ensure_ascii=False, indent=1)
         (folder / MARKER).write_text(content + "\n", encoding="utf-8")
 
 
@@ -82,12 +83,16 @@ def read_metadata(folder: Path) -> IndexMetadata:
         raise damaged(file, error) from error
     if not isinstance(about, dict) or "format" not in about:
         raise damaged(file, "no 'format'")
-    if (known := about.pop("format")) != FORMAT:
+    if (known := about["format"]) != FORMAT:
         raise BadInput(f"{folder}: has index format {known}, {FORMAT} is known. Build it again with --overwrite.")
     kinds = {"model": str, "fingerprint": dict, "similarity": str, "dim": int, "k1": float, "b": float, "made": str}
     for key, kind in kinds.items():
         if not isinstance(about.get(key), kind):
             raise damaged(file, f"'{key}' is missing or no {kind.__name__}")
+    try:
+        checksums.check_signed(about, {"format", *kinds})
+    except ValueError as error:
+        raise damaged(file, error) from error
     return IndexMetadata(**{key: about[key] for key in kinds})
 
 
@@ -96,21 +101,29 @@ def read_sources(folder: Path) -> dict[str, str]:
     passages."""
     file = folder / SOURCES
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        about = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(about, dict):
+            raise ValueError("no object")
+        known = about.get("names")
+        if isinstance(known, dict):
+            checksums.check_signed(about, ("names",))
+        else:
+            known = about  # of an earlier version: without a checksum
+        if not all(isinstance(place, str) for place in known.values()):
+            raise ValueError("a path is no text")
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise damaged(file, error) from error
-    if not isinstance(known, dict) or not all(isinstance(place, str) for place in known.values()):
-        raise damaged(file, "no object of names and paths")
     return known
 
 
 def write_sources(folder: Path, names: SourceNames) -> None:
-    """Write the names, atomically."""
+    """Write the names, atomically, with a checksum."""
     if names.known != read_sources(folder):
+        content = json.dumps(checksums.signed({"names": names.known}), ensure_ascii=False, indent=1)
         with atomic_write(folder / SOURCES) as stream:
-            stream.write(json.dumps(names.known, ensure_ascii=False, indent=1) + "\n")
+            stream.write(content + "\n")
 
 
 def signature(folder: Path) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.data.keys import Keys
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
@@ -68,8 +69,10 @@ class Arriving:
 
     def __init__(self, place: object, verb: str) -> None:
         self.place, self.verb = place, verb
-        self.seen: set[tuple[str, str]] = set()
+        self.seen = Keys()
         """Source and id of all that were matched."""
+        self.sources: set[str] = set()
+        """Their sources."""
 
     def match(
         self, passages: Sequence[Passage], find: Find[Row], source_of: Callable[[Row], str]
@@ -86,9 +89,9 @@ class Arriving:
 
     def _matched(self, passage: Passage, held: Mapping[str, Row]) -> tuple[Passage, Row | None]:
         key = passage.key
-        if key in self.seen:
+        if not self.seen.add(key):
             raise twice(passage)
-        self.seen.add(key)
+        self.sources.add(key[0])
         # what this call has written itself is not what it finds
         held = {source: row for source, row in held.items() if source == key[0] or (source, key[1]) not in self.seen}
         if self.verb == "add" and (key[0] in held or (held and not key[0])):
@@ -105,9 +108,9 @@ class Arriving:
                 f"{_sources(held)}. Say with the metadata 'source' which one is to be replaced."
             )
         ((source, row),) = held.items()
-        if (source, passage.id) in self.seen:
+        if not self.seen.add((source, passage.id)):
             raise twice(passage)
-        self.seen.add((source, passage.id))
+        self.sources.add(source)
         return replace(passage, metadata={**passage.metadata, "source": source}), row
 
 
@@ -117,12 +120,11 @@ def twice(passage: Passage) -> BadInput:
     return BadInput(f"passage id '{passage.id}' occurs twice{of}. Ids must be unique in a source.")
 
 
-def distinct(passages: Iterable[Passage], keys: set[tuple[str, str]]) -> Iterator[Passage]:
+def distinct(passages: Iterable[Passage], keys: Keys) -> Iterator[Passage]:
     """`passages`, whose keys join `keys`. Raises BadInput for one that is there already."""
     for passage in passages:
-        if (key := passage.key) in keys:
+        if not keys.add(passage.key):
             raise twice(passage)
-        keys.add(key)
         yield passage
 
 

@@ -20,8 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from interlingua.data.keys import Keys
 from interlingua.data.records import Passage, decode, encode
 from interlingua.errors import BadInput, NotFound
 from interlingua.index.export import EncodedParts, encoded, write_parquet
@@ -47,6 +48,17 @@ LOOPBACK = {"_node_ip_address": "127.0.0.2"} if sys.platform == "linux" else {}
 on Linux a local node is bound to the loopback address anyway."""
 
 
+class Model(NamedTuple):
+    """The name or folder of the model that every machine loads, and the precision of its weights."""
+
+    name: str
+    precision: str | None = None
+
+    def load(self) -> DualEncoder:
+        """Load it."""
+        return DualEncoder.load(self.name, precision=self.precision)
+
+
 def encode_on_ray(
     model: str,
     passages: Iterable[Passage],
@@ -55,6 +67,7 @@ def encode_on_ray(
     address: str | None = None,
     workers: int | None = None,
     size: int = CHUNK,
+    precision: str | None = None,
     **options: Any,
 ) -> list[Path]:
     """Encode `passages` (read once) with the model of this name or folder on the machines of a Ray cluster; the parts
@@ -62,13 +75,16 @@ def encode_on_ray(
 
     `address` is the cluster's ("auto", "host:6379", "ray://host:10001"), or "local" for this machine alone; without
     one, a cluster that this machine belongs to, else this machine alone. `workers` is the number of processes that
-    load the model: by default one a GPU, or without GPUs one a machine. `options` go to `encode_document`. A worker or
-    machine that is lost costs only the parts that it was at, which others take over. Raises BadInput for
-    duplicate ids, when there is no passage, where the cluster is not reached, and where a worker fails by itself.
+    load the model: by default one a GPU, or without GPUs one a machine. `precision` is that of `DualEncoder.load`, the
+    same on all machines. `options` go to `encode_document`. A worker or machine that is lost costs only the parts that
+    it was at, which others take over. Raises BadInput for duplicate ids, when there is no passage, for the precision
+    "auto", where the cluster is not reached, and where a worker fails by itself.
     """
+    if precision == "auto":
+        raise BadInput("precision auto: each machine of a cluster may choose another. Name float32, bfloat16 or int8.")
     folder = Path(folder).resolve()
     (folder / WAITING).mkdir(parents=True, exist_ok=True)
-    named = canonical_model_name(model)
+    named = Model(canonical_model_name(model), precision)
     whole: list[str] = []
     todo: list[str] = []
     cluster: Cluster | None = None
@@ -98,12 +114,12 @@ def encode_on_ray(
 class PartEncoder:
     """A worker: loads the model once, then turns one file of passages after another into a part."""
 
-    def __init__(self, model: str, folder: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, folder: str, options: Mapping[str, Any]) -> None:
         import torch
 
         if threads := int(os.environ.get("OMP_NUM_THREADS", "0")):  # Ray says how many are ours
             torch.set_num_threads(threads)
-        self.model, self.folder, self.options = DualEncoder.load(model), Path(folder), dict(options)
+        self.model, self.folder, self.options = model.load(), Path(folder), dict(options)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Encode the parts that `batch` names in a column "part"; return the number of passages of each."""
@@ -123,7 +139,7 @@ class PartEncoder:
 def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: bytes) -> Iterator[str]:
     """Write passages to files for the workers, but for parts that are there; the names of all parts."""
     number = 0
-    for part in chunks(distinct(track(passages, "read passages"), set()), size):
+    for part in chunks(distinct(track(passages, "read passages"), Keys()), size):
         lines = [encode(one).encode("utf-8", "surrogatepass") + b"\n" for one in part]
         made_of = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
         name = f"part-{number:07d}-{made_of}.parquet"
@@ -135,17 +151,17 @@ def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: byte
         raise BadInput("there is no passage to encode.")
 
 
-def _made_with(model: str, options: Mapping[str, Any]) -> bytes:
+def _made_with(model: Model, options: Mapping[str, Any]) -> bytes:
     """The bytes to hash for everything but the texts that vectors depend on: model and options."""
     told = {key: repr(value) for key, value in options.items()}
-    return json.dumps([fingerprint(DualEncoder.load(model)), told], sort_keys=True).encode()
+    return json.dumps([fingerprint(model.load()), told], sort_keys=True).encode()
 
 
 class Cluster(Protocol):
     """Machines that encode parts."""
 
     def encode(
-        self, model: str, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
+        self, model: Model, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
     ) -> None:
         """Have `PartEncoder`s write the parts called `todo`, in any order."""
 
@@ -157,7 +173,7 @@ class RayCluster:
         self.ray = ray
 
     def encode(
-        self, model: str, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
+        self, model: Model, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
     ) -> None:
         """As `Cluster.encode`. Raises BadInput where a worker fails by itself."""
         ray = self.ray
@@ -266,6 +282,7 @@ def build_index_on_ray(
     address: str | None = None,
     workers: int | None = None,
     overwrite: bool = False,
+    precision: str | None = None,
     **options: Any,
 ) -> Index:
     """`build_index` with the model of this name or folder, which the machines of a Ray cluster load (`encode_on_ray`).
@@ -278,8 +295,8 @@ def build_index_on_ray(
         raise already_there(place)
     name = place.partition("?")[0].rpartition("/")[2] if is_address(place) else Path(place)
     folder = Path(f"{name}.parts")
-    parts = encode_on_ray(model, passages, folder, address=address, workers=workers)
-    known = EncodedParts(DualEncoder.load(model), parts)
+    parts = encode_on_ray(model, passages, folder, address=address, workers=workers, precision=precision)
+    known = EncodedParts(Model(model, precision).load(), parts)
     built = build_index(known, known.passages(), place, model_path=model, overwrite=overwrite, **options)
     for part in parts:
         part.unlink()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Generic, NamedTuple
 
 import numpy as np
 
 from interlingua.data.records import Passage, Query
+from interlingua.index.documents import says
 from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
 from interlingua.index.store import Floats, LexicalMatches, Row, Scores, View
@@ -22,16 +25,27 @@ from interlingua.text.languages import find_code
 
 DEPTH = 100
 """The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
+DISTINCT = 1_000
+"""The best passages among which those are looked for that say different things; ten for each that is wanted, where that
+is more."""
+SAME = 5
+"""Passages that a hit names which say the same."""
 
 
 class Hit(NamedTuple):
     """A passage found and its score. `parts` are the scores that it came from: "dense" (cosine or dot product, as the
     encoder's similarity says), "lexical" (BM25), "tokens" (`StaticMaxSim`) and "reranker", those of them that were
-    computed."""
+    computed. Where hits were grouped, `group` is the value that the group has in common (None for a passage that stands
+    alone), and `more` the number of further hits of the group. Where each text is given once, `repeated` is the number
+    of further passages that say the same, and `same` are the first of them."""
 
     passage: Passage
     score: float
     parts: dict[str, float]
+    group: str | None = None
+    more: int = 0
+    same: tuple[Passage, ...] = ()
+    repeated: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Ranking(Generic[Row]):
 class Search(Generic[Row]):
     """Searches of `mode` for `k` passages in `view`, which is narrowed to passages in `languages`; `words` matches
     passages subword by subword, or by token states. `budget` is what each question may take, without the reranker.
-    `states`: the vectors come from token states.
+    `states`: the vectors come from token states. Hits with a lower score than `min_score` are left out.
     """
 
     view: View[Row]
@@ -56,6 +70,7 @@ class Search(Generic[Row]):
     words: StaticMaxSim | StateMaxSim[Row] | None = None
     budget: Budget = field(default_factory=Budget)
     states: bool = False
+    min_score: float | None = None
 
     def hits(self, questions: Questions, vectors: Floats | None, reranker: AnyEncoder | None = None) -> list[list[Hit]]:
         """The hits for each question; its vector is in `vectors` [questions, dim], None in lexical search."""
@@ -74,12 +89,48 @@ class Search(Generic[Row]):
         return hits
 
     def _hits(self, ranking: Ranking[Row]) -> list[Hit]:
-        best = ranking.best[: self.k]
+        least = -inf if self.min_score is None else self.min_score
+        best = [(row, score) for row, score in ranking.best[: self.k] if score >= least]
         passages = self.view.passages([row for row, _ in best])
         return [
             Hit(passage, score, {part: scores[row] for part, scores in ranking.parts.items() if row in scores})
             for passage, (row, score) in zip(passages, best, strict=True)
         ]
+
+    def gathered(
+        self, questions: Questions, vectors: Floats | None, reranker: AnyEncoder | None, key: str | None, distinct: bool
+    ) -> list[list[Hit]]:
+        """For each question the best hit of each of the `k` best groups, a group being the passages with one value
+        under `key` in their metadata; or, with `distinct`, the `k` best hits that say different things; or both, of
+        the groups then those hits.
+
+        The search goes deeper until there are `k`, or no more passages. With a reranker they are those of the passages
+        that it ranks.
+        """
+        found: dict[int, list[Hit]] = {}
+        left = list(range(len(questions.asked)))
+        # without groups as deep as a plain search first: a hybrid score depends on it
+        depth = DEPTH if reranker is not None or key is None else max(4 * self.k, DEPTH)
+        deepest = self.view.deepest or sys.maxsize
+        if key is None:
+            deepest = min(deepest, max(DISTINCT, 10 * self.k))
+        while left:
+            depth = max(self.k, min(depth, deepest))
+            part = questions._replace(
+                asked=[questions.asked[place] for place in left], queries=[questions.queries[place] for place in left]
+            )
+            search = replace(self, k=depth)
+            hits = search.hits(part, None if vectors is None else vectors[left], reranker)
+            for place, one in zip(left, hits, strict=True):
+                groups = one if key is None else grouped(one, key)
+                found[place] = distinct_hits(groups, self.k) if distinct else groups[: self.k]
+            if reranker is not None or depth == deepest:
+                break
+            left = [
+                place for place, one in zip(left, hits, strict=True) if len(found[place]) < self.k and len(one) == depth
+            ]
+            depth *= 4
+        return [found[place] for place in range(len(questions.asked))]
 
     def _rankings(self, asked: Sequence[Question], vectors: Floats | None, depth: int) -> list[Ranking[Row]]:
         """The best `depth` passages for each of some questions."""
@@ -188,3 +239,31 @@ class Search(Generic[Row]):
             Ranking(ordered, {**ranking.parts, "reranker": dict(ordered)})
             for ordered, ranking in zip(best, rankings, strict=True)
         ]
+
+
+def grouped(hits: Sequence[Hit], key: str) -> list[Hit]:
+    """The first hit of each group, in their order. A passage without a value under `key` stands alone."""
+    best: dict[str | int, Hit] = {}
+    more: Counter[str | int] = Counter()
+    for place, hit in enumerate(hits):
+        value = hit.passage.metadata.get(key) or None
+        name = place if value is None else value
+        if name in best:
+            more[name] += 1
+        else:
+            best[name] = hit._replace(group=value)
+    return [hit._replace(more=more[name]) for name, hit in best.items()]
+
+
+def distinct_hits(hits: Sequence[Hit], k: int) -> list[Hit]:
+    """The first `k` hits that say something else, each with the first `SAME` passages behind it that say the same, and
+    their number."""
+    kept: dict[str, Hit] = {}
+    for hit in hits:
+        text = says(hit.passage)
+        if (first := kept.get(text)) is not None:
+            same = (*first.same, hit.passage) if len(first.same) < SAME else first.same
+            kept[text] = first._replace(same=same, repeated=first.repeated + 1)
+        elif len(kept) < k:
+            kept[text] = hit
+    return list(kept.values())

@@ -14,19 +14,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage, batched
 from interlingua.errors import BadInput
+from interlingua.index.filters import Filter, Values
 from interlingua.index.metadata import MARKER, IndexMetadata
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
 from interlingua.retrieval.retriever import PassageVectors, TextEncoder, Vectors, embed_passages
 
 if TYPE_CHECKING:
+    from interlingua.data.files.unchanged import Held
     from interlingua.data.files.walk import SourceNames
     from interlingua.retrieval.late_interaction.token_store import TokenStore
 
@@ -53,6 +55,16 @@ class LexicalMatches(Generic[Row]):
     scores: Callable[[Sequence[Row]], Scores[Row]]
 
 
+class Finding(NamedTuple):
+    """What a check found of a part of an index: what is `said` of it, and, where something is wrong, the `advice`.
+    `derived` is true where `repair` mends it."""
+
+    part: str
+    said: str
+    advice: str = ""
+    derived: bool = False
+
+
 class View(ABC, Generic[Row]):
     """The passages of a store at one version. It never changes, and several threads may read it at once.
 
@@ -65,6 +77,8 @@ class View(ABC, Generic[Row]):
     version: int
     together: int | None = None
     """Questions that one call of a search takes at most; None for any number."""
+    deepest: int | None = None
+    """Passages that a search for one question gives at most; None for any number."""
     newer: int = 0
     """Rows that the store's cache does not know yet."""
     deleted: int = 0
@@ -87,9 +101,23 @@ class View(ABC, Generic[Row]):
     def find(self, ids: Sequence[str]) -> Mapping[str, list[Row]]:
         """The rows of the passages with these ids, by id. An id that no passage has is left out."""
 
+    @property
     @abstractmethod
-    def rows(self, where: Mapping[str, str]) -> Iterator[list[Row]]:
-        """The rows of all passages whose metadata have all values of `where`, some thousand at a time."""
+    def fields(self) -> Collection[str]:
+        """The keys of metadata that passages have."""
+
+    @abstractmethod
+    def counts(self, key: str) -> Counter[str]:
+        """The values of a key of metadata, each with the number of its passages; in a view that was `narrowed`, of
+        those passages that it finds."""
+
+    def values(self, key: str) -> Iterable[Values]:
+        """The values of a key of metadata, in one or more parts."""
+        return [Values(list(self.counts(key)))]
+
+    @abstractmethod
+    def rows(self, where: Filter | None) -> Iterator[list[Row]]:
+        """The rows of all passages that fit `where` (None: all), some thousand at a time."""
 
     @abstractmethod
     def passages(self, rows: Sequence[Row]) -> list[Passage]:
@@ -103,6 +131,17 @@ class View(ABC, Generic[Row]):
         """The source of the passage of a row."""
         return self.passages([row])[0].source
 
+    def sourced(self, wanted: Callable[[str], bool]) -> Iterator[tuple[list[Row], list[str]]]:
+        """The rows of all sources that are `wanted`, and the source of each, some thousand at a time."""
+        for rows in self.rows(None):
+            pairs = [(row, source) for row in rows if wanted(source := self.source(row))]
+            yield [row for row, _ in pairs], [source for _, source in pairs]
+
+    def held(self) -> Mapping[str, Held]:
+        """The rows of each source. Nothing from a store that cannot tell by rows whether a passage is still the same:
+        each file is then read at each sync."""
+        return {}
+
     def langs(self, rows: Sequence[Row]) -> list[str]:
         """The languages of rows."""
         return [passage.lang for passage in self.passages(rows)]
@@ -112,9 +151,9 @@ class View(ABC, Generic[Row]):
         """The subwords of rows as they were written, for `StaticMaxSim`; empty where there were none."""
 
     @abstractmethod
-    def narrowed(self, langs: Collection[str] | None, where: Mapping[str, str], mode: str) -> View[Row]:
+    def narrowed(self, langs: Collection[str] | None, where: Filter | None, mode: str) -> View[Row]:
         """This view for searches of `mode` ("dense", "lexical", "hybrid"), in which `dense`, `lexical` and `fused` find
-        only passages in one of `langs` (None: any) whose metadata have all values of `where`."""
+        only passages in one of `langs` (None: any) that fit `where` (None: any)."""
 
     @abstractmethod
     def dense(self, vectors: Floats, depth: int) -> Sequence[Scores[Row]]:
@@ -201,6 +240,14 @@ class Store(ABC, Generic[Row]):
         """The names of the sources that were kept, and where each was."""
         return {}
 
+    def seals(self) -> Mapping[str, str]:
+        """What `keep_seals` kept."""
+        return {}
+
+    def keep_seals(self, seals: Mapping[str, str]) -> None:
+        """Keep what tells that files are as they were (`FileMemory`), once all that was written is there for good."""
+        return None
+
     @abstractmethod
     def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
         """All passages with their vectors [passages, dim], some at a time."""
@@ -213,6 +260,10 @@ class Store(ABC, Generic[Row]):
     def has_tokens(self, reranker: AnyEncoder) -> bool:
         """Whether token vectors by `reranker` are kept."""
         return False
+
+    def repair(self) -> None:
+        """Make again what can be made from the passages. Raises BadInput where the store keeps nothing of that kind."""
+        raise BadInput(f"{self.address}: keeps nothing that could be made again from its passages.")
 
     def close(self) -> None:
         """Close connections and files. No other call follows."""
@@ -241,6 +292,13 @@ class AddressedStore(Store[Row]):
     def open(cls, address: str, durability: str = "full") -> AddressedStore[Row]:
         """The index at an address. Raises NotFound where there is none, Damaged where it cannot be read, and BadInput
         for a `durability` that the store cannot promise."""
+
+    @classmethod
+    def check(cls, address: str, pace: float | None = None, *, rows: bool = True) -> Iterator[Finding]:
+        """Check every part of the index at an address against what was written: files at `pace` bytes a second where
+        one is given, and with `rows` the passages, too. It need not be one that can be opened, and nothing is changed.
+        Raises BadInput where the store cannot tell."""
+        raise BadInput(f"{address}: is looked after by its own server. Only an index in a folder can be checked.")
 
     @classmethod
     @abstractmethod

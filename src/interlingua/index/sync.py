@@ -83,16 +83,17 @@ class Syncing:
         mistake: `Index.sync` says when."""
         arriving = Arriving(self.place, "replace")
         yield from changed(passages, self.view, arriving, self.done)
-        for rows in self.view.rows({}):
-            for row, id in zip(rows, self.view.ids(rows), strict=True):
-                source = self.view.source(row)
-                if (source, id) not in arriving.seen and source in self.scope:
+        same = self.scope.memory.same
+        self.done.unchanged += sum(same.values())
+        for rows, sources in self.view.sourced(lambda source: source not in same and source in self.scope):
+            for source, id in zip(sources, self.view.ids(rows), strict=True):
+                if (source, id) not in arriving.seen:
                     if self.scope.is_unread(source):
                         self.done.kept[source] += 1
                     else:
                         self.done.deleted[source] += 1
                         self._gone.add((source, id))
-        read = {source for source, _ in arriving.seen}
+        read = arriving.sources
         self._check(read)
         if own := sorted(source for source in read if source and source not in self.scope):
             logger.warning(

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.errors import Damaged, NotFound
-from interlingua.files import atomic_folder, make_folder
-from interlingua.text.languages import cache_folder
+from interlingua.files import atomic_folder, cache_folder, make_folder
 
 logger = logging.getLogger(__name__)
 

@@ -83,7 +83,7 @@ class Loss:
 class ObjectiveSettings(Settings):
     """The options of an objective: what stands in a recipe under its name, and what its constructor takes."""
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True)
 
 
 class Objective(nn.Module):

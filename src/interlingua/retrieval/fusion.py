@@ -74,7 +74,11 @@ def check_weights(weights: Sequence[float], runs: int) -> None:
             raise BadInput(f"alpha {weight!r}: must be a number of 0 or more.")
 
 
-def rrf(runs: Sequence[Run], k: int = 60) -> Run:
+RRF_K = 60
+"""k of reciprocal rank fusion, as Cormack et al. have it."""
+
+
+def rrf(runs: Sequence[Run], k: int = RRF_K) -> Run:
     """Reciprocal rank fusion (Cormack et al. 2009): a document's score is Σ 1 / (k + its rank), over the runs that
     have it; ranks count from 1. A query of any run is in the result.
 

@@ -1,4 +1,4 @@
-"""Around every request: host names, tokens, body limits, log, safety headers."""
+"""Around every request: host names, limits of bodies, the log with its audit lines, metrics, safety headers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import json
 import logging
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
-from hmac import compare_digest
 from time import perf_counter
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlingua.serving.schemas import ApiError, error_response
-from interlingua.serving.service import Metrics, ServeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +72,62 @@ def note(scope: Scope, **facts: Any) -> None:
     scope[NOTES].update(facts)
 
 
+def audit(scope: Scope, **facts: Any) -> None:
+    """Put facts about a write into its audit line."""
+    scope[NOTES]["audit"].update(facts)
+
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """Requests by path and status, their times, the sizes of batches, the queue, connections, the size of the index."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("method", "path")
+        self.requests = Counter(
+            "interlingua_requests", "Requests answered.", (*labels, "status"), registry=self.registry
+        )
+        self.seconds = Histogram(
+            "interlingua_request_seconds",
+            "Time from a request to its answer.",
+            labels,
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.batches = Histogram(
+            "interlingua_batch_texts",
+            "Texts that went through the model together.",
+            buckets=TEXTS,
+            registry=self.registry,
+        )
+        self.waiting = Gauge("interlingua_waiting_requests", "Requests in the queue.", registry=self.registry)
+        self.passages = Gauge("interlingua_passages", "Passages in all indexes.", registry=self.registry)
+        self.of_index = Gauge("interlingua_index_passages", "Passages in an index.", ("index",), registry=self.registry)
+        self.connections = Gauge("interlingua_connections", "Open connections.", registry=self.registry)
+        self.ended = Counter(
+            "interlingua_connections_ended",
+            "Connections that the server ended itself.",
+            ("why",),
+            registry=self.registry,
+        )
+        ProcessCollector(registry=self.registry)
+
+    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count a request. `path` is that of a route, not what a client wrote."""
+        self.requests.labels(method, path, str(status)).inc()
+        self.seconds.labels(method, path).observe(seconds)
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return bytes(generate_latest(self.registry))
+
+
 class RequestLog:
     """The outermost layer. One JSON line a request, without its texts; an error nobody expected becomes a 500 that
-    tells the client nothing, and a traceback in the log."""
+    tells the client nothing, and a traceback in the log. A write, or a try, has an audit line more."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
@@ -108,10 +161,13 @@ class RequestLog:
     def _write(self, scope: Scope, status: int, seconds: float, sent: int) -> None:
         route = scope.get("route")
         path = getattr(route, "path", "") or "other"
+        path = path.replace("{index}", scope[NOTES].get("index", "{index}"))  # only names that are served are noted
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.metrics.answered(method, path, status, seconds)
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        written = scope[NOTES].pop("audit", None)
         line = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": time,
             "method": method,
             "path": scope["path"][:200],
             "status": status,
@@ -120,51 +176,52 @@ class RequestLog:
             **scope[NOTES],
         }
         log(json.dumps(line))
+        if written is not None:
+            asked = {"POST": "write", "DELETE": "delete"}.get(method, method)
+            line = {"audit": asked, "time": time, "token": scope[NOTES].get("token"), **written, "status": status}
+            log(json.dumps(line))
 
 
-WRITING = "/passages"
-READING = ("/search", "/passages/", "/v1/", "/v2/", "/rerank", "/info", "/metrics", "/openapi.json", "/docs")
-"""What needs a token when one for reading is set. The page and /health show nothing of the index."""
+class ReadRest:
+    """Lets an answer arrive that is given before the body of its request was read: reads on, up to `max_rest` bytes and
+    until `timeout` seconds after the begin, and closes the connection then. Closing one that holds unread bytes resets
+    it, and a client that still sends would see the reset instead of the answer."""
 
-
-class Tokens:
-    """Answers 401 without the right token, and 403 to writing where no token is set. `settings.token` may do all."""
-
-    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
-        self.app = app
-        self._write = settings.token.encode()
-        self._read = settings.read_token.encode()
+    def __init__(self, app: ASGIApp, max_rest: int, timeout: float) -> None:
+        self.app, self.max_rest, self.timeout = app, max_rest, timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refused(scope) if scope["type"] == "http" else None
-        if refused is None:
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
             await self.app(scope, receive, send)
-        else:
-            await error_response(refused)(scope, receive, send)
+            return
+        end = asyncio.get_running_loop().time() + self.timeout
+        unread, early = True, False
+        invited = b"expect" not in headers  # else the client sends the body when it was asked to
 
-    def _refused(self, scope: Scope) -> ApiError | None:
-        path = scope["path"]
-        writes = path == WRITING or (path.startswith(f"{WRITING}/") and scope["method"] != "GET")
-        if writes:
-            if not self._write:
-                return ApiError(
-                    403,
-                    "writing_off",
-                    "this server was started without a token, so nobody may write. "
-                    "Start it with --token-file or INTERLINGUA_TOKEN.",
-                )
-            allowed = [self._write]
-        elif self._read and path.startswith(READING):
-            allowed = [self._write, self._read]
-        else:
-            return None
-        kind, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        right = [compare_digest(given.strip(), token) for token in allowed]
-        if kind.lower() == b"bearer" and any(right):
-            return None
-        return ApiError(
-            401, "unauthorized", "this needs the header Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
-        )
+        async def hear() -> Message:
+            nonlocal unread, invited
+            invited = True
+            message = await receive()
+            unread = message["type"] == "http.request" and message.get("more_body", False)
+            return message
+
+        async def answer(message: Message) -> None:
+            nonlocal early
+            if message["type"] == "http.response.start":
+                if early := unread:
+                    message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            elif early and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                left = self.max_rest if invited else 0
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(end):
+                        while unread and left > 0:
+                            left -= len((await hear()).get("body", b""))
+                message = {"type": "http.response.body"}
+            await send(message)
+
+        await self.app(scope, hear, answer)
 
 
 class WholeBody:
@@ -184,7 +241,6 @@ class WholeBody:
         except TimeoutError:
             body = ApiError(408, "timeout", f"the request was not complete after {self.timeout:g} seconds.")
         if isinstance(body, ApiError):
-            body.headers["Connection"] = "close"  # what is left of the body is not read
             await error_response(body)(scope, receive, send)
         elif body is not None:
             note(scope, received=len(body))

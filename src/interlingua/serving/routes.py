@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mimetypes
+from asyncio import gather
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from html import escape
@@ -13,7 +14,7 @@ from time import perf_counter
 from typing import Annotated, Any, NamedTuple
 from uuid import uuid4
 
-from fastapi import APIRouter, FastAPI, Path, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -21,7 +22,8 @@ from starlette.routing import Route
 from interlingua.data.records import Passage
 from interlingua.errors import Busy, Damaged, Stale
 from interlingua.index.metadata import Question
-from interlingua.serving.middleware import note
+from interlingua.serving.federated import Federated
+from interlingua.serving.middleware import audit, note
 from interlingua.serving.schemas import (
     MAX_ID,
     ApiError,
@@ -31,6 +33,7 @@ from interlingua.serving.schemas import (
     EmbeddingsRequest,
     ErrorAnswer,
     HealthAnswer,
+    IndexesAnswer,
     InfoAnswer,
     ModelCard,
     ModelsAnswer,
@@ -43,16 +46,19 @@ from interlingua.serving.schemas import (
     WriteAnswer,
     check_model,
 )
+from interlingua.serving.served import Address, Served
 from interlingua.serving.service import (
     Change,
     Changed,
     Delete,
     Embeddings,
+    Facts,
     Reranks,
     Searches,
     Service,
     Versions,
     Write,
+    labelled,
     parts,
 )
 from interlingua.text.languages import detect_language, find_code, normalise_code
@@ -171,32 +177,47 @@ USUAL = 500
 """Characters that count as one text of a batch: a few long questions fill one, and others do not wait for many."""
 
 
-def search_routes(service: Service) -> APIRouter:
-    """Search in the index."""
-    router = APIRouter()
+def search_routes(at: Address) -> APIRouter:
+    """Search in an index, or in several."""
+    router, every = APIRouter(prefix=at.prefix), Depends(at.every)
 
     @router.post("/search", response_model=SearchAnswer, summary="Find passages for a question in any language")
-    async def search(body: SearchRequest, request: Request) -> JSONResponse:
+    async def search(body: SearchRequest, request: Request, services: tuple[Service, ...] = every) -> JSONResponse:
         start = perf_counter()
-        if service.settings.log_queries:
+        if body.indexes is not None:
+            services = at.named(request, body.indexes)
+        first = services[0]
+        if first.settings.log_queries:
             note(request.scope, query=body.query)
+        if len(services) > 1:
+            note(request.scope, indexes=[one.label for one in services])
+        elif first.label:
+            note(request.scope, index=first.label)
         lang, langs = _languages(body)
-        if body.rerank and service.reranker is None:
+        if body.rerank and first.reranker is None:
             raise ApiError(400, "no_reranker", "rerank: this server has no reranker. Start it with --rerank MODEL.")
-        searches = Searches(
-            service.index,
-            service.reranker if body.rerank else None,
-            body.k,
-            body.mode,
-            langs,
-            body.lang_of_results == "same",
-            tuple(sorted((body.where or {}).items())),
-            body.highlight,
-            service.settings.budget,
-            body.min_score,
+        searches = tuple(
+            Searches(
+                one.index,
+                one.reranker if body.rerank else None,
+                body.k,
+                body.mode,
+                langs,
+                body.lang_of_results == "same",
+                body.where,
+                body.highlight,
+                one.settings.budget,
+                body.min_score,
+                body.group_by,
+                tuple(body.facets),
+                one.label,
+            )
+            for one in services
         )
         question = Question(body.query, lang)
-        found = await service.batcher.submit(searches, question, 1 + len(question.normal) // USUAL)
+        call = searches[0] if len(searches) == 1 else Federated(searches)
+        size = len(searches) * (1 + len(question.normal) // USUAL)
+        found = await first.batcher.submit(call, question, size)
         note(request.scope, hits=len(found.hits))
         took = round((perf_counter() - start) * 1e3, 1)
         return JSONResponse(
@@ -207,21 +228,22 @@ def search_routes(service: Service) -> APIRouter:
                 "took_ms": took,
                 "hits": found.hits,
                 "notices": found.notices,
+                "facets": found.facets,
             }
         )
 
     return router
 
 
-def rerank_routes(service: Service) -> APIRouter:
+def rerank_routes(at: Address) -> APIRouter:
     """Order documents that a client brings: in Jina's form, and in the two of Cohere."""
-    router = APIRouter()
+    router, one = APIRouter(prefix=at.prefix), Depends(at.one)
 
-    async def reranked(body: RerankRequest, request: Request) -> tuple[str, list[dict[str, Any]]]:
+    async def reranked(service: Service, body: RerankRequest, request: Request) -> tuple[str, list[dict[str, Any]]]:
         """The model's name, and the results, best first."""
         if service.settings.log_queries:
             note(request.scope, query=body.query)
-        texts = [document if isinstance(document, str) else document.text for document in body.documents]
+        texts = [document.text for document in body.documents]
         name = service.settings.rerank_model if service.reranker is not None else service.model
         check_model(body.model, name, service.settings.aliases)
         call = Reranks(service.index.encoder if service.reranker is None else service.reranker)
@@ -240,8 +262,8 @@ def rerank_routes(service: Service) -> APIRouter:
         return name, results
 
     @router.post("/rerank", response_model=RerankAnswer, summary="Order documents by how well they answer")
-    async def rerank(body: RerankRequest, request: Request) -> JSONResponse:
-        name, results = await reranked(body, request)
+    async def rerank(body: RerankRequest, request: Request, service: Service = one) -> JSONResponse:
+        name, results = await reranked(service, body, request)
         return JSONResponse({"model": name, "results": results})
 
     def cohere(version: str) -> None:
@@ -251,12 +273,13 @@ def rerank_routes(service: Service) -> APIRouter:
             summary=f"Order documents (the form of Cohere's version {version})",
             name=f"rerank_v{version}",
         )
-        async def answer(body: RerankRequest, request: Request) -> JSONResponse:
-            _, results = await reranked(body, request)
-            lowest = min((one["relevance_score"] for one in results if one["relevance_score"] is not None), default=0.0)
-            for one in results:
-                if one["relevance_score"] is None:  # their clients need a number
-                    one["relevance_score"] = lowest
+        async def answer(body: RerankRequest, request: Request, service: Service = one) -> JSONResponse:
+            _, results = await reranked(service, body, request)
+            scores = [result["relevance_score"] for result in results if result["relevance_score"] is not None]
+            lowest = min(scores, default=0.0)
+            for result in results:
+                if result["relevance_score"] is None:  # their clients need a number
+                    result["relevance_score"] = lowest
             return JSONResponse({"id": str(uuid4()), "results": results, "meta": {"api_version": {"version": version}}})
 
     cohere("1")
@@ -278,12 +301,19 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
     return lang, (lang,)
 
 
-def passage_routes(service: Service) -> APIRouter:
-    """Passages by id, and changes of the index. These are there for the next search."""
-    router = APIRouter(responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}})
+AUDITED = 10
+"""Ids of a write that are in its audit line."""
+
+
+def passage_routes(at: Address) -> APIRouter:
+    """Passages by id, and changes of an index. These are there for the next search."""
+    router = APIRouter(
+        prefix=at.prefix, responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}}
+    )
+    the, every = Depends(at.one), Depends(at.every)
 
     @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
-    async def write(body: PassagesRequest, request: Request) -> JSONResponse:
+    async def write(body: PassagesRequest, request: Request, service: Service = the) -> JSONResponse:
         passages = [
             Passage(
                 one.id,
@@ -298,7 +328,9 @@ def passage_routes(service: Service) -> APIRouter:
         if twice:
             raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' occurs more than once.")
         note(request.scope, texts=len(passages))
+        audit(request.scope, passages=len(passages), ids=[passage.id for passage in passages[:AUDITED]])
         done = await _written(service, Write(passages), len(passages))
+        audit(request.scope, changed=done.changed)
         return JSONResponse({"written": done.changed, "passages": done.passages})
 
     @router.get(
@@ -306,8 +338,15 @@ def passage_routes(service: Service) -> APIRouter:
         response_model=PassagesAnswer,
         summary="The passages with an id, or the one called source:id",
     )
-    async def read(id: Annotated[str, Path(min_length=1, max_length=MAX_ID)]) -> JSONResponse:
-        found = await service.batcher.submit(Versions(service.index), id)
+    async def read(
+        id: Annotated[str, Path(min_length=1, max_length=MAX_ID)], services: tuple[Service, ...] = every
+    ) -> JSONResponse:
+        versions = await gather(*(one.batcher.submit(Versions(one.index), id) for one in services))
+        found = [
+            {**passage, **labelled(one.label)}
+            for one, passages in zip(services, versions, strict=True)
+            for passage in passages
+        ]
         if not found:
             raise ApiError(404, "not_found", "no passage has this id.")
         return JSONResponse({"passages": found})
@@ -317,8 +356,11 @@ def passage_routes(service: Service) -> APIRouter:
         response_model=DeleteAnswer,
         summary="Delete the passages with an id, or the one called source:id",
     )
-    async def delete(id: Annotated[str, Path(min_length=1, max_length=MAX_ID)]) -> JSONResponse:
+    async def delete(
+        id: Annotated[str, Path(min_length=1, max_length=MAX_ID)], request: Request, service: Service = the
+    ) -> JSONResponse:
         done = await _written(service, Delete(id))
+        audit(request.scope, changed=done.changed)
         if not done.changed:
             raise ApiError(404, "not_found", "no passage has this id.")
         return JSONResponse({"deleted": done.changed, "passages": done.passages})
@@ -333,16 +375,16 @@ async def _written(service: Service, write: Write | Delete, size: int = 1) -> Ch
         raise ApiError(409, "not_written", service.told(done), {"Retry-After": "5"}) from done
     if isinstance(done, Exception):
         raise done
-    service.metrics.passages.set(done.passages)
+    service.passages = done.passages
     return done
 
 
-def embedding_routes(service: Service) -> APIRouter:
+def embedding_routes(at: Address) -> APIRouter:
     """Vectors of the index's own model."""
-    router = APIRouter()
+    router, one = APIRouter(prefix=at.prefix), Depends(at.one)
 
     @router.post("/v1/embeddings", response_model=EmbeddingsAnswer, summary="Vectors of texts (OpenAI's form)")
-    async def embeddings(body: EmbeddingsRequest, request: Request) -> JSONResponse:
+    async def embeddings(body: EmbeddingsRequest, request: Request, service: Service = one) -> JSONResponse:
         check_model(body.model, service.model, service.settings.aliases)
         role = "query" if body.input_type == "query" else "passage"
         call = Embeddings(service.index, role, body.dimensions, body.encoding_format == "base64")
@@ -357,25 +399,62 @@ def embedding_routes(service: Service) -> APIRouter:
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return JSONResponse({"object": "list", "model": service.model, "data": data, "usage": usage})
 
-    def card(name: str) -> dict[str, Any]:
+    def card(name: str, service: Service) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": service.started, "owned_by": "interlingua"}
 
     @router.get("/v1/models", response_model=ModelsAnswer, summary="Names of the models (OpenAI's form)")
-    async def models() -> JSONResponse:
-        return JSONResponse({"object": "list", "data": [card(name) for name in service.models]})
+    async def models(service: Service = one) -> JSONResponse:
+        return JSONResponse({"object": "list", "data": [card(name, service) for name in service.models]})
 
     @router.get("/v1/models/{name:path}", response_model=ModelCard, summary="One of them")
-    async def model(name: Annotated[str, Path(max_length=MAX_ID)]) -> JSONResponse:
+    async def model(name: Annotated[str, Path(max_length=MAX_ID)], service: Service = one) -> JSONResponse:
         if name not in service.models:
             raise ApiError(404, "model_not_found", "this server has no model of this name. GET /v1/models lists them.")
-        return JSONResponse(card(name))
+        return JSONResponse(card(name, service))
 
     return router
 
 
-def status_routes(service: Service, app: FastAPI) -> APIRouter:
+def info_routes(at: Address) -> APIRouter:
+    """The content of an index, or of several."""
+    router, every = APIRouter(prefix=at.prefix), Depends(at.every)
+
+    @router.get("/info", response_model=InfoAnswer, summary="What the index holds, or all indexes together")
+    async def info(services: tuple[Service, ...] = every) -> JSONResponse:
+        facts = await gather(*(one.facts() for one in services))
+        languages = Counter[str]()
+        for one in facts:
+            languages.update(one.languages)
+        several = {"indexes": list(map(_card, services, facts))} if len(facts) > 1 else {}
+        return JSONResponse(
+            {
+                "passages": sum(one.passages for one in facts),
+                "languages": languages,
+                "modes": ["hybrid", "dense", "lexical"],
+                "rerank": services[0].reranker is not None,
+                "model": ", ".join(dict.fromkeys(one.model for one in facts)),
+                "fields": sorted({field for one in facts for field in one.fields}),
+                **several,
+            }
+        )
+
+    return router
+
+
+def _card(service: Service, facts: Facts) -> dict[str, Any]:
+    return {
+        "name": service.name,
+        "passages": facts.passages,
+        "languages": facts.languages,
+        "fields": facts.fields,
+        "model": facts.model,
+        "default": service.default,
+    }
+
+
+def status_routes(served: Served, app: FastAPI) -> APIRouter:
     """Routes for monitoring, for the page and for the reader of the API."""
-    router = APIRouter()
+    router, every = APIRouter(), Depends(served.without.every)
 
     @router.get(
         "/health",
@@ -384,25 +463,17 @@ def status_routes(service: Service, app: FastAPI) -> APIRouter:
         responses={503: {"model": HealthAnswer, "description": "Not now"}},
     )
     async def health() -> JSONResponse:
-        status = service.status
+        status = served.status
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
-    @router.get("/info", response_model=InfoAnswer, summary="What the index holds")
-    async def info() -> JSONResponse:
-        facts = await service.facts()
-        return JSONResponse(
-            {
-                "passages": facts.passages,
-                "languages": facts.languages,
-                "modes": ["hybrid", "dense", "lexical"],
-                "rerank": service.reranker is not None,
-                "model": facts.model,
-            }
-        )
+    @router.get("/indexes", response_model=IndexesAnswer, summary="The indexes that the token may search")
+    async def indexes(services: tuple[Service, ...] = every) -> JSONResponse:
+        facts = await gather(*(one.facts() for one in services))
+        return JSONResponse({"indexes": list(map(_card, services, facts))})
 
     @router.get("/metrics", response_class=PlainTextResponse, summary="For Prometheus")
     async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(served.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

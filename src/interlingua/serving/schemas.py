@@ -12,13 +12,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from interlingua.errors import BadInput, Damaged, InterlinguaError
+from interlingua.index.filters import Filter, parsed
 from interlingua.index.metadata import LONGEST, OutOfTime, normal_question
+from interlingua.text.languages import is_unicode
 
 LONGEST_MESSAGE = 500
 MALFORMED = {"json_invalid", "token_ids"}
@@ -106,13 +108,13 @@ MAX_PASSAGES = 256
 MAX_DOCUMENTS = 1_000
 MAX_INPUTS = 2_048
 MAX_ID = 1_000
+MAX_FACETS = 16
+MAX_INDEXES = 1_000
 
 
 def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError("lone_surrogate", "holds half a character (a lone surrogate)") from None
+    if not is_unicode(text):
+        raise PydanticCustomError("lone_surrogate", "holds half a character (a lone surrogate)")
     return text
 
 
@@ -141,12 +143,24 @@ def _no_token_ids(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _filter(value: Any) -> Filter | None:
+    if value is not None and not isinstance(value, dict):
+        raise PydanticCustomError("filter", "must be an object")
+    try:
+        return parsed(value)
+    except BadInput as error:
+        raise PydanticCustomError("filter", "{reason}", {"reason": str(error)}) from None
+
+
 String = Annotated[str, AfterValidator(_encodable)]
 Code = Annotated[String, Field(min_length=1, max_length=35)]
 Question = Annotated[String, Field(min_length=1, max_length=LONGEST), AfterValidator(_filled), AfterValidator(_short)]
 Body = Annotated[String, Field(min_length=1, max_length=MAX_TEXT), AfterValidator(_filled)]
 Label = Annotated[String, Field(min_length=1, max_length=MAX_ID)]
 Metadata = Annotated[dict[Label, Annotated[String, Field(max_length=MAX_QUERY)]], Field(max_length=64)]
+Where = Annotated[
+    Filter | None, PlainValidator(_filter), WithJsonSchema({"type": "object", "additionalProperties": {}})
+]
 Mode = Literal["hybrid", "dense", "lexical"]
 
 
@@ -181,13 +195,28 @@ class SearchRequest(Ours):
     lang_of_results: Literal["any", "same"] = Field(
         "any", description="`same`: only passages in the language of the question; not together with `langs`"
     )
-    where: Metadata | None = Field(None, description="only passages with these metadata")
+    where: Where = Field(
+        None,
+        description='only passages whose metadata fit: {"topic": "storm"}, a list of values, {"year": {"gte": 2020}}, '
+        '{"any": […]}, {"all": […]}, {"not": {…}}',
+    )
     min_score: float | None = Field(
         None, description="only hits with this `score` or more, whose scale is that of the mode", allow_inf_nan=False
+    )
+    group_by: Label | None = Field(
+        None, description="only the best hit of each value of this key of metadata; `source`: one passage a document"
+    )
+    facets: Annotated[list[Label], Field(max_length=MAX_FACETS)] = Field(
+        default_factory=list,
+        description="keys of metadata whose values are counted over all passages that `where` and the languages let "
+        "through",
     )
     lang: Code | None = Field(None, description="the language of the question; recognised without it")
     highlight: bool = Field(True, description="mark the words of a passage that match")
     rerank: bool = Field(False, description="reorder the first 100 by the model of `--rerank`")
+    indexes: Annotated[list[Label], Field(min_length=1, max_length=MAX_INDEXES)] | None = Field(
+        None, description="only in the indexes of these names; in all that the token may search without it"
+    )
 
 
 class StoredPassage(Ours):
@@ -197,6 +226,7 @@ class StoredPassage(Ours):
     title: str
     text: str
     metadata: dict[str, str]
+    index: str = Field("", description="the name of its index; only where several are served")
 
 
 class PassagesAnswer(Ours):
@@ -206,8 +236,12 @@ class PassagesAnswer(Ours):
 class SearchHit(StoredPassage):
     rank: int
     score: float | None
-    parts: dict[str, float | None] = Field(description="the scores that made `score`")
+    parts: dict[str, float | None] = Field(
+        description="the scores that made `score`; `own` is the score within its index, of a search in several"
+    )
     highlights: list[tuple[int, int]] = Field(description="[start, end) of marked words, in characters of `text`")
+    group: str | None = Field(description="with `group_by`: the value; null for a passage that has none")
+    more: int = Field(description="with `group_by`: further hits with this value")
 
 
 class SearchAnswer(Ours):
@@ -218,6 +252,9 @@ class SearchAnswer(Ours):
     hits: list[SearchHit]
     notices: list[str] = Field(
         description="what was left out, in words: words of a very long question, highlights for which there was no time"
+    )
+    facets: dict[str, dict[str, int]] = Field(
+        description="of each key asked for the 50 most frequent values, with the number of their passages"
     )
 
 
@@ -264,9 +301,18 @@ class Document(Theirs):
     text: Body
 
 
+def _document(value: Any) -> Any:
+    if not isinstance(value, str | dict):
+        raise PydanticCustomError("document", "should be a text, or an object with the field `text`")
+    return {"text": value} if isinstance(value, str) else value
+
+
+AnyDocument = Annotated[Document, BeforeValidator(_document, json_schema_input_type=Body | Document)]
+
+
 class RerankRequest(Theirs):
     query: Question
-    documents: Annotated[list[Body | Document], Field(min_length=1, max_length=MAX_DOCUMENTS)]
+    documents: Annotated[list[AnyDocument], Field(min_length=1, max_length=MAX_DOCUMENTS)]
     top_n: int | None = Field(None, ge=1, description="how many of the best to return; all without it")
     return_documents: bool = False
     model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
@@ -343,9 +389,24 @@ class HealthAnswer(Ours):
     status: Literal["ready", "starting", "stuck", "stopping"]
 
 
+class IndexCard(Theirs):
+    name: str
+    passages: int
+    languages: dict[str, int]
+    fields: list[str] = Field(description="keys of metadata that passages have")
+    model: str
+    default: bool = Field(description="whether paths for one index mean this one where they do not name it")
+
+
 class InfoAnswer(Theirs):
     passages: int
     languages: dict[str, int]
     modes: list[Mode]
     rerank: bool
     model: str
+    fields: list[str] = Field(description="keys of metadata that passages have")
+    indexes: list[IndexCard] = Field([], description="only where these are the facts of several indexes")
+
+
+class IndexesAnswer(Theirs):
+    indexes: list[IndexCard] = Field(description="those that the token may search")

@@ -4,51 +4,68 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
-from fastapi import FastAPI
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, Stale
+from interlingua.index.filters import Filter
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.retrieval.retriever import TextEncoder
+from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher
+from interlingua.serving.middleware import Metrics
 from interlingua.serving.schemas import MAX_TEXT, ApiError
+from interlingua.serving.watch import Watch
 from interlingua.settings import Settings, explain
 from interlingua.text.languages import detect_language, nfkc
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0)]
 
 
 class ServeSettings(Settings):
     """The options of the server. Raises BadInput for numbers out of range and tokens that a header cannot carry."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     max_batch: int = Field(
         64, ge=1, description="texts that go through the model at once, and passages of writes that are synced together"
     )
-    delay: float = Field(0.002, ge=0, allow_inf_nan=False, description="seconds for which such a batch is gathered")
+    delay: float = Field(0.002, ge=0, description="seconds for which such a batch is gathered")
     queue: int = Field(128, ge=1, description="requests that may wait; more get 503")
     timeout: Seconds = Field(30.0, description="seconds until a request is given up with 504")
     budget: Seconds = Field(
         10.0, description="seconds of work on one question, the reranker's left out; beyond it is 422"
     )
+    check_pace: float = Field(
+        16e6,
+        ge=0,
+        description="bytes a second at which the files of all indexes are compared with their checksums, once a day; "
+        "0 for not at all",
+    )
     max_body: int = Field(4 << 20, ge=1, description="maximum bytes of a body")
-    token: str = Field("", repr=False, description="the token for writing and reading; without one nobody may write")
-    read_token: str = Field("", repr=False, description="a token without which nobody may read")
+    head_timeout: Seconds = Field(10.0, description="seconds for the headers of a request")
+    connections: int = Field(512, ge=1, description="connections at once")
+    connections_per_address: int | None = Field(
+        None,
+        ge=1,
+        description="connections at once of one address (an IPv6 network of 64 bits); half of all without it",
+    )
+    token: Secret = Field("", description="the token for everything; without one, or `tokens`, nobody may write")
+    read_token: Secret = Field("", description="a token without which nobody may read")
+    tokens: tuple[Token, ...] = Field((), repr=False, description="tokens with names and scopes; requests need one")
+    rate: float = Field(0.0, ge=0, description="requests a second of each token; 0 for any number")
+    burst: int = Field(20, ge=1, description="requests of a token that may come at once, within a limited rate")
     log_queries: bool = Field(False, description="put the text of questions into the log")
     rerank_model: str = Field("", description="the name of the reranker in answers")
     aliases: tuple[str, ...] = Field((), description="more names by which requests may call the model")
@@ -62,55 +79,21 @@ class ServeSettings(Settings):
 
     @model_validator(mode="after")
     def _tokens(self) -> Self:
-        for token in (self.token, self.read_token):
-            if token and (not token.isascii() or not token.isprintable() or " " in token):
-                raise ValueError(
-                    "a token is of printable ASCII characters without spaces. A good one: "
-                    "python -c 'import secrets; print(secrets.token_urlsafe())'."
-                )
         if self.read_token and not self.token:
             raise ValueError("a read token needs a write token beside it; the write token reads too.")
+        if min(len({one.token for one in self.access}), len({one.name for one in self.access})) < len(self.access):
+            raise ValueError("no two tokens may be the same or have the same name.")
         return self
 
-
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-
-class Metrics:
-    """Requests by path and status, their times, the sizes of batches, the queue, and the size of the index."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        labels = ("method", "path")
-        self.requests = Counter(
-            "interlingua_requests", "Requests answered.", (*labels, "status"), registry=self.registry
-        )
-        self.seconds = Histogram(
-            "interlingua_request_seconds",
-            "Time from a request to its answer.",
-            labels,
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.batches = Histogram(
-            "interlingua_batch_texts",
-            "Texts that went through the model together.",
-            buckets=TEXTS,
-            registry=self.registry,
-        )
-        self.waiting = Gauge("interlingua_waiting_requests", "Requests in the queue.", registry=self.registry)
-        self.passages = Gauge("interlingua_passages", "Passages in the index.", registry=self.registry)
-        ProcessCollector(registry=self.registry)
-
-    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request. `path` is that of a route, not what a client wrote."""
-        self.requests.labels(method, path, str(status)).inc()
-        self.seconds.labels(method, path).observe(seconds)
-
-    def text(self) -> bytes:
-        """The metrics in Prometheus' text format."""
-        return bytes(generate_latest(self.registry))
+    @property
+    def access(self) -> tuple[Token, ...]:
+        """All tokens, with "" for what needs none."""
+        plain = [Token(name="token", scopes=("admin",), token=self.token)] if self.token else []
+        if self.read_token:
+            plain.append(Token(name="read-token", scopes=("search", "metrics"), token=self.read_token))
+        elif not self.tokens:
+            plain.append(Token(name="everybody", scopes=("search", "metrics"), token=""))
+        return (*plain, *self.tokens)
 
 
 HIGHLIGHTED = 100
@@ -118,17 +101,19 @@ HIGHLIGHTED = 100
 
 
 class Answer(NamedTuple):
-    """Hits, and notices about parts of the question or of the answer that were left out."""
+    """Hits, notices about parts of the question or of the answer that were left out, and counts by key of metadata."""
 
     hits: list[dict[str, Any]]
     notices: list[str]
+    facets: dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
 class Searches:
     """The options that searches of one batch share. An item is a question, which may take `seconds` of work.
 
-    `same` says that `langs` is the language of the questions, of which the index may have no passage.
+    `same` says that `langs` is the language of the questions, of which the index may have no passage. `label` is what
+    hits tell of the index.
     """
 
     index: Index
@@ -137,71 +122,98 @@ class Searches:
     mode: str
     langs: tuple[str, ...] | None
     same: bool
-    where: tuple[tuple[str, str], ...]
+    where: Filter | None
     highlight: bool
     seconds: float = math.inf
     min_score: float | None = None
+    group_by: str | None = None
+    facets: tuple[str, ...] = ()
+    label: str = ""
 
     def __call__(self, items: Sequence[Question]) -> list[Answer]:
         if self.same:
             self.index.refresh()  # another process may have written the first passage in this language
             if not set(self.langs or ()) & set(self.index.languages):
-                return [Answer([], []) for _ in items]
+                return [Answer([], [], {key: {} for key in self.facets}) for _ in items]
         budget = Budget(self.seconds)
-        found = self.index.search_many(
+        found = self.found(items, budget)
+        facets = self.index.facets(self.facets, self.langs, where=self.where) if self.facets else {}
+        pairs = zip(items, found, strict=True)
+        return [answered([(self, hit) for hit in hits], question, budget, facets) for question, hits in pairs]
+
+    def found(self, items: Sequence[Question], budget: Budget) -> list[list[Hit]]:
+        """The hits for each question."""
+        return self.index.search_many(
             items,
             k=self.k,
             langs=self.langs,
             mode=self.mode,
-            where=dict(self.where) or None,
+            where=self.where,
             reranker=self.reranker,
             min_score=self.min_score,
+            group_by=self.group_by,
             budget=budget,
         )
-        return [self._answer(hits, question, budget) for question, hits in zip(items, found, strict=True)]
 
-    def _answer(self, hits: Sequence[Hit], question: Question, budget: Budget) -> Answer:
-        wanted = hits[:HIGHLIGHTED] if self.highlight else []
-        marked, notices = self._marked(wanted, question, budget), []
-        if question.is_cut:
-            notices.append(
-                "the question is long: its first words were compared with those of the passages, the rest "
-                "only by the model."
-            )
-        if len(marked) < len(wanted):
-            notices.append(
-                f"highlights were left out from result {len(marked) + 1} on: the question took more than "
-                f"{self.seconds:g} seconds."
-            )
-        return Answer(
-            [
-                {
-                    **hit.passage.as_json(),
-                    "rank": rank,
-                    "score": finite(hit.score),
-                    "parts": {name: finite(score) for name, score in hit.parts.items()},
-                    "highlights": marked[rank - 1] if rank <= len(marked) else [],
-                }
-                for rank, hit in enumerate(hits, 1)
-            ],
-            notices,
+
+Found = Sequence[tuple[Searches, Hit]]
+"""Hits, best first, each with the search that found it."""
+
+
+def answered(found: Found, question: Question, budget: Budget, facets: dict[str, dict[str, int]]) -> Answer:
+    """The answer to a question, with the highlights for which there is time."""
+    wanted = [(searches, hit) for searches, hit in found[:HIGHLIGHTED] if searches.highlight]
+    marked, notices = _marked(wanted, question, budget), []
+    if question.is_cut:
+        notices.append(
+            "the question is long: its first words were compared with those of the passages, the rest "
+            "only by the model."
         )
+    if len(marked) < len(wanted):
+        notices.append(
+            f"highlights were left out from result {len(marked) + 1} on: the question took more than "
+            f"{budget.seconds:g} seconds."
+        )
+    return Answer(
+        [
+            {
+                **hit.passage.as_json(),
+                **labelled(searches.label),
+                "rank": rank,
+                "score": finite(hit.score),
+                "parts": {name: finite(score) for name, score in hit.parts.items()},
+                "highlights": marked[rank - 1] if rank <= len(marked) else [],
+                "group": hit.group,
+                "more": hit.more,
+            }
+            for rank, (searches, hit) in enumerate(found, 1)
+        ],
+        notices,
+        facets,
+    )
 
-    def _marked(self, hits: Sequence[Hit], question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
-        """The highlights of the hits, of as many as there is time for."""
-        from interlingua.index.highlights import Highlights, highlight_encoder
 
-        marked: list[list[tuple[int, int]]] = []
-        try:
-            if hits:
+def _marked(found: Found, question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
+    """The highlights of the hits, of as many as there is time for."""
+    from interlingua.index.highlights import Highlights, highlight_encoder
+
+    marked: list[list[tuple[int, int]]] = []
+    spans: dict[Searches, Highlights] = {}
+    try:
+        for one, hit in found:
+            if one not in spans:
                 with budget.stage("highlighting", question):
-                    spans = Highlights(question, encoder=highlight_encoder(self.reranker, self.index, self.mode))
-            for hit in hits:
-                with budget.stage("highlighting", question):
-                    marked.append(spans(hit.passage))
-        except OutOfTime:
-            pass
-        return marked
+                    spans[one] = Highlights(question, encoder=highlight_encoder(one.reranker, one.index, one.mode))
+            with budget.stage("highlighting", question):
+                marked.append(spans[one](hit.passage))
+    except OutOfTime:
+        pass
+    return marked
+
+
+def labelled(index: str) -> dict[str, str]:
+    """What a hit or a passage tells of its index: its label, where it has one."""
+    return {"index": index} if index else {}
 
 
 def finite(score: float) -> float | None:
@@ -338,12 +350,10 @@ class Reranks:
         return [[finite(found[query][name]) for name in ids] for query, ids in names.items()]
 
 
-class Service:
-    """One index. Questions and texts go through the model in the thread of `batcher`; writes, which may take long and
-    wait for other writers, in that of `writer`: one at a time, those that wait being synced together."""
+class Shared:
+    """What all indexes of a server have in common: the metrics, and the thread in which models run."""
 
-    def __init__(self, index: Index, settings: ServeSettings, reranker: AnyEncoder | None = None) -> None:
-        self.index, self.settings, self.reranker = index, settings, reranker
+    def __init__(self, settings: ServeSettings) -> None:
         self.metrics = Metrics()
         self.batcher = Batcher(
             max_batch=settings.max_batch,
@@ -352,30 +362,42 @@ class Service:
             timeout=settings.timeout,
             on_batch=self.metrics.batches.observe,
         )
-        self.writer = Batcher(max_batch=settings.max_batch, delay=0.0, queue=settings.queue, timeout=settings.timeout)
         self.metrics.waiting.set_function(lambda: self.batcher.waiting)
-        self.ready = False
-        self.model = ""
+
+
+class Service:
+    """One index, by `name`; answers and log tell its `label`, which is "" where there is no other. Questions and texts
+    go through the model in the thread of `batcher`; writes, which may take long and wait for other writers, in that of
+    `writer`: one at a time, those that wait being synced together. `pace` is that of the daily check."""
+
+    def __init__(
+        self,
+        index: Index,
+        settings: ServeSettings,
+        reranker: AnyEncoder | None = None,
+        shared: Shared | None = None,
+        name: str = "",
+        label: str = "",
+        pace: float = 0.0,
+        default: bool = True,
+    ) -> None:
+        self.index, self.settings, self.reranker, self.name, self.label = index, settings, reranker, name, label
+        self.batcher = (shared or Shared(settings)).batcher
+        self.writer = Batcher(max_batch=settings.max_batch, delay=0.0, queue=settings.queue, timeout=settings.timeout)
+        self.watch = Watch(index, pace, name=label)
+        self.default, self.model, self.passages = default, "", 0
         self.started = int(time())
 
-    @asynccontextmanager
-    async def life(self, app: FastAPI) -> AsyncIterator[None]:
-        """Start the threads, warm up with a question of our own, and at the end finish what waits."""
-        self.batcher.start()
+    async def begin(self) -> None:
+        """Start its threads, and warm up with a question of our own."""
         self.writer.start()
-        try:
-            await self.batcher.submit(Warm(self.index), None, patient=True)
-            self.model = (await self.facts(patient=True)).model
-            self.ready = True
-            yield
-        finally:
-            await self.writer.close()
-            await self.batcher.close()
+        await self.batcher.submit(Warm(self.index), None, patient=True)
+        self.model = (await self.facts(patient=True)).model
 
     async def facts(self, *, patient: bool = False) -> Facts:
         """The contents of the index now."""
         facts: Facts = await self.batcher.submit(Describe(self.index), None, patient=patient)
-        self.metrics.passages.set(facts.passages)
+        self.passages = facts.passages
         return facts
 
     @property
@@ -384,26 +406,23 @@ class Service:
         reranker = [self.settings.rerank_model] if self.reranker is not None else []
         return list(dict.fromkeys([self.model, *reranker, *self.settings.aliases]))
 
-    def told(self, error: InterlinguaError) -> str:
-        """The error without the place of the index, which is no business of a client."""
-        return str(error).replace(str(self.index.path), "the index")
-
     @property
-    def status(self) -> str:
-        """ "ready", or why not."""
-        if self.batcher.closing:
-            return "stopping"
-        if not self.ready:
-            return "starting"
-        return "stuck" if self.batcher.stuck else "ready"
+    def place(self) -> str:
+        """What clients read instead of the place of the index, which is no business of theirs."""
+        return f"the index '{self.label}'" if self.label else "the index"
+
+    def told(self, error: InterlinguaError) -> str:
+        """The error without the place of the index."""
+        return str(error).replace(str(self.index.path), self.place)
 
 
 class Facts(NamedTuple):
-    """Facts of an index: its content, and the model it is made with (a name, not the place)."""
+    """Facts of an index: its content, the model it is made with (a name, not the place), and its keys of metadata."""
 
     passages: int
     languages: dict[str, int]
     model: str
+    fields: list[str]
 
 
 class Changed(NamedTuple):
@@ -422,7 +441,7 @@ class Describe:
     def __call__(self, items: Sequence[None]) -> list[Facts]:
         self.index.refresh()
         model = Path(self.index.info().model).name or "unnamed"
-        return [Facts(len(self.index), dict(self.index.languages), model)] * len(items)
+        return [Facts(len(self.index), dict(self.index.languages), model, self.index.fields)] * len(items)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from array import array
 from contextlib import suppress
@@ -21,6 +20,7 @@ from unicodedata import combining, normalize
 import regex
 
 from interlingua.errors import BadInput, Damaged, NotFound
+from interlingua.files import cache_folder
 
 RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
 WITHOUT_SPACES = frozenset({"Hani", "Jpan", "Thai", "Khmr", "Laoo", "Mymr", "Tibt"})
@@ -187,11 +187,6 @@ def _model(file: Path) -> tuple[Any, ...]:
     return model
 
 
-def cache_folder() -> Path:
-    """The user's cache folder: `interlingua` in $XDG_CACHE_HOME, else in ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "interlingua"
-
-
 def _keep(model: tuple[Any, ...], place: Path) -> None:
     import numpy as np
 
@@ -224,6 +219,15 @@ def nfkc(text: str) -> str:
     """`text` in NFKC, in time that grows with its length. Python sorts the marks of a letter by insertion, and 100,000
     of them for nine seconds; so many are put into their order before."""
     return normalize("NFKC", STACKED.sub(lambda found: _ordered(found[0]), text))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded: it holds no half of a surrogate pair, which JSON can write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def text_key(text: str) -> str:

@@ -160,12 +160,12 @@ class Scratch(Settings):
     """A transformer of XLM-R's shape with random weights and a vocabulary of its own; or, with `embeddings`, with the
     vocabulary and the subword vectors of a static model (a folder or name, of `hidden` dimensions)."""
 
-    vocab_size: int = Field(16_000, ge=16)
-    layers: int = Field(4, ge=1)
-    hidden: int = Field(256, ge=1)
-    heads: int = Field(4, ge=1)
-    intermediate: int = Field(1_024, ge=1)
-    max_length: int = Field(256, ge=8)
+    vocab_size: int = Field(16_000, ge=16, le=10_000_000)
+    layers: int = Field(4, ge=1, le=1_000)
+    hidden: int = Field(256, ge=1, le=65_536)
+    heads: int = Field(4, ge=1, le=65_536)
+    intermediate: int = Field(1_024, ge=1, le=1_000_000)
+    max_length: int = Field(256, ge=8, le=1_000_000)
     dropout: float = Field(0.1, ge=0, lt=1)
     lowercase: bool = False
     embeddings: str | None = None
@@ -185,12 +185,12 @@ class Static(Settings):
     their bytes. `int8`: how the trained vectors are saved.
     """
 
-    vocab_size: int = Field(32_000, ge=16)
-    dim: int = Field(256, ge=1)
+    vocab_size: int = Field(32_000, ge=16, le=10_000_000)
+    dim: int = Field(256, ge=1, le=65_536)
     token_dropout: float = Field(0.0, ge=0, lt=1)
     token_weights: bool = False
     sif: float = Field(1e-3, gt=0)
-    max_length: int | None = Field(None, ge=1)
+    max_length: int | None = Field(None, ge=1, le=1_000_000)
     lowercase: bool = False
     character_coverage: float = Field(0.9995, gt=0, le=1)
     byte_fallback: bool = False

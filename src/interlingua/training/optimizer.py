@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from interlingua.errors import BadInput
 from interlingua.settings import Settings
 
+Decay = Annotated[float, Field(ge=0, lt=1)]
+
 
 class OptimizerSpec(Settings):
     """The `optimizer:` part of a recipe. Defaults: METHODS §2.4."""
 
     lr: float = Field(1e-5, gt=0)
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     warmup: int = Field(0, ge=0, description="steps from 0 to lr")

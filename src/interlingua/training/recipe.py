@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import (
@@ -25,11 +25,14 @@ from interlingua.plain_yaml import parse_yaml
 from interlingua.settings import Settings
 from interlingua.training.optimizer import OptimizerSpec
 
+Length = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Subwords of a text."""
+
 
 class LateInteractionSpec(Settings):
     """One vector a token (ColBERT). Lengths count special tokens and the marker."""
 
-    dim: int = Field(128, ge=1)
+    dim: int = Field(128, ge=1, le=65_536)
     query_length: int = Field(32, ge=4)
     document_length: int = Field(180, ge=4)
     query_expansion: bool = Field(True, description="fill queries up with mask tokens")
@@ -50,7 +53,7 @@ class ModelSpec(Settings):
     normalize: bool | None = None
     encoders: Literal["untied", "tied"] = "untied"
     similarity: Literal["cosine", "dot"] = "cosine"
-    max_length: int | dict[str, int] | None = None
+    max_length: Length | dict[str, Length] | None = None
     prompts: dict[str, str] | None = None
     template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
     token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
@@ -89,7 +92,7 @@ class TrainingSpec(Settings):
 
     steps: int = Field(gt=0)
     step_mode: Literal["accumulate", "alternate"] = "accumulate"
-    accumulate: int = Field(1, gt=0, description="batches a step; their gradients are averaged")
+    accumulate: int = Field(1, gt=0, le=1_000_000, description="batches a step; their gradients are averaged")
     own_batches: bool = Field(
         False,
         description="several processes: each reads whole batches of its own, `accumulate` of all together a step; else "
@@ -129,14 +132,14 @@ class ValidationSpec(Settings):
 
     questions: DataSpec
     limit: int = Field(2_000, gt=0)
-    batch: int = Field(48, gt=1)
+    batch: int = Field(48, gt=1, le=1_000_000)
 
 
 class Recipe(Settings):
     """One run."""
 
     description: str = ""
-    seed: int = 42
+    seed: int = Field(42, ge=0, lt=1 << 63)
     model: ModelSpec
     data: dict[str, DataSpec]
     objectives: dict[str, dict[str, Any] | None]
@@ -199,7 +202,7 @@ def find_recipe(name: str | Path) -> Path:
     if path.suffix in (".yaml", ".yml") and path.exists():
         return path
     bundled = recipe_folder() / str(name).removeprefix("recipes/")
-    for candidate in (bundled, bundled.with_suffix(".yaml")):
+    for candidate in (bundled, bundled.with_suffix(".yaml")) if bundled.name else ():
         if candidate.is_file():
             return candidate
     known = [str(p.relative_to(recipe_folder()).with_suffix("")) for p in recipe_folder().rglob("*.yaml")]

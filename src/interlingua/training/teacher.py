@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from interlingua.array_folder import mapped_array, write_array
 from interlingua.data.store import Store
 from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import atomic_write, make_folder, sync_path
@@ -89,9 +90,12 @@ class TeacherVectors:
                 sync_path(folder)
                 (folder / "vectors.npy").unlink(missing_ok=True)  # who reads it keeps it
             with atomic_write(folder / "keys.npy", "wb") as stream:
-                np.save(stream, keys)
-            vectors = np.lib.format.open_memmap(
-                folder / "vectors.npy", "r+" if done else "w+", np.float16, (len(ordered), teacher.dim)
+                write_array(stream, keys)
+            path = folder / "vectors.npy"
+            vectors = (
+                np.lib.format.open_memmap(path, "r+")
+                if done
+                else mapped_array(path, np.float16, (len(ordered), teacher.dim))
             )
             for start in track(range(done, len(ordered), BLOCK), "encode with the teacher"):
                 part = teacher.encode_document(ordered[start : start + BLOCK], show_progress_bar=False)

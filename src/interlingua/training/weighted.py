@@ -182,7 +182,7 @@ def kind_of(name: str, spec: dict[str, Any]) -> str:
 class Entry(Settings):
     """What every entry of `objectives:` has beside its objective's options."""
 
-    weight: float = Field(1.0, allow_inf_nan=False, description="w_o, what its loss is multiplied by")
+    weight: float = Field(1.0, description="w_o, what its loss is multiplied by")
     kind: str | None = Field(None, description="which objective it is, where the entry has another name")
     reads: dict[str, str] = Field({}, description="which data it reads where that has another name: {questions: cloze}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import regex  # type: ignore[import-untyped]
 
@@ -163,6 +163,10 @@ CHUNK_CHARS = 800
 """Characters of English in a chunk, of Chinese a third (`character_weight`). In 14 languages the mean chunk has 217 to
 300 subwords of a vocabulary of 32,000 (`benchmarks/chunks.py`); encoders read 256 to 512."""
 OVERLAP = 1
+Way = Literal["sentences", "headings", "characters"]
+WAYS: tuple[Way, ...] = get_args(Way)
+SECTION = 10
+"""How many times as long as others a passage may be that is a whole section."""
 
 
 class Piece(NamedTuple):
@@ -173,13 +177,20 @@ class Piece(NamedTuple):
     whole: bool
 
 
-def chunk_limit(size: int, lang: str) -> int:
-    """Characters of `lang` that stand for `size` characters of English."""
+def chunk_limit(size: int, lang: str, way: Way = "sentences") -> int:
+    """Characters of `lang` that stand for `size` characters of English, the most that a passage has."""
+    size *= SECTION if way == "headings" else 1
     return max(1, round(size / (language(lang).character_weight if lang else 1.0)))
 
 
-def chunk(blocks: Iterable[Block], size: int = CHUNK_CHARS, overlap: int = OVERLAP, lang: str = "") -> Iterator[Block]:
+def chunk(
+    blocks: Iterable[Block], size: int = CHUNK_CHARS, overlap: int = OVERLAP, lang: str = "", *, way: Way = "sentences"
+) -> Iterator[Block]:
     """Passages of whole sentences of `blocks`, as many as fit into `size` characters of English (`chunk_limit`).
+
+    `way` "headings" makes all that stands under one heading a passage, and cuts only what has more than ten times
+    `size`; "characters" fills each passage up to `size` and cuts between two words, wherever sentences end; there is
+    no overlap then.
 
     A passage has one title, and one language: that of its blocks that name one, else "". It begins with the last
     `overlap` sentences of the one before under the same title, as many of them as leave room for a new one. Only a
@@ -187,6 +198,9 @@ def chunk(blocks: Iterable[Block], size: int = CHUNK_CHARS, overlap: int = OVERL
     between sentences becomes one space or line break, and nothing else is changed. `lang` is taken for the language of
     blocks that name none where sentences are split. Holds one block and one passage.
     """
+    if way == "characters":
+        yield from _filled(blocks, size, lang)
+        return
     held: list[Piece] = []
     title = code = ""
     fresh = False  # whether something in `held` is in no passage yet
@@ -196,7 +210,7 @@ def chunk(blocks: Iterable[Block], size: int = CHUNK_CHARS, overlap: int = OVERL
                 yield Block(_join(held), title, code)
             held, fresh, title, code = [], False, block.title, ""
         code = code or block.lang
-        limit = chunk_limit(size, code or lang)
+        limit = chunk_limit(size, code or lang, way)
         for piece in _pieces(block.text, code or lang, limit):
             if fresh and _length([*held, piece]) > limit:
                 yield Block(_join(held), title, code)
@@ -225,6 +239,27 @@ def _pieces(text: str, lang: str, limit: int) -> Iterator[Piece]:
                 gap = _gap(paragraph[before:start])
 
 
+def _filled(blocks: Iterable[Block], size: int, lang: str) -> Iterator[Block]:
+    """Passages of as many characters as fit, cut between two words. White space inside stays as it is."""
+    held = Block("")
+    for block in blocks:
+        alike = block.title == held.title and (not block.lang or not held.lang or block.lang == held.lang)
+        if held.text and not alike:
+            yield held
+            held = Block("")
+        text = f"{held.text}\n\n{block.text}" if held.text else block.text
+        code, start = held.lang or block.lang, 0
+        limit = chunk_limit(size, code or lang)
+        while len(text) - start > limit:
+            end = cut(text, limit, start)
+            if part := text[start:end].strip():
+                yield Block(part, block.title, code)
+            start = _after_space(text, end, len(text))
+        held = Block(text[start:].rstrip(), block.title, code)
+    if held.text:
+        yield held
+
+
 def _after_space(text: str, start: int, end: int) -> int:
     while start < end and text[start].isspace():
         start += 1
@@ -248,7 +283,9 @@ ENOUGH = 80
 the answers for 30 to 50 characters are right, 99% for 80 and more; for less than 20 it is 88%."""
 
 
-def chunk_in_language(blocks: Iterable[Block], size: int, overlap: int, lang: str) -> Iterator[Block]:
+def chunk_in_language(
+    blocks: Iterable[Block], size: int, overlap: int, lang: str, way: Way = "sentences"
+) -> Iterator[Block]:
     """`chunk`, where every passage gets a language: the one that its document declares, else `lang`, else the detected
     one; "" where that is not sure. A paragraph that is surely in another language than the one before begins a passage.
     """
@@ -260,11 +297,11 @@ def chunk_in_language(blocks: Iterable[Block], size: int, overlap: int, lang: st
     every = chain(start, blocks)
     named = (start[0].lang if start else "") or lang
     if named:
-        yield from chunk((replace(block, lang=named) for block in every), size, overlap)
+        yield from chunk((replace(block, lang=named) for block in every), size, overlap, way=way)
         return
     document = detect_language("\n\n".join(block.text for block in start))
     marked = (replace(block, lang=detect_language(block.text) if _is_enough(block.text) else "") for block in every)
-    for passage in chunk(marked, size, overlap, document):
+    for passage in chunk(marked, size, overlap, document, way=way):
         yield passage if passage.lang else replace(passage, lang=_of_passage(passage.text, document))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from interlingua.data.files.unchanged import FileMemory
 from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import expand
 from interlingua.errors import BadInput
@@ -43,11 +44,12 @@ class Report:
     `languages`: passages of each language ("" where it is unknown). `skipped`: files of a folder that are none of its
     passages (hidden, empty, of another kind), by reason. `bad_rows`: rows and files that could not be used. `left_out`:
     columns that are neither read nor metadata. `guessed`: files in an encoding that nothing names, by encoding.
+    `unchanged`: files that were not read again.
     """
 
     def __init__(self) -> None:
         self.bad_rows = BadRows(advice=ADVICE)
-        self.files = 0
+        self.files = self.unchanged = 0
         self.languages: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.guessed: Counter[str] = Counter()
@@ -77,6 +79,8 @@ class Report:
     def __str__(self) -> str:
         counts = ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in self.languages.most_common())
         lines = [f"{self.files:,} file{'s'[: self.files != 1]}, {self.passages:,} passages: {counts}"]
+        if self.unchanged:
+            lines = [*lines[: self.files], f"not read again: {self.unchanged:,} files that are as they were"]
         lines += self.reasons()
         lines += [
             f"read as {encoding}, as it seems ({count:,}{':' if count == 1 else ', such as'} {self.examples[encoding]})"
@@ -134,11 +138,12 @@ class SourceNames:
     that is known is called after the path from there (`handbook/guide.md`, also when only that file is given). A second
     folder with the name of one that still exists is called by the shortest end of its path that is free
     (`old/handbook`). Where the folder that is known does not exist any more, since it or the index was moved, one with
-    its name is the same.
+    its name is the same. `memory` takes in the files that are read, for the index that is built of them.
     """
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
         self.known: dict[str, str] = {}
+        self.memory = FileMemory()
         self._name_at: dict[str, str] = {}
         self._below: dict[str, list[str]] = {}  # folder in a name → the names that begin with it
         self.learn(known or {})
@@ -151,7 +156,7 @@ class SourceNames:
     def name(self, path: str | Path) -> str:
         """The name of a file or folder, new or known."""
         place = place_of(path)
-        if (found := self._inside(place)) is not None:
+        if (found := self.at(place)) is not None:
             return found
         parts = tuple(map(_text, Path(place).parts[1:])) or ("",)
         if (moved := self._moved(parts)) is not None:
@@ -174,8 +179,9 @@ class SourceNames:
         begin = _text(folder).rstrip("/") + "/"
         return {place: name for place, name in self._name_at.items() if place.startswith(begin)}
 
-    def _inside(self, place: str) -> str | None:
-        """The name by the nearest folder above that is known; of a known place its own."""
+    def at(self, place: str) -> str | None:
+        """The name of a path without links (`place_of`) by the nearest folder above that is known; of a known place its
+        own."""
         path = Path(place)
         for above in (path, *path.parents):
             if (name := self._name_at.get(_text(str(above)))) is not None:
@@ -217,7 +223,8 @@ class Scope:
     `names` are those of the files, collections and folders that were given, and the path by which each was, or for
     names given to Python again the name: one that ends in "/" means all names that begin with it. `files` are those of
     them that were given by themselves. `read` are the files that passages came from; of those in `unread` something
-    could not be read.
+    could not be read. `memory` has those that need not be read, and takes in what was read. `only` are the real paths
+    that are looked at within folders; None for all that is there.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -226,6 +233,8 @@ class Scope:
         self.files = {name for name in self.names if not name.endswith("/")}
         self.read: set[str] = set()
         self.unread: set[str] = set()
+        self.memory = FileMemory()
+        self.only: frozenset[str] | None = None
 
     def add(self, path: str | Path, name: str, names: SourceNames) -> None:
         """Take in a file, a folder, or a path at which there is nothing any more, whose name is `name`."""
@@ -235,6 +244,19 @@ class Scope:
             self.names |= dict.fromkeys((*inside, *(f"{one}/" for one in (name, *inside))), str(path))
         if not os.path.isdir(path):
             self.add_file(path, name)
+
+    def add_part(self, path: str | Path, names: SourceNames) -> None:
+        """Take in, of a folder that was given, what is or was at the real paths `only`: files, or folders."""
+        root = Path(os.path.realpath(path))
+        for place in self.only or ():
+            if Path(place) == root:
+                self.add(path, names.name(path), names)
+            elif Path(place).is_relative_to(root):
+                name = names.at(place)  # of a link itself, not of what it leads to
+                if name is None:
+                    continue
+                inside = names.inside(place).values()
+                self.names |= dict.fromkeys((name, *inside, *(f"{one}/" for one in (name, *inside))), str(path))
 
     def add_file(self, path: str | Path, name: str) -> None:
         """Take in a file, or a collection."""
@@ -286,8 +308,9 @@ def find_files(
     in a folder is no regular file; a pipe is read where it is given itself. Raises BadInput for a path that
     does not exist, and for a folder inside another one given.
 
-    A `scope` takes in all roots. A path that does not exist is then one whose passages are gone, a folder that cannot
-    be read one that is noted there, and a pipe is an error: nothing tells whether it gave all.
+    A `scope` takes in all roots, or what is `only` to be looked at in them. A path that does not exist is then one
+    whose passages are gone, a folder that cannot be read one that is noted there, and a pipe is an error: nothing tells
+    whether it gave all.
     """
     roots = [root for path in paths for root in _roots(path, scope is not None)]
     if not roots:
@@ -298,7 +321,10 @@ def find_files(
         for root, name in named:
             if root.exists() and not root.is_dir() and not root.is_file():
                 raise BadInput(f"{root}: is a pipe, which may end before it gave all. Save what it gives to a file.")
-            scope.add(root, name, names)
+            if scope.only is not None and root.is_dir():
+                scope.add_part(root, names)
+            else:
+                scope.add(root, name, names)
     for root, name in named:
         if root.is_dir():
             _alone(root, roots)
@@ -318,9 +344,11 @@ def _walk(
 ) -> Iterator[File]:
     inside = Path(os.path.realpath(root))
     known = names.inside(str(inside))
-    waiting = [(root, str(inside), name)]
+    only = scope.only if scope is not None else None
+    ways = {str(above) for one in only or () for above in Path(one).parents}
+    waiting = [(root, str(inside), name, only is None or str(inside) in only)]
     while waiting:
-        folder, place, begin = waiting.pop()
+        folder, place, begin, every = waiting.pop()
         below = []
         try:
             entries = _entries(folder)
@@ -332,13 +360,16 @@ def _walk(
             continue
         for entry in sorted(entries, key=lambda entry: entry.name):
             here = os.path.join(place, entry.name)
+            wanted = every or only is None or here in only
+            if not wanted and here not in ways:
+                continue
             name = (known and known.get(_text(here))) or f"{begin}/{_text(entry.name)}"
             if entry.name.startswith("."):
                 skip(name, "hidden")
             elif entry.is_symlink() and (reason := _not_followed(entry, inside)):
                 skip(name, reason)
             elif entry.is_dir():
-                below.append((Path(entry.path), here, name))
+                below.append((Path(entry.path), here, name, wanted))
             elif entry.is_file():
                 yield File(Path(entry.path), name, False)
             else:
@@ -351,8 +382,11 @@ def _not_followed(link: os.DirEntry[str], root: Path) -> str:
     target = Path(os.path.realpath(link.path))
     if not target.is_relative_to(root):
         return "link that leaves the folder"
-    if link.is_dir():
-        return "link to a folder"
+    try:
+        if link.is_dir():
+            return "link to a folder"
+    except OSError:
+        return "link in a cycle"
     hidden = any(part.startswith(".") for part in target.relative_to(root).parts)
     return "" if hidden else "link to a file of the folder"
 

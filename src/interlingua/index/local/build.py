@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.data.keys import Keys
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged
 from interlingua.files import check_replaceable, make_folder, move_into_place
 from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_rows
+from interlingua.index.local.seals import FILE as SEALS
+from interlingua.index.local.seals import held_by, write_seals
 from interlingua.index.local.search import index_vectors
-from interlingua.index.local.snapshot import write_cache
+from interlingua.index.local.snapshot import FOLDER as CACHES
+from interlingua.index.local.snapshot import open_cache, write_cache
 from interlingua.index.local.table import PassageTable, go_back, lock
 from interlingua.index.metadata import FORMAT, MARKER, SOURCES, IndexMetadata, write_sources
 from interlingua.index.ranking import distinct
@@ -81,10 +85,14 @@ def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, 
             store = _write(encoder, passages, partial, store, settings.encode_options)
             store.compact()
             index_vectors(store)
-            write_cache(store, partial)
-            (partial / SOURCES).unlink(missing_ok=True)
+            shutil.rmtree(partial / CACHES, ignore_errors=True)  # what a build that was killed left there
+            cache = write_cache(store, partial)
+            for note in (SOURCES, SEALS):
+                (partial / note).unlink(missing_ok=True)
             if settings.names is not None:
                 write_sources(partial, settings.names)
+                rows = held_by([(open_cache(cache), None)])
+                write_seals(partial, settings.names.memory.sealed(rows, lambda name: True))
             about = IndexMetadata(settings.model, print_of, encoder.similarity, store.dim, settings.k1, settings.b)
             about.write(partial)
             move_into_place(partial, path, MARKER)
@@ -122,7 +130,7 @@ def _write(
 ) -> PassageTable:
     """Make the store in `partial` hold exactly `passages`."""
     written = {} if store is None else dict(_digests(store))
-    given: set[tuple[str, str]] = set()
+    given = Keys()
     fresh = 0
 
     def new() -> Iterator[Passage]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound
+from interlingua.index.filters import Condition, Mask, Values
+from interlingua.text.languages import is_unicode
 
 Rows = NDArray[np.int64]
 BATCH = 4096
@@ -85,6 +89,36 @@ def passages_of(batch: Any) -> list[Passage]:
     return [passage_of(row) for row in batch.select(list(PASSAGE)).to_pylist()]
 
 
+class MetadataColumn:
+    """The values under one key of metadata: `codes` [rows] counts into the distinct ones, −1 where there is none."""
+
+    def __init__(self, codes: NDArray[np.int32], texts: Any) -> None:
+        self.codes, self._texts = codes, texts
+
+    @cached_property
+    def values(self) -> Values:
+        """The distinct values."""
+        return Values(self._texts.to_pylist())
+
+    def where(self, one: Condition) -> Mask:
+        """[rows]: whether each fits a condition of this key."""
+        if one.bounds:
+            found = one.holds(self.values)
+        else:  # by Arrow, as there may be as many values as rows
+            there = compute().indices_nonzero(compute().is_in(self._texts, value_set=_strings(one.values)))
+            found = np.zeros(len(self._texts), dtype=bool)
+            found[np.from_dlpack(there)] = True
+        return np.append(found, False)[self.codes]
+
+    def counts(self, mask: Mask | None) -> Counter[str]:
+        """Each value with the number of its rows among those of `mask` (None: all)."""
+        codes = self.codes if mask is None else self.codes[mask]
+        numbers = np.bincount(codes[codes >= 0], minlength=len(self._texts))
+        there = np.flatnonzero(numbers)
+        texts = self._texts.take(arrow().array(there)).to_pylist()
+        return Counter(dict(zip(texts, numbers[there].tolist(), strict=True)))
+
+
 class PassageRows:
     """Batches of passages, all but the last of `BATCH` rows: in memory, or a file that is mapped into it."""
 
@@ -128,27 +162,38 @@ class PassageRows:
     def find(self, ids: Sequence[str]) -> dict[str, list[int]]:
         """The rows that have these ids; an id that no row has is left out."""
         pa = arrow()
-        asked = pa.array(dict.fromkeys(name for name in ids if _encodes(name)), pa.string())
+        asked = pa.array(dict.fromkeys(name for name in ids if is_unicode(name)), pa.string())
         found: dict[str, list[int]] = {}
         for number, batch in enumerate(self.batches):
             for row in np.flatnonzero(compute().is_in(batch.column("id"), value_set=asked)).tolist():
                 found.setdefault(batch.column("id")[row].as_py(), []).append(number * BATCH + row)
         return found
 
-    def where(self, key: str, value: str) -> NDArray[np.bool_]:
-        """[rows]: whether the metadata of each has `value` under `key`."""
-        pc = compute()
-        mask = np.zeros(len(self), dtype=bool)
-        if not (_encodes(key) and _encodes(value)):
-            return mask
-        wanted = [_scalar(text) for text in (key, value)]
+    def column(self, key: str) -> MetadataColumn:
+        """The values under `key` in the metadata of all rows."""
+        pa, pc = arrow(), compute()
+        codes = np.full(len(self), -1, dtype=np.int32)
+        rows, texts = [np.empty(0, dtype=np.int64)], []
         for number, batch in enumerate(self.batches):
             column = batch.column("metadata")
             pairs = column.flatten()
-            equal = pc.and_(pc.equal(pairs.field("key"), wanted[0]), pc.equal(pairs.field("value"), wanted[1]))
-            parents = pc.list_parent_indices(column).take(pc.indices_nonzero(equal))
-            mask[number * BATCH + np.from_dlpack(parents)] = True  # `to_numpy` would import pandas, too
-        return mask
+            found = pc.indices_nonzero(pc.equal(pairs.field("key"), _scalar(key)))
+            # `to_numpy` would import pandas, too
+            rows.append(number * BATCH + np.from_dlpack(pc.list_parent_indices(column).take(found)).astype(np.int64))
+            texts.append(pairs.field("value").take(found))
+        encoded = pa.chunked_array(texts, pa.string()).combine_chunks().dictionary_encode()
+        codes[np.concatenate(rows)] = np.from_dlpack(encoded.indices)
+        return MetadataColumn(codes, encoded.dictionary)
+
+    def keys(self, mask: Mask | None) -> set[str]:
+        """The keys in the metadata of the rows of `mask`, None for all."""
+        pc, keys = compute(), set[str]()
+        for number, batch in enumerate(self.batches):
+            column = batch.column("metadata")
+            if mask is not None:
+                column = column.take(arrow().array(np.flatnonzero(mask[number * BATCH : (number + 1) * BATCH])))
+            keys.update(pc.unique(column.flatten().field("key")).to_pylist())
+        return keys
 
     def ties(self) -> Rows:
         """[rows]: the place of each among all when ordered by id descending, the project's tie order; equal ids by
@@ -172,23 +217,21 @@ class PassageRows:
 
 
 def _scalar(text: str) -> Any:
-    """A string of Arrow. `pyarrow.scalar` would import pandas, which takes half a second."""
-    pa, content = arrow(), text.encode()
-    ends = np.array([0, len(content)], dtype=np.int32)
-    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(content))[0]
+    """A string of Arrow."""
+    return _strings([text])[0]
+
+
+def _strings(texts: Sequence[str]) -> Any:
+    """An array of strings of Arrow. `pyarrow.array` and `pyarrow.scalar` would import pandas, which takes half a
+    second."""
+    pa, content = arrow(), [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, content)]).astype(np.int32)
+    return pa.StringArray.from_buffers(len(content), pa.py_buffer(ends), pa.py_buffer(b"".join(content)))
 
 
 def _is_unicode(passage: Passage) -> bool:
     texts = (passage.id, passage.lang, passage.title, passage.text, *passage.metadata, *passage.metadata.values())
-    return all(isinstance(text, str) and _encodes(text) for text in texts)
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return all(isinstance(text, str) and is_unicode(text) for text in texts)
 
 
 COLUMN = "subwords"

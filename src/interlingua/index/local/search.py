@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.errors import BadInput, Stale
+from interlingua.index.filters import Mask
 from interlingua.index.local.rows import Rows
-from interlingua.index.local.segment import Mask, Segment
+from interlingua.index.local.segment import Segment
 from interlingua.index.local.snapshot import Place, Snapshot
 from interlingua.index.local.table import PassageTable
 from interlingua.retrieval.bm25.bm25 import best_rows

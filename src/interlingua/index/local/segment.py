@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.index.local.rows import PassageRows, Rows, SubwordRows, rows_of
+from interlingua.index.filters import Condition, Mask
+from interlingua.index.local.rows import MetadataColumn, PassageRows, Rows, SubwordRows, rows_of
 from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
 
 Vectors = NDArray[np.float32]
-Mask = NDArray[np.bool_]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+REMEMBERED = 32
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class Segment:
     version: int = 0
     int8: Int8Matrix | None = None
     approximate: bool | None = None
-    _where: dict[tuple[str, str], Mask] = field(default_factory=dict)
+    _columns: dict[str, MetadataColumn] = field(default_factory=dict)
+    _where: dict[Condition, Mask] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -85,15 +90,29 @@ class Segment:
         """[rows]: whether each is in one of these languages."""
         return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])
 
-    def where(self, key: str, value: str) -> Mask:
-        """[rows]: whether the metadata of each has `value` under `key`; remembered for the last few."""
-        mask = self._where.get((key, value))
-        if mask is None:
-            mask = self.passages.where(key, value)
-            if len(self._where) >= 32:
-                self._where.clear()
-            self._where[key, value] = mask
-        return mask
+    def column(self, key: str) -> MetadataColumn:
+        """The values under a key of metadata; remembered for the last few."""
+        return _remembered(self._columns, key, lambda: self.passages.column(key))
+
+    def sources(self) -> tuple[list[str], NDArray[np.int32]]:
+        """The sources, "" at the end, and [rows]: the place of each row's among them."""
+        column = self.column("source")
+        names = [*column.values.texts, ""]
+        return names, np.where(column.codes < 0, len(names) - 1, column.codes)
+
+    def where(self, one: Condition) -> Mask:
+        """[rows]: whether each fits the condition; remembered for the last few."""
+        return _remembered(self._where, one, lambda: self.column(one.key).where(one))
+
+
+def _remembered(known: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
+    found = known.get(key)
+    if found is None:
+        found = make()
+        if len(known) >= REMEMBERED:
+            known.clear()
+        known[key] = found
+    return found
 
 
 def longest(vectors: Vectors) -> float:

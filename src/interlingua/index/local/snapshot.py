@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +19,9 @@ from numpy.typing import NDArray
 
 from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.data.records import Passage
-from interlingua.errors import Damaged, Stale
+from interlingua.errors import BadInput, Damaged, Stale
+from interlingua.files import cache_folder, remove_leftovers
+from interlingua.index.filters import Filter, Kind, Mask, folded
 from interlingua.index.local.rows import (
     BATCH,
     PASSAGE,
@@ -30,9 +35,9 @@ from interlingua.index.local.rows import (
     text_schema,
 )
 from interlingua.index.local.rows import COLUMN as SUBWORDS
-from interlingua.index.local.segment import Mask, Segment, longest
+from interlingua.index.local.segment import Segment, longest
 from interlingua.index.local.table import PassageTable, go_back, lock, synced_version, vectors_of
-from interlingua.index.metadata import analyzers_of, damaged, terms_of
+from interlingua.index.metadata import analyzers_of, damaged, signature, terms_of
 from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import Postings, write_postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
@@ -48,12 +53,17 @@ def write_cache(store: PassageTable, index: Path) -> Path:
 
     It holds the rows in batches (`passages.arrow`, `subwords.arrow`), arrays (`numbers`, `langs`, `vectors`, `ties`),
     the same vectors as int8, and the `Postings` of BM25. The version is synced first: after a power
-    cut another version could get its number, and the cache would not fit it.
+    cut another version could get its number, and the cache would not fit it. Where writing fails, what was there stays.
     """
     store.sync()
-    target = index / FOLDER / str(store.version)
-    if target.exists():
-        shutil.rmtree(target)  # it is incomplete, or nobody would write it again
+    return _write_cache(store, index / FOLDER)
+
+
+def _write_cache(store: PassageTable, caches: Path) -> Path:
+    """Write the cache of the version that `store` reads into the folder `caches`."""
+    target = caches / str(store.version)
+    if target.exists() and not (target / CACHE.file).exists():
+        shutil.rmtree(target)  # it is incomplete
     with ArrayFolder.write(target, CACHE) as folder:
         languages = _write_rows(store, folder)
         vectors = folder.added("vectors")
@@ -68,32 +78,50 @@ def write_cache(store: PassageTable, index: Path) -> Path:
 
 
 def newest_cache(index: Path, version: int) -> Segment | None:
-    """The newest cache that is no newer than `version`; None where there is none, and where it is damaged, which is
-    said."""
-    fitting = [held for held in cache_versions(index) if held <= version]
-    if not fitting:
-        return None
-    path = index / FOLDER / str(fitting[-1])
-    try:
-        return _open(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, arrow().ArrowException) as error:
-        if path.exists():  # else a writer has just removed it
-            logger.warning(f"{path}: is not used, since it is damaged or out of date ({' '.join(str(error).split())})")
-        return None
+    """The newest cache that is no newer than `version`; None where there is none. One that is damaged is passed over,
+    which is said."""
+    fitting: list[tuple[int, Path]] = []
+    for folder in (index / FOLDER, readers_folder(index)):
+        fitting += [(held, folder / str(held)) for held in _versions(folder) if held <= version][-1:]
+    for _, path in sorted(fitting, key=lambda pair: -pair[0]):
+        try:
+            return open_cache(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, arrow().ArrowException) as error:
+            if path.exists():  # else a writer has just removed it
+                said = " ".join(str(error).split())
+                logger.warning(f"{path}: is not used, since it is damaged or out of date ({said})")
+    return None
 
 
 def remove_other_caches(index: Path, version: int) -> None:
-    """Remove all caches but that of `version`, and what writers that were killed left behind."""
+    """Remove all caches but that of `version`, those that a reader of ours made (`readers_folder`), and what writers
+    that were killed left behind."""
     for path in (index / FOLDER).glob("*"):
-        if path.name != str(version):
+        if path.name.isdecimal() and path.name != str(version):
             shutil.rmtree(path, ignore_errors=True)
+    remove_leftovers(index / FOLDER)
+    shutil.rmtree(readers_folder(index), ignore_errors=True)
 
 
 def cache_versions(index: Path) -> list[int]:
-    """The versions of the caches that look complete."""
-    return sorted(
-        int(path.parent.name) for path in (index / FOLDER).glob(f"*/{CACHE.file}") if path.parent.name.isdecimal()
-    )
+    """The versions of the caches that look complete and lie in the index, the newest last."""
+    return _versions(index / FOLDER)
+
+
+def cache_files(index: Path) -> list[Path]:
+    """The folders of these caches."""
+    return [index / FOLDER / str(version) for version in cache_versions(index)]
+
+
+def readers_folder(index: Path) -> Path:
+    """The folder, in the user's cache, of caches of an index that this user may read and not write. One that was built
+    anew has another."""
+    told = json.dumps([str(index.resolve()), *signature(index)])
+    return cache_folder() / "indexes" / hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+
+def _versions(folder: Path) -> list[int]:
+    return sorted(int(path.parent.name) for path in folder.glob(f"*/{CACHE.file}") if path.parent.name.isdecimal())
 
 
 def _write_rows(store: PassageTable, folder: ArrayWriter) -> list[str]:
@@ -152,7 +180,9 @@ def _whole_batches(store: PassageTable) -> Iterator[Any]:
         yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
 
 
-def _open(path: Path) -> Segment:
+def open_cache(path: Path) -> Segment:
+    """The cache in a folder. Raises Damaged, ValueError or an error of Arrow for one that cannot be what was written,
+    and for one whose passages were cut by other versions of the analyzers."""
     with ArrayFolder.open(path, CACHE) as folder:
         languages = tuple(folder.facts["languages"])
         if folder.facts["analyzers"] != analyzers_of(list(languages)):
@@ -181,6 +211,11 @@ def _reach(vectors: NDArray[np.float32]) -> float:
 
 Place = tuple[int, int]
 """A segment's number, and a row of it."""
+MASKS: Mapping[Kind, Callable[[list[Mask]], Mask]] = {
+    "all": np.logical_and.reduce,
+    "any": np.logical_or.reduce,
+    "not": lambda parts: ~parts[0],
+}
 
 
 @dataclass(frozen=True)
@@ -309,14 +344,19 @@ class Snapshot:
             found += [(part, row) for row in rows.tolist() if live is None or live[row]]
         return found
 
-    def chosen(self, langs: Sequence[str] | None, where: Mapping[str, str]) -> list[Mask | None]:
-        """For each segment a mask of the live rows in one of `langs` with all of `where` in their metadata; None for
-        all rows."""
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """The keys of metadata."""
+        parts = zip(self.segments, self.live, strict=True)
+        return frozenset().union(*(segment.passages.keys(live) for segment, live in parts))
+
+    def chosen(self, langs: Sequence[str] | None, where: Filter | None) -> list[Mask | None]:
+        """For each segment a mask of the live rows in one of `langs` that fit `where`; None for all rows."""
         masks: list[Mask | None] = []
         for segment, live in zip(self.segments, self.live, strict=True):
             wanted = [] if live is None else [live]
             wanted += [] if langs is None else [segment.in_languages(langs)]
-            wanted += [segment.where(key, value) for key, value in where.items()]
+            wanted += [] if where is None else [folded(where, segment.where, MASKS)]
             masks.append(np.logical_and.reduce(wanted) if wanted else None)
         return masks
 
@@ -343,9 +383,10 @@ def whole_table(index: Path) -> PassageTable:
         seen = synced  # once more: a writer may have removed the version that was being read
     try:
         with lock(index):
-            for cache in cache_versions(index):
-                if cache > synced:
-                    shutil.rmtree(index / FOLDER / str(cache))
+            for folder in (index / FOLDER, readers_folder(index)):
+                for cache in _versions(folder):
+                    if cache > synced:
+                        shutil.rmtree(folder / str(cache))
             return go_back(index)
     except OSError:  # not ours to write
         raise reason from None
@@ -359,6 +400,37 @@ def _cache(store: PassageTable, index: Path) -> Segment:
         if found is not None:
             return found
         if not said:
-            logger.info(f"{index}: its cache is made again from its passages")
-            write_cache(store, index)
+            _make_cache(store, index)
     raise Damaged(f"{index}: the cache that was just written cannot be read. Look at the disk.")
+
+
+def _make_cache(store: PassageTable, index: Path) -> None:
+    """Write the cache, or where the index cannot be written, by a reader say or on a full disk, one in the user's cache
+    folder."""
+    reason = "is not ours to write"
+    if all(os.access(folder, os.W_OK) for folder in (index, index / FOLDER) if folder.exists()):
+        try:
+            logger.info(f"{index}: its cache is made again from its passages")
+            made = write_cache(store, index)
+            _remove_older(made)
+            return
+        except (OSError, Damaged) as error:
+            reason = f"cannot be written ({' '.join(str(error).split())})"
+    place = readers_folder(index)
+    logger.info(f"{index}: {reason}. Its cache is made in {place}")
+    try:
+        made = _write_cache(store, place)
+    except OSError as error:
+        raise BadInput(
+            f"{index}: has no cache that fits, and none can be made in {place} ({error.strerror or error}). Let "
+            "XDG_CACHE_HOME name a folder with room."
+        ) from error
+    _remove_older(made)
+    remove_leftovers(place)
+
+
+def _remove_older(made: Path) -> None:
+    """Remove the caches of earlier versions than `made`: a writer may have written a later one."""
+    for version in _versions(made.parent):
+        if version < int(made.name):
+            shutil.rmtree(made.with_name(str(version)), ignore_errors=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -15,19 +16,24 @@ import numpy as np
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, Stale
-from interlingua.files import Durability, durability_of, existing
-from interlingua.index.local.build import build_folder, encoded, spooled
-from interlingua.index.local.rows import PASSAGE, passages_of
+from interlingua.files import Durability, durability_of, existing, remove_leftovers
+from interlingua.index.filters import Filter, Mask, Values
+from interlingua.index.local.build import build_folder, spooled
+from interlingua.index.local.check import check_folder
+from interlingua.index.local.rows import PASSAGE, passages_of, to_rows
+from interlingua.index.local.seals import held_by, read_seals, write_seals
 from interlingua.index.local.search import DenseSearch, Lexical, dense_search_of, exactly, index_vectors, scored
-from interlingua.index.local.segment import Mask
 from interlingua.index.local.snapshot import Place, Snapshot, remove_other_caches, whole_table, write_cache
+from interlingua.index.local.staged import Staged
 from interlingua.index.local.table import PassageTable, lock, vectors_of
+from interlingua.index.local.tokens import FOLDER as TOKENS
 from interlingua.index.local.tokens import IndexTokens, keep_tokens
 from interlingua.index.metadata import MARKER, IndexMetadata, read_metadata, read_sources, signature, write_sources
 from interlingua.index.store import (
     CHUNK,
     AddressedStore,
     BuildSettings,
+    Finding,
     Floats,
     LexicalMatches,
     Scores,
@@ -39,6 +45,7 @@ from interlingua.retrieval.late_interaction.static import Ids
 from interlingua.retrieval.retriever import TextEncoder, Vectors
 
 if TYPE_CHECKING:
+    from interlingua.data.files.unchanged import Held
     from interlingua.data.files.walk import SourceNames
     from interlingua.retrieval.late_interaction.token_store import TokenStore
 
@@ -77,7 +84,19 @@ class LocalView(View[Place]):
     def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
         return self.snapshot.find(ids)
 
-    def rows(self, where: Mapping[str, str]) -> Iterator[list[Place]]:
+    @property
+    def fields(self) -> frozenset[str]:
+        return self.snapshot.fields
+
+    def counts(self, key: str) -> Counter[str]:
+        parts = zip(self.snapshot.segments, self._chosen, strict=True)
+        return sum((segment.column(key).counts(mask) for segment, mask in parts), Counter[str]())
+
+    def values(self, key: str) -> Iterator[Values]:
+        """As `View.values`, and perhaps values of passages that are deleted."""
+        return (segment.column(key).values for segment in self.snapshot.segments)
+
+    def rows(self, where: Filter | None) -> Iterator[list[Place]]:
         for part, mask in enumerate(self.snapshot.chosen(None, where)):
             places = np.flatnonzero(mask) if mask is not None else np.arange(len(self.snapshot.segments[part]))
             for start in range(0, len(places), CHUNK):
@@ -100,6 +119,20 @@ class LocalView(View[Place]):
     def source(self, row: Place) -> str:
         return self.snapshot.segments[row[0]].passages.source(row[1])
 
+    def sourced(self, wanted: Callable[[str], bool]) -> Iterator[tuple[list[Place], list[str]]]:
+        """As `View.sourced`: each source is asked about once."""
+        for part, (segment, live) in enumerate(zip(self.snapshot.segments, self.snapshot.live, strict=True)):
+            names, codes = segment.sources()
+            fitting = np.array([wanted(name) for name in names], dtype=bool)[codes]
+            places = np.flatnonzero(fitting if live is None else fitting & live)
+            for start in range(0, len(places), CHUNK):
+                rows = places[start : start + CHUNK]
+                yield [(part, row) for row in rows.tolist()], [names[code] for code in codes[rows].tolist()]
+
+    def held(self) -> dict[str, Held]:
+        """As `View.held`."""
+        return held_by(zip(self.snapshot.segments, self.snapshot.live, strict=True))
+
     def langs(self, rows: Sequence[Place]) -> list[str]:
         segments = self.snapshot.segments
         return [segments[part].languages[int(segments[part].langs[row])] for part, row in rows]
@@ -108,9 +141,9 @@ class LocalView(View[Place]):
         segments = self.snapshot.segments
         return [segments[part].subwords[row] for part, row in rows]
 
-    def narrowed(self, langs: Collection[str] | None, where: Mapping[str, str], mode: str) -> LocalView:
+    def narrowed(self, langs: Collection[str] | None, where: Filter | None, mode: str) -> LocalView:
         """As `View.narrowed`. A narrowed dense search is exact."""
-        if langs is None and not where:
+        if langs is None and where is None:
             return self
         view = copy(self)
         view._chosen = self.snapshot.chosen(None if langs is None else list(langs), where)
@@ -159,6 +192,7 @@ class LocalStore(AddressedStore[Place]):
         self.path, self.address, self.durability = path, path, durability
         self._reader = RLock()
         self._written: PassageTable | None = None  # within `writing`
+        self._sealed: Mapping[str, str] | None = None  # to be written when that ends
         self._tokens = IndexTokens(())
         self._load()
 
@@ -181,6 +215,10 @@ class LocalStore(AddressedStore[Place]):
         chosen = durability_of(settings.durability)
         build_folder(encoder, passages, path.resolve(), settings)
         return cls(path, chosen)
+
+    @classmethod
+    def check(cls, address: str, pace: float | None = None, *, rows: bool = True) -> Iterator[Finding]:
+        return check_folder(existing(address, "index folder"), pace, rows=rows)
 
     @property
     def view(self) -> LocalView:
@@ -221,14 +259,18 @@ class LocalStore(AddressedStore[Place]):
             yield
             return
         with lock(self.path):
+            for folder in (self.path, *self.path.glob(f"{TOKENS}/*")):
+                remove_leftovers(folder)
             self.refresh()
-            self._written = table = PassageTable.open(self.path)
+            self._written = table = PassageTable(self.path)
             try:
                 yield
                 if self.durability == "full":
                     table.sync()
+                    if self._sealed is not None:
+                        write_seals(self.path, self._sealed)
             finally:
-                self._written = None
+                self._written = self._sealed = None
 
     def _writable(self) -> PassageTable:
         if self._written is None:
@@ -242,30 +284,42 @@ class LocalStore(AddressedStore[Place]):
         verb: str,
         names: SourceNames | None,
     ) -> int:
-        """As `Store.write`: all passages are encoded before the first is written, and they are one version."""
-        table = self._writable()
-        first = table.next_number()
+        """As `Store.write`: all passages are encoded before the first is written, and they are one version. What a
+        write that was stopped has encoded is not encoded again (`Staged`)."""
+        table, changes = self._writable(), iter(changes)
+        if (first := next(changes, None)) is None:
+            if names is not None:
+                write_sources(self.path, names)
+            return 0
+        staged, number = Staged(self.path, encoder, table.schema), table.next_number()
+        places = Counter[int]()  # of the rows that are replaced: 0 is the cache, 1 what is newer
 
         def batches() -> Iterator[Any]:
             count = 0
-            for chunk in changes:
-                yield table.batch(first + count, *encoded(encoder, [passage for passage, _ in chunk]))
+            for chunk in chain([first], changes):
+                passages = [passage for passage, _ in chunk]
+                yield table.batch(number + count, to_rows(passages), *staged.encoded(passages))
                 count += len(chunk)
+                places.update(row[0] for _, row in chunk if row is not None)
 
-        with spooled(batches(), table.schema, self.path) as (count, reader):
-            if names is not None:
-                write_sources(self.path, names)  # first: a name without a passage does no harm
-            if count:
-                (table.add if verb == "add" else table.replace)(reader)
-        if count:
-            self._renew_cache(table)
+        try:
+            with spooled(batches(), table.schema, self.path) as (count, reader):
+                if names is not None:
+                    write_sources(self.path, names)  # first: a name without a passage does no harm
+                (table.replace if places else table.add)(reader)
+        except BaseException:
+            staged.stopped()
+            raise
+        staged.done()
+        # who replaces a row of the cache makes a new row and a deleted one, who replaces a newer row neither
+        self._renew_cache(table, count + places[0] - places[1])
         return count
 
     def delete(self, view: View[Place], rows: Collection[Place]) -> None:
         assert isinstance(view, LocalView)  # a later one may have its rows in other places
         table, segments = self._writable(), view.snapshot.segments
         table.delete(np.array(sorted(int(segments[part].numbers[row]) for part, row in rows)))
-        self._renew_cache(table)
+        self._renew_cache(table, sum(1 if part == 0 else -1 for part, _ in rows))
 
     def compact(self, approximate: bool | None = None) -> None:
         """Make the cache again, join the table's files and remove what only older versions need, while searches go on.
@@ -281,6 +335,14 @@ class LocalStore(AddressedStore[Place]):
 
     def sources(self) -> dict[str, str]:
         return read_sources(self.path)
+
+    def seals(self) -> dict[str, str]:
+        return read_seals(self.path)
+
+    def keep_seals(self, seals: Mapping[str, str]) -> None:
+        """As `Store.keep_seals`. With the durability "process" nothing is kept: a row number that a power cut took may
+        be given again."""
+        self._sealed = seals
 
     def vectors(self) -> Iterator[tuple[list[Passage], Vectors]]:
         """All passages with the vectors that the table holds, in the order of their numbers."""
@@ -304,16 +366,26 @@ class LocalStore(AddressedStore[Place]):
     def has_tokens(self, reranker: AnyEncoder) -> bool:
         return bool(self.tokens(reranker))
 
-    def _renew_cache(self, table: PassageTable) -> None:
-        """After a write, which is there for good: make the cache again where much has changed."""
-        view = self.refresh()
-        if view.newer + view.deleted > max(FEW, STALE * len(view.snapshot.base)):
+    def repair(self) -> None:
+        """Make the cache again, and search that one."""
+        with self.writing():
+            self._write_cache(self._writable())
+            self._load()
+
+    def _renew_cache(self, table: PassageTable, changed: int) -> None:
+        """After a write, which is there for good and brought so many rows more that are new or deleted: make the cache
+        again where much has changed. It is made before anybody here reads the new rows, which would all be held in
+        memory."""
+        view = self._view
+        if changed + view.newer + view.deleted > max(FEW, STALE * len(view.snapshot.base)):
             try:
                 self._write_cache(table)
+                return
             except (OSError, Damaged) as error:
                 logger.warning(
                     f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without."
                 )
+        self.refresh()
 
     def _write_cache(self, table: PassageTable) -> None:
         table.refresh()

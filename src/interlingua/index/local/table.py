@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.checksums import WrittenOnce
 from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
 from interlingua.files import atomic_write, sync
 from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, arrow, subword_column, subword_type, text_schema
@@ -32,6 +33,10 @@ SYNCED = "synced.json"
 EVER = timedelta(days=36_500)  # older versions are none
 NUMBERS_OF_A_VERSION = 1 << 32
 LAST = (1 << 64) - 1
+HINTS = ".json"
+"""Ends the names of files that are written again and again; Lance does without them."""
+PANICS = ("PanicException", "RustPanic")
+"""What Lance's own assertions raise, in a damaged manifest say: classes that no module exports."""
 MAGIC = b"LANC"  # the end of each file of Lance
 
 
@@ -212,6 +217,7 @@ class PassageTable:
                 self._table.optimize(cleanup_older_than=EVER)
             self.sync()
             self._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+            WrittenOnce(self.folder).forget_missing()
 
     def sync(self) -> None:
         """Sync the version that is read to the disk and note it in `synced.json`, unless that names it already. Raises
@@ -223,9 +229,17 @@ class PassageTable:
             new = [file.path for file in sorted(held - self._on_disk)]
             # a folder may be new too, and then its name in the one above it
             sync([*new, *{folder for path in new for folder in path.parents if folder.is_relative_to(self.folder)}])
+            WrittenOnce(self.folder).add(path for path in new if path.suffix != HINTS)
             with atomic_write(self.folder / SYNCED) as stream:
                 json.dump({"version": version}, stream)
             self._on_disk = held
+
+    def damaged(self, pace: float | None = None) -> tuple[list[tuple[str, str]], int, int]:
+        """The files of the table that changed since they were synced, each with what is wrong; the number of files,
+        and of those that have a checksum. Read at `pace` bytes a second where one is given."""
+        files = [file.path for file in sorted(_files(self.folder)) if file.path.suffix != HINTS]
+        wrong, noted = WrittenOnce(self.folder).damaged(files, pace)
+        return wrong, len(files), noted
 
     def check(self, columns: Sequence[str] = ("number",)) -> None:
         """Read these columns of all rows, and the index of the vectors if there is one. Raises Damaged where a
@@ -405,7 +419,10 @@ def _plain_errors(folder: Path) -> Iterator[None]:
         yield
     except (NotFound, Damaged, Stale):
         raise
-    except (RuntimeError, OSError, ValueError, arrow().ArrowException) as error:
+    except BaseException as error:
+        known = isinstance(error, (RuntimeError, OSError, ValueError, arrow().ArrowException))
+        if not known and type(error).__name__ not in PANICS:
+            raise
         reason = " ".join(str(error).split())[:300]
         raise Damaged(
             f"{folder}: the table of passages cannot be read or written ({reason}). Look whether "

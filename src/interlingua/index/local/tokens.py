@@ -16,7 +16,7 @@ import numpy as np
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, NotFound, Stale
-from interlingua.files import make_folder
+from interlingua.files import make_folder, remove_leftovers
 from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of, rows_of
 from interlingua.index.local.table import PassageTable, lock
 from interlingua.index.metadata import signature
@@ -148,8 +148,7 @@ def _tidy(folder: Path, live: Rows) -> None:
             small.append(part.path)
     for path in small if len(small) > SMALL else []:
         _remove(path)
-    for stopped in folder.glob(".*.part"):
-        shutil.rmtree(stopped)
+    remove_leftovers(folder)
 
 
 def _open(part: Part) -> TokenStore:
@@ -163,9 +162,9 @@ def _numbers(store: TokenStore) -> Rows:
 
 
 def _remove(path: Path) -> None:
-    """Whole or not at all: a part that is half removed would be a damaged one."""
-    path.rename(gone := path.with_name(f".{path.name}.gone.part"))
-    shutil.rmtree(gone)
+    """Whole or not at all: a part that is half removed would be a damaged one. The name is that of a leftover."""
+    path.rename(gone := path.with_name(f".{path.name}.outdated.part"))
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def folder_of(index: Path, encoder: AnyEncoder) -> Path:

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound, suggestion
+from interlingua.index.filters import VALUES, Condition, Filter, Kind, Values, folded
 from interlingua.retrieval.late_interaction.static import MOST
+from interlingua.text.languages import is_unicode
 
 FUSIONS = ("local", "rrf")
 TOKEN = "MILVUS_TOKEN"
@@ -218,11 +220,38 @@ def tag(key: str, value: str) -> str:
     return json.dumps([key, value], ensure_ascii=False)
 
 
-def condition(langs: Iterable[str] | None, where: Mapping[str, str]) -> str:
-    """The condition for passages in one of `langs` (None: any) with all of `where` in their metadata; "" for none."""
+def condition(
+    langs: Iterable[str] | None, where: Filter | None, values: Callable[[str], Iterable[Values]] | None = None
+) -> str:
+    """The condition for passages in one of `langs` (None: any) that fit `where` (None: any); "" for none.
+
+    `values` of a key are asked for where there is a range: Milvus looks for those that are within. Raises
+    BadInput where these are too many.
+    """
+
+    def leaf(one: Condition) -> str:
+        wanted: Sequence[str] = one.values
+        if one.bounds:
+            parts = [] if values is None else values(one.key)
+            wanted = [part.texts[place] for part in parts for place in np.flatnonzero(one.holds(part)).tolist()]
+        if len(wanted) > VALUES:
+            raise BadInput(
+                f"filter by '{one.key}': {len(wanted):,} values are within the range, and Milvus is asked for at most "
+                f"{VALUES:,}. Narrow it."
+            )
+        tags = _list(tag(one.key, value) for value in wanted)
+        return f"array_contains_any(tags, {tags})" if wanted else "number < 0"
+
     parts = [] if langs is None else [f"lang in {_list(langs)}"]
-    parts += [f"array_contains(tags, {literal(tag(key, value))})" for key, value in where.items()]
+    parts += [] if where is None else [folded(where, leaf, CONDITIONS)]
     return " and ".join(parts)
+
+
+CONDITIONS: Mapping[Kind, Callable[[list[str]], str]] = {
+    "all": lambda parts: f"({' and '.join(parts)})",
+    "any": lambda parts: f"({' or '.join(parts)})",
+    "not": lambda parts: f"(not {parts[0]})",
+}
 
 
 def with_ids(ids: Sequence[str]) -> str:
@@ -236,10 +265,8 @@ def literal(text: str) -> str:
     Only escapes are used that both the server and Milvus Lite read; all other characters stand for themselves.
     Raises BadInput for half a surrogate pair, which cannot be sent.
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadInput(f"{text!a}: is not valid Unicode, so nothing can be looked up by it.") from None
+    if not is_unicode(text):
+        raise BadInput(f"{text!a}: is not valid Unicode, so nothing can be looked up by it.")
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(plain, escaped)
     return f'"{text}"'

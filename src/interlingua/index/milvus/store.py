@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound
 from interlingua.files import durability_of
+from interlingua.index.filters import Filter, Values
 from interlingua.index.metadata import IndexMetadata, analyzers_of
 from interlingua.index.milvus.collection import (
     PASSAGE,
@@ -65,7 +67,7 @@ class WeightedQuery(NamedTuple):
 class MilvusView(View[MilvusRow]):
     """The passages of one version, as they are now: in contrast to a folder's, a view shows what is written later."""
 
-    together = TOGETHER
+    together, deepest = TOGETHER, MOST
 
     def __init__(self, address: Address, version: IndexVersion, about: IndexRecord) -> None:
         self.address, self.collections, self.about = address, version, about
@@ -80,6 +82,7 @@ class MilvusView(View[MilvusRow]):
         )
         self.version = int(version.place.rpartition("_v")[2])
         self._where, self._columns = "", COLUMNS
+        self._values: dict[str, list[Values]] = {}
 
     @property
     def cache(self) -> int:
@@ -100,9 +103,34 @@ class MilvusView(View[MilvusRow]):
         by_id = self.collections.find(ids, WRITTEN)
         return {id: [MilvusRow(row["number"], row) for row in rows] for id, rows in by_id.items()}
 
-    def rows(self, where: Mapping[str, str]) -> Iterator[list[MilvusRow]]:
+    @property
+    def fields(self) -> Collection[str]:
+        """As `View.fields`. An index that has too many to count, or was made before they were, is read through."""
+        if "fields" in self.about:
+            return set(self.about["fields"])
+        tags = (
+            tag for rows in self.collections.scan(self.about["next"], ["tags"]) for row in rows for tag in row["tags"]
+        )
+        return {json.loads(tag)[0] for tag in tags}
+
+    def counts(self, key: str) -> Counter[str]:
+        """As `View.counts`: all tags are read."""
+        counts: Counter[str] = Counter()
+        for rows in self.collections.scan(self.collections.about()["next"], ["tags"], self._where):
+            for row in rows:
+                counts.update(value for name, value in map(json.loads, row["tags"]) if name == key)
+        return counts
+
+    def values(self, key: str) -> Iterable[Values]:
+        """As `View.values`, read once."""
+        if key not in self._values:
+            self._values[key] = list(super().values(key))
+        return self._values[key]
+
+    def rows(self, where: Filter | None) -> Iterator[list[MilvusRow]]:
         """As `View.rows`, with what `find` gives of each."""
-        for rows in self.collections.scan(self.collections.about()["next"], WRITTEN, condition(None, where)):
+        wanted = condition(None, where, self.values)
+        for rows in self.collections.scan(self.collections.about()["next"], WRITTEN, wanted):
             yield [MilvusRow(row["number"], row) for row in rows]
 
     def passages(self, rows: Sequence[MilvusRow]) -> list[Passage]:
@@ -120,10 +148,10 @@ class MilvusView(View[MilvusRow]):
     def subwords(self, rows: Sequence[MilvusRow]) -> list[Ids]:
         return [np.array(row.columns["subwords"], dtype=np.int64) for row in rows]
 
-    def narrowed(self, langs: Collection[str] | None, where: Mapping[str, str], mode: str) -> MilvusView:
+    def narrowed(self, langs: Collection[str] | None, where: Filter | None, mode: str) -> MilvusView:
         """As `View.narrowed`. Subwords are read where `mode` needs them: when the index fuses."""
         view = copy(self)
-        view._where = condition(langs, where)
+        view._where = condition(langs, where, self.values)
         view._columns = COLUMNS if mode == "hybrid" and self.address.fusion == "local" else COLUMNS[:-1]
         return view
 

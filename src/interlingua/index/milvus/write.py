@@ -13,6 +13,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
+from interlingua.data.keys import Keys
 from interlingua.data.records import Passage, decode, encode
 from interlingua.errors import BadInput
 from interlingua.index.metadata import analyzers_of, terms_of
@@ -32,24 +33,29 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 2
 TRACKED = f"encode and write ({CHUNK:,} passages each)"
+FIELDS_ROOM = 8_000  # bytes for the keys of metadata there
 ROOM = 32_000  # bytes for the names of sources, in the JSON that Milvus keeps 64 KiB of
 
 
 @dataclass
 class Counts:
     """The counts of all passages for BM25: their number, the sum of their lengths, the number that hold each term; and
-    the passages of each language."""
+    the passages of each language, and with each key of metadata (None where that is not counted)."""
 
     passages: int = 0
     length: int = 0
     found_in: Counter[int] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
+    fields: Counter[str] | None = field(default_factory=Counter)
 
-    def add(self, lang: str, length: int, numbers: Iterable[int], by: int = 1) -> None:
+    def add(self, lang: str, length: int, numbers: Iterable[int], keys: Iterable[str], by: int = 1) -> None:
         """Count a passage, or with `by` −1 no longer."""
         self.passages += by
         self.length += by * length
         self.languages[lang] += by
+        if self.fields is not None:
+            for key in keys:
+                self.fields[key] += by
         for number in numbers:
             if number != NONE:
                 self.found_in[number] += by
@@ -57,11 +63,11 @@ class Counts:
     def add_passage(self, passage: Passage) -> None:
         """Count a passage by its text."""
         terms = terms_of(passage)
-        self.add(passage.lang, len(terms), set(map(term_number, terms)))
+        self.add(passage.lang, len(terms), set(map(term_number, terms)), passage.metadata)
 
     def add_row(self, row: Mapping[str, Any], by: int = 1) -> None:
         """Count a passage by its row."""
-        self.add(row["lang"], row["length"], map(int, row["sparse"]), by)
+        self.add(row["lang"], row["length"], map(int, row["sparse"]), dict(map(json.loads, row["tags"])), by)
 
 
 def write_index(
@@ -179,7 +185,8 @@ def _change(
 ) -> None:
     """Put `new` rows in the place of `old` ones and count again. Rows come first: a writer that is stopped may leave
     counts that are a little off (which `writing` then tells, and `compact` mends), but loses no passage."""
-    change = Counts(about["passages"], about["length"], Counter(), Counter(about["languages"]))
+    fields: Counter[str] | None = Counter(about["fields"]) if "fields" in about else None
+    change = Counts(about["passages"], about["length"], Counter(), Counter(about["languages"]), fields)
     numbers = {row["number"] for row in new}
     gone = []
     for row in old:
@@ -191,12 +198,16 @@ def _change(
     store.upsert(new)
     store.delete(gone)
     store.add_counts(change.found_in)
+    about = {name: one for name, one in about.items() if name != "fields"}
     store.write_about({**about, **_counted(change, about["round"]), "writing": False})
 
 
 def _counted(counts: Counts, round_: int = 0) -> IndexRecord:
     languages = {lang: count for lang, count in sorted(counts.languages.items()) if count > 0}
+    fields = {key: count for key, count in sorted((counts.fields or {}).items()) if count > 0}
+    is_known = counts.fields is not None and len(json.dumps(fields)) <= FIELDS_ROOM
     return {
+        **({"fields": fields} if is_known else {}),
         "passages": counts.passages,
         "length": counts.length,
         "languages": languages,
@@ -223,7 +234,7 @@ def _target(address: Address, client: Any, about: IndexRecord) -> tuple[IndexVer
 def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str]:
     """Write passages to a file, a JSON line each; their counts, and a hash of all of them."""
     counts, source = Counts(), sha256()
-    for passage in distinct(track(passages, "count terms"), set()):
+    for passage in distinct(track(passages, "count terms"), Keys()):
         counts.add_passage(passage)
         line = encode(passage).encode("utf-8", "surrogatepass") + b"\n"
         source.update(line)

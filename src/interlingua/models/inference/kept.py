@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from tokenizers import Tokenizer
 
 from interlingua.errors import BadInput
+from interlingua.files import cache_folder
 from interlingua.models.inference.packing import OFFSET_POSITIONS, PACKABLE
 from interlingua.models.inference.unigram import MappedSubwords
 from interlingua.models.subwords import Subwords
-from interlingua.text.languages import cache_folder
 
 FORMAT = 3
 MARKER = "inference.json"

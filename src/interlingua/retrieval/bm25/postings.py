@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.array_folder import ArrayFolder, ArrayWriter
+from interlingua.array_folder import ArrayFolder, ArrayWriter, write_array
 
 Keys = NDArray[np.uint64]
 Ints = NDArray[np.int32]
@@ -221,7 +221,8 @@ class _Block:
         made = held.postings()
         path.mkdir()
         for name, values in (vars(made) | {"passages": made.passages + np.int32(first)}).items():
-            np.save(path / f"{name}.npy", values)
+            with open(path / f"{name}.npy", "wb") as stream:
+                write_array(stream, values)
         return cls(path)
 
     def array(self, name: str) -> NDArray[Any]:

@@ -3,7 +3,17 @@
 const FIRST = 10;
 export const MOST = 100;
 
-const EMPTY = { view: "search", q: "", a: "", b: "", mode: "", langs: [], same: false, rerank: false, k: FIRST };
+const EMPTY = { view: "search", q: "", a: "", b: "", mode: "", indexes: [], langs: [], same: false, rerank: false, documents: false, where: {}, k: FIRST };
+
+/** Values by key of metadata, from JSON in an address: `{"topic": ["storm"]}`; what is nothing of the kind is left out. */
+function chosen(text) {
+  try {
+    const lists = Object.entries(JSON.parse(text)).filter(([, values]) => Array.isArray(values) && values.length && values.every((one) => typeof one === "string"));
+    return Object.fromEntries(lists);
+  } catch {
+    return {};
+  }
+}
 
 /** The state that an address says; what is missing or makes no sense is as in `EMPTY`. */
 export function read(hash = location.hash) {
@@ -14,9 +24,12 @@ export function read(hash = location.hash) {
     view: text("view") === "compare" ? "compare" : "search",
     q: text("q").trim(), a: text("a").trim(), b: text("b").trim(),
     mode: text("mode"),
+    indexes: text("indexes").split(",").filter(Boolean),
     langs: text("langs").split(",").filter(Boolean),
     same: text("same") === "1",
     rerank: text("rerank") === "1",
+    documents: text("documents") === "1",
+    where: chosen(text("where") || "{}"),
     k: Number.isInteger(count) ? Math.min(MOST, Math.max(1, count)) : FIRST,
   };
 }
@@ -24,7 +37,8 @@ export function read(hash = location.hash) {
 export function format(state) {
   const said = new URLSearchParams();
   for (const [name, empty] of Object.entries(EMPTY)) {
-    const value = Array.isArray(empty) ? state[name].join(",") : state[name];
+    let value = Array.isArray(empty) ? state[name].join(",") : state[name];
+    if (name === "where") value = Object.keys(value).length ? JSON.stringify(value) : "";
     if (value && value !== empty) said.set(name, value === true ? "1" : value);
   }
   return `#${said}`;

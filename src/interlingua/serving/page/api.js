@@ -1,4 +1,5 @@
 // The two calls that the page makes, and what can go wrong with them.
+import { say } from "./messages.js";
 
 const PATIENCE = 3; // times that a busy server is asked again without a word from the reader
 const TOKEN = "interlingua-token"; // kept until the tab is closed
@@ -22,7 +23,7 @@ async function call(path, { headers, ...options } = {}) {
     response = await fetch(path, { cache: "no-store", headers: { ...headers, ...(token && { Authorization: `Bearer ${token}` }) }, ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServiceError("network", "The search service does not answer. Is it running, and are you connected?");
+    throw new ServiceError("network", say("noNetwork"));
   }
   let body = null;
   try {
@@ -37,7 +38,7 @@ async function call(path, { headers, ...options } = {}) {
     throw new ServiceError("busy", words || "The search service is busy.", seconds >= 0 ? Math.min(seconds, 30) : 2);
   }
   if (response.status === 401) {
-    throw new ServiceError("locked", token ? "The search service does not know this token." : "The search service asks for a token.");
+    throw new ServiceError("locked", say(token ? "tokenWrong" : "tokenAsked"));
   }
   if (response.status >= 400 && response.status < 500) {
     throw new ServiceError("refused", words || `The search service refuses this question (${response.status}).`);
@@ -52,14 +53,21 @@ const pause = (seconds, signal) => new Promise((done, fail) => {
 
 export const info = () => call("./info");
 
-/** Ask `question` as `state` says. A busy server is asked again when it says so; `onwait` hears the seconds. */
-export async function search(question, state, signal, onwait = () => {}) {
+/**
+ * Ask `question` as `state` says, and count the values of the metadata `facets`. A busy server is asked again when it
+ * says so; `onwait` hears the seconds.
+ */
+export async function search(question, state, signal, onwait = () => {}, facets = []) {
   const asked = {
     query: question, k: state.k, highlight: true,
     langs: state.langs.length ? state.langs : null,
     lang_of_results: state.same ? "same" : "any",
+    ...(state.indexes.length && { indexes: state.indexes }),
     ...(state.mode && { mode: state.mode }),
     ...(state.rerank && { rerank: true }),
+    ...(state.documents && { group_by: "source" }),
+    ...(Object.keys(state.where).length && { where: { all: Object.entries(state.where).map(([key, values]) => ({ [key]: values })) } }),
+    ...(facets.length && { facets }),
   };
   const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), signal };
   for (let attempt = 0; ; attempt++) {

@@ -2,8 +2,9 @@
 import { element } from "./dom.js";
 import { highlighted } from "./highlight.js";
 import { direction, englishName, nativeName } from "./languages.js";
+import { language, say } from "./messages.js";
 
-const digits = new Intl.NumberFormat("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
+const digits = new Intl.NumberFormat(language, { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
 const number = (value) => (typeof value === "number" ? digits.format(value) : "–");
 
 export function badge(lang) {
@@ -11,16 +12,17 @@ export function badge(lang) {
   return element("span.badge", { lang: tag, dir: lang ? direction(lang) : "ltr", title: englishName(lang) }, nativeName(lang));
 }
 
-/** Where the passage is from: a link when `source` is a web address (and nothing else that could be followed). */
-function source(metadata) {
+/** Where the passage is from, its index first where there are several: a link when `source` is a web address (and nothing else that could be followed). */
+function source({ index, metadata }) {
   const { source: place, chunk, url, ...others } = metadata ?? {};
   const address = [url, place].find((one) => /^https?:\/\//i.test(one ?? "") && URL.canParse(one));
   const name = place || url;
   const parts = [
+    index && element("span", {}, index),
     name && (address
       ? element("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, name)
       : element("span", {}, name)),
-    chunk && element("span", {}, `part ${chunk}`),
+    chunk && element("span", {}, say("part", { n: chunk })),
     ...Object.entries(others).map(([key, value]) => element("span", {}, `${key}: ${value}`)),
   ];
   return parts.filter(Boolean).map((part) => {
@@ -51,20 +53,37 @@ export function card(hit, extra = null) {
     element("span.rank", { dir: "ltr" }, String(hit.rank)),
     element("div.head", {}, hit.title ? element("h2", {}, hit.title) : null, badge(hit.lang)),
     text,
-    element("div.foot-of-card", { lang: "en" }, ...(extra ?? [element("span.source", {}, ...source(hit.metadata)), score(hit)])));
+    element("div.foot-of-card", { lang: language }, ...(extra ?? [element("span.source", {}, ...source(hit)), score(hit)])));
   return element("li.card", {}, article);
+}
+
+/** A button for the further passages of the document of `hit`, which `load` brings; they come below its card. */
+export function offerMore(item, hit, load) {
+  const label = say("further", { n: hit.more });
+  const list = element("ol.cards.further", { "aria-label": label, hidden: true });
+  const turn = async () => {
+    button.disabled = true;
+    if (!list.children.length) list.append(...(await load()).map((one) => card(one)));
+    list.hidden = !list.hidden;
+    button.disabled = false;
+    button.setAttribute("aria-expanded", String(!list.hidden));
+    button.textContent = list.hidden ? label : say("fewer");
+    offerWholeTexts(list);
+  };
+  const button = element("button.further-button", { type: "button", "aria-expanded": "false", onclick: turn }, label);
+  item.append(button, list);
 }
 
 /** Long texts are cut by the style sheet: give each that really is cut a button that shows the whole. */
 export function offerWholeTexts(list) {
-  const cut = [...list.querySelectorAll(".text")].filter((text) => text.scrollHeight > text.clientHeight + 2);
+  const cut = [...list.querySelectorAll(".text:not(:has(+ .whole-text))")].filter((text) => text.scrollHeight > text.clientHeight + 2);
   for (const text of cut) {
     const turn = () => {
       const whole = text.classList.toggle("whole");
-      button.textContent = whole ? "Less" : "Whole text";
+      button.textContent = say(whole ? "less" : "whole");
       button.setAttribute("aria-expanded", String(whole));
     };
-    const button = element("button.whole-text", { type: "button", lang: "en", "aria-expanded": "false", onclick: turn }, "Whole text");
+    const button = element("button.whole-text", { type: "button", lang: language, "aria-expanded": "false", onclick: turn }, say("whole"));
     text.after(button);
   }
 }

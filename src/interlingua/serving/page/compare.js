@@ -4,6 +4,7 @@ import { go } from "./address.js";
 import { badge, card } from "./card.js";
 import { byId, element } from "./dom.js";
 import { forgetLinks, link } from "./links.js";
+import { say } from "./messages.js";
 import { failure, noNotice } from "./notice.js";
 import { rankBiasedOverlap, shared } from "./overlap.js";
 
@@ -23,7 +24,7 @@ function asked(answer) {
   for (const { lang } of answer.hits) counts.set(lang, (counts.get(lang) ?? 0) + 1);
   const sorted = [...counts].sort(([, n], [, m]) => m - n);
   const languages = sorted.map(([lang, count]) => element("span.tally", {}, badge(lang), ` ${count}`));
-  return [element("span.read-as", {}, answer.lang ? badge(answer.lang) : "Question", " finds"), ...languages];
+  return [element("span.read-as", {}, answer.lang ? badge(answer.lang) : say("question"), ":"), ...languages];
 }
 
 function measures(first, second, pairs) {
@@ -56,13 +57,13 @@ export async function showCompare(state, signal) {
   const view = byId("comparison");
   noNotice();
   view.setAttribute("aria-busy", "true");
-  byId("summary").textContent = "Searching …";
+  byId("summary").textContent = say("searching");
   try {
-    const both = { ...state, same: false };
+    const both = { ...state, same: false, documents: false, where: {} };
     const answers = await Promise.all(SIDES.map((side) => search(state[side], both, signal, (seconds) => {
-      byId("summary").textContent = `The search service is busy; asking again in ${seconds} s …`;
+      byId("summary").textContent = say("busy", { n: seconds });
     })));
-    const [first, second] = answers.map((answer) => answer.hits.map((hit) => JSON.stringify([hit.source, hit.id])));
+    const [first, second] = answers.map((answer) => answer.hits.map((hit) => JSON.stringify([hit.index, hit.source, hit.id])));
     const pairs = shared(first, second);
     byId("overlap").replaceChildren(...measures(first, second, pairs));
     SIDES.forEach((side, number) => {

@@ -56,7 +56,7 @@ function handle(key, target) {
   if (key === "k") return move(-1);
   if (!target.closest("article")) return false;
   if (key === "ArrowUp") return move(-1);
-  if (key === "ArrowLeft" || key === "ArrowRight") return cross(key === "ArrowLeft" ? -1 : 1);
+  if (key === "ArrowLeft" || key === "ArrowRight") return cross((key === "ArrowLeft") === (document.documentElement.dir !== "rtl") ? -1 : 1);
   if (key === "Enter" && target.matches("article")) {
     target.querySelector(".whole-text, .also")?.click();
     return true;

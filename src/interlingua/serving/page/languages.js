@@ -1,4 +1,5 @@
 // What the browser knows of a language: its own name for itself, its English name, its direction.
+import { say } from "./messages.js";
 
 const RIGHT_TO_LEFT = new Set(["Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa"]);
 
@@ -12,7 +13,7 @@ function nameIn(locale, code) {
 
 /** "fi" → "Suomi", "ar" → "العربية"; the code itself where the browser knows no name, as of "". */
 export function nativeName(code) {
-  if (!code) return "No language";
+  if (!code) return say("noLanguage");
   const name = nameIn(code, code) ?? nameIn("en", code) ?? code;
   const [first, ...rest] = name;
   try {

@@ -8,7 +8,8 @@ function place() {
   const area = byId("links").getBoundingClientRect();
   const middle = (card) => card.getBoundingClientRect().top + card.getBoundingClientRect().height / 2 - area.top;
   for (const { path, ends } of lines) {
-    const [from, to] = ends.map(middle);
+    const sides = ends.map(middle);
+    const [from, to] = document.documentElement.dir === "rtl" ? sides.reverse() : sides; // the first list is on the right
     path.setAttribute("d", `M0 ${from}C${area.width / 2} ${from} ${area.width / 2} ${to} ${area.width} ${to}`);
   }
 }

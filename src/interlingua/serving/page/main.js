@@ -2,15 +2,18 @@
 import { ask, format, go, read } from "./address.js";
 import { info } from "./api.js";
 import { clearCompare, showCompare } from "./compare.js";
-import { byId } from "./dom.js";
+import { byId, element } from "./dom.js";
 import { buildFilters, showFilters } from "./filters.js";
+import { contents } from "./indexes.js";
 import { listenToKeys } from "./keys.js";
+import { direction, nativeName } from "./languages.js";
+import { MESSAGES, language, say, speak } from "./messages.js";
 import { failure } from "./notice.js";
 import { clearSearch, showSearch } from "./results.js";
 
 const WELCOME = {
-  search: ["Ask in any language", ""],
-  compare: ["One question, two languages", "Write the same question twice. Where the two rankings agree, the language of the question does not matter."],
+  search: [say("welcome"), ""],
+  compare: [say("welcome2"), say("text2")],
 };
 let about = null; // GET /info
 let running = new AbortController();
@@ -18,7 +21,7 @@ let running = new AbortController();
 function welcome(state, asked) {
   const [title, text] = WELCOME[state.view];
   const languages = Object.keys(about?.languages ?? {}).length;
-  const size = about ? `${about.passages.toLocaleString("en")} passages in ${languages} ${languages === 1 ? "language" : "languages"}. Answers come in whichever says it best.` : "";
+  const size = about ? say("size", { passages: say("passages", { n: about.passages }), languages: say("languages", { n: languages }) }) : "";
   byId("welcome").hidden = asked;
   byId("welcome-title").textContent = title;
   byId("welcome-text").textContent = text || size;
@@ -44,9 +47,16 @@ function draw() {
   document.title = question ? `${question} – interlingua` : "interlingua";
   welcome(state, asked);
   clearOther(compare, asked);
-  if (about) showFilters(state, about.modes);
-  else learn(asked);
-  if (asked) (compare ? showCompare : showSearch)(state, running.signal);
+  if (about) showFilters(state, about);
+  show(state, asked, about ? null : learn(asked), running.signal);
+}
+
+/** Search when it is known what there is to be counted. */
+async function show(state, asked, learning, signal) {
+  await learning;
+  if (!asked || signal.aborted) return;
+  if (state.view === "compare") showCompare(state, signal);
+  else showSearch(state, signal, about ? contents(about, state.indexes).fields : []);
 }
 
 /** What the index holds. Without it the page has no filters; a question that is asked tells what is wrong by itself. */
@@ -58,8 +68,8 @@ async function learn(asked) {
     return;
   }
   buildFilters(about);
-  byId("about").textContent = [`${about.passages.toLocaleString("en")} passages`, about.model].filter(Boolean).join(" · ");
-  showFilters(read(), about.modes);
+  byId("about").textContent = [say("passages", { n: about.passages }), about.model].filter(Boolean).join(" · ");
+  showFilters(read(), about);
   welcome(read(), byId("welcome").hidden);
 }
 
@@ -69,7 +79,20 @@ function clearOther(compare, asked) {
   if (!compare || !asked) clearCompare();
 }
 
+/** Put the reader's language in the place of the English of index.html, and offer the others. */
+function translate() {
+  document.documentElement.lang = language;
+  document.documentElement.dir = direction(language);
+  for (const one of document.querySelectorAll("[data-say]")) one.textContent = say(one.dataset.say);
+  for (const one of document.querySelectorAll("[data-placeholder]")) one.placeholder = say(one.dataset.placeholder);
+  for (const one of document.querySelectorAll("[data-label]")) one.setAttribute("aria-label", say(one.dataset.label));
+  const options = Object.keys(MESSAGES).map((code) => element("option", { value: code, lang: code, selected: code === language }, nativeName(code)));
+  byId("page-language").append(...options);
+  byId("page-language").addEventListener("change", (event) => speak(event.target.value));
+}
+
 function start() {
+  translate();
   window.addEventListener("hashchange", draw);
   listenToKeys();
   byId("search-form").addEventListener("submit", (event) => {

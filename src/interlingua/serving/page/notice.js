@@ -1,8 +1,9 @@
 // What stands in place of results: a failure, nothing found.
 import { useToken } from "./api.js";
 import { byId, element } from "./dom.js";
+import { say } from "./messages.js";
 
-const HEADLINES = { network: "No answer", busy: "Busy", locked: "Not open to all", refused: "Not possible", broken: "Something is wrong" };
+const HEADLINES = { network: "noNetworkTitle", busy: "busyTitle", locked: "lockedTitle", refused: "refusedTitle", broken: "brokenTitle" };
 
 function show(title, text, ...rest) {
   byId("notice").replaceChildren(element("h2", {}, title), element("p", { dir: "auto" }, text), ...rest);
@@ -14,13 +15,13 @@ export function notice(title, text, ...actions) {
 }
 
 function askForToken(text, again) {
-  const box = element("input", { type: "password", id: "token", "aria-label": "Token", autocomplete: "off", required: true });
+  const box = element("input", { type: "password", id: "token", "aria-label": say("token"), autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
     useToken(box.value.trim());
     again();
   };
-  show(HEADLINES.locked, text, element("form.token", { onsubmit: enter }, box, element("button", {}, "Enter")));
+  show(say(HEADLINES.locked), text, element("form.token", { onsubmit: enter }, box, element("button", {}, say("enter"))));
   box.focus();
 }
 
@@ -29,5 +30,5 @@ export const noNotice = () => byId("notice").replaceChildren();
 /** A refused question is refused again: there `actions` stand instead of asking once more. */
 export function failure(error, again, ...actions) {
   if (error.kind === "locked") askForToken(error.message, again);
-  else notice(HEADLINES[error.kind] ?? HEADLINES.broken, error.message, ...(error.kind === "refused" ? actions : [["Try again", again]]));
+  else notice(say(HEADLINES[error.kind] ?? HEADLINES.broken), error.message, ...(error.kind === "refused" ? actions : [[say("tryAgain"), again]]));
 }

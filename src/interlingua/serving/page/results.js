@@ -1,48 +1,68 @@
 // The first view: one question, one list.
 import { MOST, ask, go } from "./address.js";
 import { search } from "./api.js";
-import { card, offerWholeTexts } from "./card.js";
+import { card, offerMore, offerWholeTexts } from "./card.js";
+import { facetKeys, showFacets } from "./facets.js";
 import { byId } from "./dom.js";
 import { isolated, nativeName } from "./languages.js";
+import { say } from "./messages.js";
 import { failure, noNotice, notice } from "./notice.js";
-
-const plural = (count, one) => `${count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
 
 function summary(answer) {
   const langs = new Set(answer.hits.map((hit) => hit.lang));
-  const found = plural(answer.hits.length, "passage") + (langs.size > 1 ? ` in ${plural(langs.size, "language")}` : "");
-  const read = answer.lang ? ` · question read as ${isolated(nativeName(answer.lang))}` : "";
+  const passages = say("passages", { n: answer.hits.length });
+  const found = langs.size > 1 ? say("in", { passages, languages: say("languages", { n: langs.size }) }) : passages;
+  const read = answer.lang ? ` · ${say("read", { lang: isolated(nativeName(answer.lang)) })}` : "";
   return [`${found}${read} · ${Math.max(1, Math.round(answer.took_ms))} ms`, ...answer.notices].join(" · ");
 }
 
+/** The card of a hit, and of its document what else was found. */
+function found(hit, state, signal) {
+  const made = card(hit);
+  const further = async () => {
+    const inside = { ...state, indexes: hit.index ? [hit.index] : [], documents: false, where: { ...state.where, source: [hit.group] }, k: Math.min(MOST, hit.more + 1) };
+    try {
+      return (await search(state.q, inside, signal)).hits.filter((one) => one.id !== hit.id);
+    } catch (error) {
+      if (!signal.aborted) failure(error, () => go({}));
+      return [];
+    }
+  };
+  if (hit.more) offerMore(made, hit, further);
+  return made;
+}
+
 function nothing(state) {
-  const actions = [];
-  if (state.langs.length || state.same) actions.push(["Search every language", () => ask({ langs: [], same: false })]);
-  if (state.mode === "lexical") actions.push(["Search by meaning too", () => ask({ mode: "" })]);
-  notice("Nothing found", state.mode === "lexical" ? "No passage has these words." : "No passage answers this question here.", ...actions);
+  const actions = Object.keys(state.where).length ? [[say("allValues"), () => ask({ where: {} })]] : [];
+  if (state.indexes.length) actions.push([say("allIndexes"), () => ask({ indexes: [] })]);
+  if (state.langs.length || state.same) actions.push([say("everyLanguage"), () => ask({ langs: [], same: false })]);
+  if (state.mode === "lexical") actions.push([say("byMeaning"), () => ask({ mode: "" })]);
+  notice(say("nothing"), say(state.mode === "lexical" ? "noWords" : "noAnswer"), ...actions);
 }
 
 export function clearSearch() {
   byId("results").replaceChildren();
   byId("results").removeAttribute("aria-busy");
   byId("more-results").hidden = true;
+  showFacets({}, { where: {} });
   byId("summary").textContent = "";
   noNotice();
 }
 
 /** Search and show; whatever was shown stays, dimmed, until the answer is there. `signal` ends a question overtaken. */
-export async function showSearch(state, signal) {
+export async function showSearch(state, signal, fields = []) {
   const results = byId("results");
   const before = results.dataset.question === state.q ? results.children.length : 0;
   noNotice();
   results.setAttribute("aria-busy", "true");
-  byId("summary").textContent = "Searching …";
+  byId("summary").textContent = say("searching");
   try {
     const answer = await search(state.q, state, signal, (seconds) => {
-      byId("summary").textContent = `The search service is busy; asking again in ${seconds} s …`;
-    });
+      byId("summary").textContent = say("busy", { n: seconds });
+    }, facetKeys(state, fields));
     results.dataset.question = state.q;
-    results.replaceChildren(...answer.hits.map((hit) => card(hit)));
+    results.replaceChildren(...answer.hits.map((hit) => found(hit, state, signal)));
+    showFacets(answer.facets, state);
     offerWholeTexts(results);
     byId("summary").textContent = answer.hits.length ? summary(answer) : "";
     if (!answer.hits.length) nothing(state);
@@ -54,9 +74,9 @@ export async function showSearch(state, signal) {
   } catch (error) {
     if (signal.aborted) return;
     clearSearch();
-    const plain = { mode: "", langs: [], same: false, rerank: false };
-    const special = state.mode || state.langs.length || state.same || state.rerank;
-    failure(error, () => go({}), ...(special ? [["Search without filters", () => ask(plain)]] : []));
+    const plain = { mode: "", indexes: [], langs: [], same: false, rerank: false, documents: false, where: {} };
+    const special = state.mode || state.indexes.length || state.langs.length || state.same || state.rerank || state.documents || Object.keys(state.where).length;
+    failure(error, () => go({}), ...(special ? [[say("noFilters"), () => ask(plain)]] : []));
   } finally {
     if (!signal.aborted) results.removeAttribute("aria-busy");
   }

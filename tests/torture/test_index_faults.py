@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
-from interlingua.index import Index
+from interlingua.index import Index, check_index
 from interlingua.index import store as index_store
 
 pytestmark = pytest.mark.slow
@@ -205,7 +208,7 @@ WRITES = {
     "index.delete([p.id for p in passages(0, 60)])": texts(passages(60, 100)),
 }
 POINTS = [
-    ("at(local_store, 'encoded', times=1)", False),
+    ("at(local_store.Staged, 'encoded', times=1)", False),
     ("at(passage_store.PassageTable, VERB)", False),
     ("at(passage_store.PassageTable, VERB, after=True)", True),
     ("at(local_store, 'write_cache')", True),
@@ -233,6 +236,7 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
             assert [path.name for path in (built / "caches").iterdir()] == [str(index.info().cache)]
             assert {path.name for path in built.iterdir()} == {
                 "index.json",
+                "checksums.jsonl",
                 "passages.lance",
                 "caches",
                 "synced.json",
@@ -244,7 +248,7 @@ def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write)
 SYNC = """
 from interlingua.data.files import Scope
 def synced(index):
-    new = [Passage(p.id, p.text, lang="en", metadata={"source": "docs/a"}) for p in passages(20, 120)]
+    new = [Passage(f"s{n}", "a" * n, lang="en", metadata={"source": "docs/a"}) for n in range(100)]
     return str(index.sync(iter(new), Scope(["docs/"])))
 """
 
@@ -252,9 +256,9 @@ def synced(index):
 @pytest.mark.parametrize(
     ("kill", "counts"),
     [
-        ("at(local_store, 'encoded', times=1)", "100 added, 0 replaced, 1 deleted, 0 unchanged"),
-        ("at(passage_store.PassageTable, 'replace')", "100 added, 0 replaced, 1 deleted, 0 unchanged"),
-        ("at(passage_store.PassageTable, 'replace', after=True)", "0 added, 0 replaced, 1 deleted, 100 unchanged"),
+        ("at(local_store.Staged, 'encoded', times=1)", "100 added, 0 replaced, 1 deleted, 0 unchanged"),
+        ("at(passage_store.PassageTable, 'add')", "100 added, 0 replaced, 1 deleted, 0 unchanged"),
+        ("at(passage_store.PassageTable, 'add', after=True)", "0 added, 0 replaced, 1 deleted, 100 unchanged"),
         ("at(passage_store.PassageTable, 'delete')", "0 added, 0 replaced, 1 deleted, 100 unchanged"),
         ("at(passage_store.PassageTable, 'delete', after=True)", "0 added, 0 replaced, 0 deleted, 100 unchanged"),
     ],
@@ -268,7 +272,7 @@ def test_a_sync_that_was_killed_goes_on(tmp_path, run, kill, counts):
     exec(SYNC, namespace)
     index = Index.open(tmp_path / "idx", Encoder())
     assert namespace["synced"](index) == counts
-    assert content(index) == texts(passages(20, 120)) | {"other": "a b"}
+    assert content(index) == {f"s{n}": "a" * n for n in range(100)} | {"other": "a b"}
 
 
 @pytest.mark.parametrize(
@@ -310,6 +314,61 @@ def test_killed_at_any_moment_while_adding_one_by_one(built, processes, tmp_path
     held = set(content(Index.open(built, Encoder())))
     assert set(texts(passages(0, 100))) | acknowledged <= held
     assert len(held) - 100 - len(acknowledged) in (0, 1)  # one may be there before it was said
+
+
+LATE = """
+import torch
+from interlingua.models.encode import TokenVectors
+from interlingua.index.local import tokens as index_tokens
+
+class Late:
+    similarity = "maxsim"
+    def encode_query(self, sentences, **options):
+        return TokenVectors(torch.eye(4)[[len(text) % 4 for text in sentences]], [1] * len(sentences))
+    encode_document = encode_query
+
+index_tokens.PART = 20
+"""
+
+
+MOMENTS = {
+    "a build": "Index.build(Encoder(), passages(0, 100), place, overwrite=True)",
+    "an add": "Index.open(place, Encoder()).add(passages(100, 160))",
+    "a replacement": "Index.open(place, Encoder()).replace([Passage(p.id, 'b', lang='fi') for p in passages(50, 120)])",
+    "a deletion": "Index.open(place, Encoder()).delete([p.id for p in passages(0, 60)])",
+    "a sync": f"{SYNC}\nsynced(Index.open(place, Encoder()))",
+    "a compaction": "Index.open(place, Encoder()).compact()",
+    "the keeping of token vectors": f"{LATE}\nIndex.open(place, Encoder()).keep_tokens(Late())",
+    "the rebuilding of a cache": "shutil.rmtree(place + '/caches')\nIndex.open(place, Encoder())",
+}
+
+
+@pytest.mark.parametrize("what", MOMENTS)
+def test_killed_at_moments_that_are_drawn(what, built, processes, tmp_path, drawn, trials):
+    """Before, the index is that of `built`; after, that of a call that was not killed. A sync writes twice: between
+    the two it has what is new, and still has what is gone."""
+    if what == "a sync":
+        Index.open(built, Encoder()).replace([Passage("old", "a", lang="en", metadata={"source": "docs/old"})])
+    code = f"import shutil\nlocal_store.FEW, local_store.STALE = 5, 0.0\n{MOMENTS[what]}"
+    before = content(Index.open(built, Encoder()))
+    begun = time.perf_counter()
+    shutil.copytree(built, tmp_path / "whole")
+    assert processes.run(code, tmp_path / "whole", tmp_path / "said") == (0, "")
+    seconds = time.perf_counter() - begun
+    after = content(Index.open(tmp_path / "whole", Encoder()))
+    for number in trials(f"kills of {what}"):
+        shutil.copytree(built, place := tmp_path / f"{number}")
+        (tmp_path / "said").unlink(missing_ok=True)
+        writer = processes.start(code, place, tmp_path / "said")
+        if not select.select([processes.server.stdout], [], [], drawn.uniform(0, seconds))[0]:
+            os.kill(writer, signal.SIGKILL)
+        processes.server.stdout.readline()
+        index = Index.open(place, Encoder())
+        assert content(index) in (before, after, *([before | after] if what == "a sync" else [])), number
+        index.replace(passages(0, 3))
+        index.compact()
+        assert not [finding for finding in check_index(place) if finding.advice]
+        assert not list(place.rglob(".*.part"))
 
 
 def test_a_second_writer_is_told_at_once_and_readers_are_not(built, run):
@@ -418,21 +477,6 @@ def test_an_id_that_comes_twice_is_an_error_also_when_the_build_goes_on(tmp_path
     for _ in range(3):
         with pytest.raises(InterlinguaError, match="'a' occurs twice"):
             Index.build(Encoder(), twice, tmp_path / "idx")
-
-
-LATE = """
-import torch
-from interlingua.models.encode import TokenVectors
-from interlingua.index.local import tokens as index_tokens
-
-class Late:
-    similarity = "maxsim"
-    def encode_query(self, sentences, **options):
-        return TokenVectors(torch.eye(4)[[len(text) % 4 for text in sentences]], [1] * len(sentences))
-    encode_document = encode_query
-
-index_tokens.PART = 20
-"""
 
 
 def test_keeping_token_vectors_goes_on_after_a_kill(built, run):

@@ -1,0 +1,136 @@
+"""What a passage belongs to: the document that it was cut from, and passages that say the same."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import regex  # type: ignore[import-untyped]
+
+from interlingua.data.records import Passage
+from interlingua.errors import BadInput
+from interlingua.index.store import Row, View
+from interlingua.text.languages import nfkc
+from interlingua.text.sentences import PARAGRAPH, split_sentences
+
+WINDOW = 64
+"""Passages of a document that are looked for at once."""
+GAP = 4
+"""Windows without a passage, after which a document has ended."""
+MOST = 10_000
+"""Passages of a document that are read."""
+SENTENCES = 3
+"""Sentences that two passages may have in common where they meet, at most."""
+LETTERS = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+
+
+class Document(NamedTuple):
+    """The passages that were cut from one document or row, in their order.
+
+    `position` is the place in `passages` of the one that was asked for. `whole` is false where only those near it were
+    read.
+    """
+
+    passages: list[Passage]
+    position: int
+    whole: bool = True
+
+    @property
+    def source(self) -> str:
+        """The file or collection that it comes from, "" where that is not known."""
+        return self.passages[0].source
+
+    @property
+    def name(self) -> str:
+        """Its name: of `handbook/guide.md#3` it is `handbook/guide.md`; the id of a passage that was not cut."""
+        return cut_from(self.passages[0])[0]
+
+    @property
+    def repeated(self) -> list[int]:
+        """For each passage the characters at its beginning that the one before ends with."""
+        return [0, *(overlap(one.text, next.text, next.lang) for one, next in pairwise(self.passages))]
+
+    @property
+    def parts(self) -> list[str]:
+        """The text of each passage, without what the neighbour on the side of `position` says, too: that one stays
+        whole."""
+        parts, repeated = [], self.repeated
+        for place, passage in enumerate(self.passages):
+            if place < self.position:
+                end = self.passages[place + 1].text[: repeated[place + 1]].rstrip()
+                parts.append(passage.text.removesuffix(end).rstrip())
+            else:
+                parts.append(passage.text[repeated[place] :] if place > self.position else passage.text)
+        return parts
+
+    @property
+    def text(self) -> str:
+        """The text of the passages, each sentence once, with a blank line between two passages."""
+        parts = zip(self.passages, self.repeated, strict=True)
+        return "\n\n".join(text for passage, start in parts if (text := passage.text[start:].strip()))
+
+
+def cut_from(passage: Passage) -> tuple[str, int | None]:
+    """The name of the document or row that a passage was cut from, and its number there, from 1. A passage that was not
+    cut is its own document, without a number."""
+    number = passage.metadata.get("chunk", "")
+    name = passage.id.removesuffix(f"#{number}")
+    if number.isascii() and number.isdecimal() and len(number) < 8 and name != passage.id:
+        return name, int(number)
+    return passage.id, None
+
+
+def document_of(view: View[Row], row: Row, around: int | None) -> Document:
+    """The document of the passage of a row. With `around` only as many passages before and after it, else at most
+    `MOST`, half of them before it. Raises BadInput for an `around` out of range."""
+    if around is not None and not 0 <= around <= MOST // 2:
+        raise BadInput(f"around={around}: must be from 0 to {MOST // 2:,}.")
+    (passage,) = view.passages([row])
+
+    def find(ids: list[str]) -> list[Passage]:
+        rows = [one for some in view.find(ids).values() for one in some]
+        return [one for one in view.passages(rows) if one.source == passage.source]
+
+    name, number = cut_from(passage)
+    if number is None:
+        return Document([passage], 0)
+    near = MOST // 2 if around is None else around
+    first, end = max(1, number - near), number + near + 1
+    held, empty = {number: passage}, 0
+    for start in range(first, end, WINDOW):
+        ids = {f"{name}#{one}": one for one in range(start, min(start + WINDOW, end))}
+        found = {ids[one.id]: one for one in find(list(ids)) if cut_from(one) == (name, ids[one.id])}
+        held |= found
+        empty = 0 if found else empty + 1
+        if empty == GAP and start > number:
+            end = start
+            break
+    numbers = sorted(held)
+    whole = around is None and first == 1 and end <= number + near
+    return Document([held[one] for one in numbers], numbers.index(number), whole)
+
+
+def overlap(before: str, text: str, lang: str) -> int:
+    """How many characters `text` begins with that are the last sentences of `before`, as `chunk` repeats them, with the
+    white space behind them. Of several numbers of sentences the least counts."""
+    last = PARAGRAPH.split(before)[-1]
+    place, starts = len(last), []
+    for sentence in reversed(split_sentences(last, lang)[-SENTENCES:]):
+        place = last.rindex(sentence, 0, place)
+        starts.append(place)
+    for start in starts:
+        shared = last[start:]
+        if text.startswith(shared) and len(shared) < len(text):
+            return len(text) - len(text[len(shared) :].lstrip())
+    return 0
+
+
+def called(passage: Passage) -> str:
+    """What names a passage in an index: its id, after its source where it does not begin with that."""
+    begins = passage.id.startswith(passage.source)
+    return passage.id if begins else f"{passage.source}:{passage.id}"
+
+
+def says(passage: Passage) -> str:
+    """What a passage says, title included: its letters and numbers in lower case, without the rest."""
+    return " ".join(LETTERS.findall(nfkc(passage.whole_text).casefold()))

@@ -1,0 +1,70 @@
+"""What an index in a folder remembers of the files that it holds as they are (`FileMemory`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua import checksums
+from interlingua.data.files.unchanged import Held
+from interlingua.files import atomic_write
+from interlingua.index.filters import Mask
+from interlingua.index.local.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+FILE = "files.json"
+
+
+def read_seals(index: Path) -> dict[str, str]:
+    """The seal of each file, by name. Nothing where the note is missing or damaged: all files are then read."""
+    try:
+        about = json.loads((index / FILE).read_text(encoding="utf-8"))
+        checksums.check_signed(about, ("files",))
+        return {str(name): str(seal) for name, seal in about["files"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        logger.info(f"{index / FILE}: cannot be used, so all files are read ({' '.join(str(error).split())})")
+        return {}
+
+
+def write_seals(index: Path, seals: Mapping[str, str]) -> None:
+    """Write the seals, atomically, with a checksum."""
+    if dict(seals) != read_seals(index):
+        with atomic_write(index / FILE) as stream:
+            stream.write(json.dumps(checksums.signed({"files": dict(seals)}), ensure_ascii=False) + "\n")
+
+
+def held_by(segments: Iterable[tuple[Segment, Mask | None]]) -> dict[str, Held]:
+    """The rows of each source in segments, of those that a mask tells: their number, and the sum of their mixed numbers
+    modulo 2⁶⁴."""
+    found: dict[str, Held] = {}
+    for segment, live in segments:
+        names, codes = segment.sources()
+        rows = np.argsort(codes if live is None else np.where(live, codes, len(names)), kind="stable")
+        rows = rows[: len(codes) if live is None else int(live.sum())]
+        if not len(rows):
+            continue
+        ends = np.flatnonzero(np.diff(codes[rows], append=-1)) + 1
+        starts = np.concatenate([[0], ends[:-1]])
+        sums = np.add.reduceat(_mixed(segment.numbers[rows]), starts)
+        for code, count, digest in zip(
+            codes[rows[starts]].tolist(), (ends - starts).tolist(), sums.tolist(), strict=True
+        ):
+            before = found.get(names[code], Held(0, 0))
+            found[names[code]] = Held(before.passages + count, (before.digest + digest) % (1 << 64))
+    return found
+
+
+def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """SplitMix64 of each number (Steele et al. 2014): sums of these tell sets of numbers apart."""
+    z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

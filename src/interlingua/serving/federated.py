@@ -1,0 +1,127 @@
+"""One search in several indexes: what each finds becomes one ranking.
+
+Scores of several indexes can be compared where one model made them all: in dense search, if the indexes were made with
+the same model, and after reranking. These hits are ordered by their scores. BM25 counts words in its own index, and the
+scores of hybrid search are normalised among its own candidates: these rankings are merged by reciprocal rank fusion
+(Cormack et al. 2009), so that the score of a hit is 1 / (60 + its rank in its index), and its own score is the part
+"own". As no passage is in two rankings, this takes the first of each index, then the second of each. Among hits of the
+same rank the one with the higher dense score is first where the indexes have the same model; else, and where scores are
+equal, the order is that of the indexes.
+
+Everything else is as if the passages of all indexes were in one: a key of metadata or a language must be in one of them
+at least, and an index that lacks it has no passage with it. `min_score` is compared with the score within an index, and
+groups are made within an index.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from heapq import nsmallest
+
+from interlingua.errors import BadInput
+from interlingua.index.filters import check_field, conditions, within_fields
+from interlingua.index.index import Hit
+from interlingua.index.metadata import Budget, Question
+from interlingua.retrieval.fusion import RRF_K
+from interlingua.serving.service import Answer, Searches, answered
+
+COUNTED, SHOWN = 1_000, 50
+"""Values of a key of metadata: the most frequent ones that are counted in each index, and those in the answer."""
+
+
+@dataclass(frozen=True)
+class Federated:
+    """The same search in several indexes; the `seconds` of work are those of all together."""
+
+    searches: tuple[Searches, ...]
+
+    def __call__(self, items: Sequence[Question]) -> list[Answer]:
+        for one in self.searches:
+            one.index.refresh()
+        self._check()
+        parts = [part for one in self.searches if (part := narrowed(one)) is not None]
+        first, budget = self.searches[0], Budget(self.searches[0].seconds)
+        found = [part.found(items, budget) for part in parts]
+        facets = self._facets(parts)
+        models = [one.index.metadata.fingerprint for one in self.searches]
+        same = all(model == models[0] for model in models)
+        comparable = first.reranker is not None or (first.mode == "dense" and same)
+        return [
+            answered(
+                [
+                    (parts[place], hit)
+                    for place, hit in merged(
+                        [lists[number] for lists in found], first.k, comparable, same and first.mode != "lexical"
+                    )
+                ],
+                question,
+                budget,
+                facets,
+            )
+            for number, question in enumerate(items)
+        ]
+
+    def _check(self) -> None:
+        """Raise BadInput for a key or a language that no passage of any index has."""
+        first = self.searches[0]
+        indexes = [one.index for one in self.searches]
+        if not any(map(len, indexes)):
+            return
+        fields = {field for index in indexes for field in index.fields}
+        keys = [one.key for one in conditions(first.where)] if first.where is not None else []
+        keys += [first.group_by] if first.group_by not in (None, "source") else []
+        for key in (*keys, *first.facets):
+            check_field(str(key), fields, "the indexes")
+        if not first.same:
+            languages = {lang for index in indexes for lang in index.languages}
+            for lang in first.langs or ():
+                if lang not in languages:
+                    raise BadInput(f"the indexes: no passage is in language '{lang}'.")
+
+    def _facets(self, parts: Sequence[Searches]) -> dict[str, dict[str, int]]:
+        counts: dict[str, Counter[str]] = {key: Counter() for key in self.searches[0].facets}
+        for part in parts:
+            if part.facets:
+                found = part.index.facets(part.facets, part.langs, where=part.where, most=COUNTED)
+                for key, values in found.items():
+                    counts[key].update(values)
+        return {
+            key: dict(nsmallest(SHOWN, values.items(), key=lambda pair: (-pair[1], pair[0])))
+            for key, values in counts.items()
+        }
+
+
+def narrowed(one: Searches) -> Searches | None:
+    """The search as its index can be asked it: without the languages and keys of metadata that the index lacks. None
+    where no passage of it can be found."""
+    fields, langs = one.index.fields, one.langs
+    if langs is not None:
+        langs = tuple(lang for lang in langs if lang in one.index.languages)
+        if not langs:
+            return None
+    where = None if one.where is None else within_fields(one.where, fields)
+    if where is False:
+        return None
+    return replace(
+        one,
+        langs=langs,
+        where=None if where is True else where,
+        group_by=one.group_by if one.group_by == "source" or one.group_by in fields else None,
+        facets=tuple(key for key in one.facets if key in fields),
+    )
+
+
+def merged(lists: Sequence[Sequence[Hit]], k: int, comparable: bool, dense: bool) -> list[tuple[int, Hit]]:
+    """The `k` best of some rankings, each with the number of its ranking: by their scores where these are `comparable`,
+    else by reciprocal rank fusion. With `dense`, dense scores decide between hits of one rank."""
+    every = [(place, rank, hit) for place, hits in enumerate(lists) for rank, hit in enumerate(hits, 1)]
+    if comparable:
+        every.sort(key=lambda one: -one[2].score)  # stable: equal ones stay in the order of the indexes
+        return [(place, hit) for place, _, hit in every[:k]]
+    every.sort(key=lambda one: (one[1], -one[2].parts.get("dense", 0.0) if dense else 0.0))
+    return [
+        (place, hit._replace(score=1 / (RRF_K + rank), parts={**hit.parts, "own": hit.score}))
+        for place, rank, hit in every[:k]
+    ]
