@@ -28,6 +28,8 @@ class Hit(NamedTuple):
     parts: dict[str, float]
     group: str | None = None
     more: int = 0
+    same: tuple[Passage, ...] = ()
+    repeated: int = 0
 
 
 class ListIndex:

@@ -6,6 +6,7 @@ class Element {
   constructor(name) {
     Object.assign(this, { name, children: [], attributes: {}, listeners: {} });
   }
+  replaceChildren(...children) { this.children = children; }
   append(...children) { this.children.push(...children.filter((child) => child !== "")); }
   setAttribute(name, value) { this.attributes[name] = value; }
   getAttribute(name) { return this.attributes[name] ?? null; }
@@ -27,7 +28,7 @@ const kept = new Map();
 globalThis.sessionStorage = { getItem: (name) => kept.get(name) ?? null, setItem: (name, value) => kept.set(name, value) };
 
 const { ask, format, go, read } = await import("./address.js");
-const { ServiceError, info, search, useToken } = await import("./api.js");
+const { ServiceError, documentOf, info, search, useToken } = await import("./api.js");
 const { facetKeys, worthShowing } = await import("./facets.js");
 const { choice, contents, indexChips } = await import("./indexes.js");
 const { badge, card } = await import("./card.js");
@@ -130,7 +131,7 @@ test("a card is text in the direction of its language, and only a web address is
   assert.equal(made.all("source")[0].textContent, `javascript:alert(1)part 2kind: ${attack}`);
   assert.ok(made.all("source")[0].children.every((part) => part.attributes.dir === "auto"));
   assert.equal(made.all("parts")[0].textContent, `dense 2.00 · ${attack} –`);
-  const button = made.all("button")[0];
+  const button = made.all("button").at(-1);
   assert.equal(button.textContent, "0.123");
   for (const turned of ["true", "false"]) {
     button.listeners.click({ currentTarget: button });
@@ -184,6 +185,13 @@ const json = (body, status = 200, headers = {}) => new Response(JSON.stringify(b
 const busy = (wait) => json({ error: { message: "128 requests wait." } }, 503, wait === undefined ? {} : { "Retry-After": wait });
 const never = new AbortController().signal;
 
+test("a document is asked for by source and id, in its index", async () => {
+  const asked = answering(json({ passages: [] }));
+  for (const hit of [{ id: "a b/c.md#4", source: "a b/c.md" }, { id: "7", source: "fi.jsonl" }, { id: "x?y", source: "" }, { id: "7", index: "faq" }]) await documentOf(hit, 2);
+  const places = ["documents/a%20b%2Fc.md%234", "documents/fi.jsonl%3A7", "documents/x%3Fy", "indexes/faq/documents/7"];
+  assert.deepEqual(asked.map((one) => one.path), places.map((place) => `./${place}?around=2`));
+});
+
 test("a question is sent as the address says", async () => {
   const asked = answering(json({ hits: [] }));
   await search("a", PLAIN, never);
@@ -192,10 +200,10 @@ test("a question is sent as the address says", async () => {
   await search("d", { ...PLAIN, indexes: ["faq"] }, never);
   for (const one of asked) assert.deepEqual([one.path, one.method, one.cache], ["./search", "POST", "no-store"]);
   assert.deepEqual(asked.map((one) => one.body), [
-    { query: "a", k: 10, highlight: true, langs: null, lang_of_results: "any" },
-    { query: "b", k: 20, highlight: true, langs: ["fi"], lang_of_results: "same", mode: "dense", rerank: true },
-    { query: "c", k: 10, highlight: true, langs: null, lang_of_results: "any", group_by: "source", where: { all: [{ any: ["x", "y"] }, { topic: ["z"] }] }, facets: ["topic"] },
-    { query: "d", k: 10, highlight: true, langs: null, lang_of_results: "any", indexes: ["faq"] },
+    { query: "a", k: 10, highlight: true, distinct: true, langs: null, lang_of_results: "any" },
+    { query: "b", k: 20, highlight: true, distinct: true, langs: ["fi"], lang_of_results: "same", mode: "dense", rerank: true },
+    { query: "c", k: 10, highlight: true, distinct: true, langs: null, lang_of_results: "any", group_by: "source", where: { all: [{ any: ["x", "y"] }, { topic: ["z"] }] }, facets: ["topic"] },
+    { query: "d", k: 10, highlight: true, distinct: true, langs: null, lang_of_results: "any", indexes: ["faq"] },
   ]);
 });
 

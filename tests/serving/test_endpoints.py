@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from interlingua.index import Index
 from interlingua.index.filters import parsed
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.serving.app import create_app
-from interlingua.serving.service import Change, Changed, ServeSettings, Service, Write
+from interlingua.serving.passages import Change, Changed, Write
+from interlingua.serving.service import ServeSettings, Service
 
 Serving = Callable[..., Any]
 
@@ -49,8 +51,8 @@ def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> No
     assert (first["text"], first["title"], first["lang"]) == (passage.text, passage.title, passage.lang)
     assert (first["metadata"], first["highlights"]) == ({"kind": "sea"}, [[0, 1]])
     assert first["parts"] == {"dense": first["score"], "lexical": None}  # JSON has no −∞
-    options = {"mode": "dense", "where": parsed({"kind": "sea"}), "reranker": None, "min_score": None, "group_by": None}
-    assert index.options == [{"k": 3, "langs": None, **options}]
+    options = {"mode": "dense", "where": parsed({"kind": "sea"}), "reranker": None, "min_score": None}
+    assert index.options == [{"k": 3, "langs": None, **options, "group_by": None, "distinct": False}]
     plain = client.post("/search", json={"query": "who wrote the book?", "highlight": False}).json()
     assert all(hit["highlights"] == [] for hit in plain["hits"])
 
@@ -206,6 +208,63 @@ def test_passages_are_added_replaced_and_deleted(client: TestClient, index: Any,
 
 
 @pytest.mark.slow
+def test_a_document_around_a_passage(tmp_path: Path, encoder: Any) -> None:
+    def cut(source: str, *texts: str) -> list[Passage]:
+        about = [{"source": source, "chunk": str(number)} for number in range(1, len(texts) + 1)]
+        return [Passage(f"a/b.md#{one['chunk']}", text, "", "en", one) for one, text in zip(about, texts, strict=True)]
+
+    texts = ("One. Two.", "Two. Three.", "Three. Four.", "Four. Five.", "Five. Six.", "Six.")
+    passages = [*cut("a/b.md", *texts), *cut("other", "Seven."), Passage("8", "A bridge.", lang="en")]
+    index = Index.build(encoder, passages, tmp_path / "idx")
+    with TestClient(create_app(index, ServeSettings(delay=0.0))) as client:
+
+        def ask(id: str, **options: Any) -> Any:
+            return client.get(f"/documents/{quote(id, safe='')}", params=options)
+
+        answer = ask("a/b.md:a/b.md#4").json()
+        assert {key: value for key, value in answer.items() if key != "passages"} == {
+            "name": "a/b.md",
+            "source": "a/b.md",
+            "position": 2,
+        }
+        assert [one["id"] for one in answer["passages"]] == [f"a/b.md#{number}" for number in range(2, 7)]
+        assert [one["text"] for one in answer["passages"]] == list(texts[1:])
+        assert [one["part"] for one in answer["passages"]] == ["Two.", "Three.", "Four. Five.", "Six.", "Six."]
+        assert [one["text"] for one in ask("a/b.md#6", around=1).json()["passages"]] == list(texts[4:])
+        assert [one["text"] for one in ask("a/b.md#2", around=500).json()["passages"]] == list(texts)
+        assert [one["text"] for one in ask("a/b.md#2", around=0).json()["passages"]] == [texts[1]]
+        assert (ask("8").json()["name"], ask("8").json()["passages"][0]["part"]) == ("8", "A bridge.")
+        assert ask("a/b.md#7").json()["error"] == {"code": "not_found", "message": "no passage has this id."}
+        answer = ask("a/b.md#1")
+        assert answer.status_code == 400
+        assert "has 2 passages with the id 'a/b.md#1'" in answer.json()["error"]["message"]
+        assert str(tmp_path) not in answer.text
+        assert ask("other:a/b.md#1").json()["passages"][0]["text"] == "Seven."
+        for around in (-1, 501, "x"):
+            assert ask("8", around=around).status_code == 422
+
+
+def test_what_says_the_same_is_one_hit(tmp_path: Path, encoder: Any) -> None:
+    passages = [
+        Passage("a", "A small blue book.", lang="en", metadata={"source": "x"}),
+        Passage("b", "a small,  blue BOOK", lang="en"),
+        Passage("c", "A small red book.", lang="en"),
+    ]
+    index = Index.build(encoder, passages, tmp_path / "idx")
+    with TestClient(create_app(index, ServeSettings(delay=0.0))) as client:
+
+        def ask(**options: Any) -> Any:
+            hits = client.post("/search", json={"query": "a small blue book", "mode": "lexical", **options}).json()[
+                "hits"
+            ]
+            return [(hit["id"], hit["same"], hit["repeated"]) for hit in hits]
+
+        assert sorted(ask()) == [("a", [], 0), ("b", [], 0), ("c", [], 0)]
+        first, second = ask(distinct=True)
+        assert first in (("a", ["b"], 1), ("b", ["x:a"], 1))
+        assert second == ("c", [], 0)
+
+
 def test_versions_of_a_page_are_told_apart(tmp_path: Path, encoder: Any, writer: dict[str, str]) -> None:
     pages = [
         {"id": "7", "text": text, "lang": lang, "metadata": {"source": f"{lang}.jsonl"}}

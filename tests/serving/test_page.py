@@ -627,6 +627,64 @@ def test_one_result_a_document_and_more_from_it(visit: Visit) -> None:
     assert len(asked) == 3
 
 
+def test_the_text_around_a_passage(visit: Visit) -> None:
+    asked: list[str] = []
+    parts = [f"part {number} {ATTACK}" for number in range(1, 8)]
+
+    def document(route: Route) -> None:
+        asked.append(route.request.url.partition("/documents/")[2])
+        around = int(asked[-1].rpartition("=")[2])
+        near = [
+            {"id": f"a/b.md#{number}", "lang": "ar" if number == 3 else "en", "part": part}
+            for number, part in enumerate(parts, 1)
+            if abs(number - 4) <= around
+        ]
+        route.fulfill(json={"name": "a/b.md", "source": "docs", "position": min(around, 3), "passages": near})
+
+    long = "the keeper wrote every storm into a book. " * 60
+    one = hit(1, long, id="a/b.md#4", source="docs", metadata={"source": "docs", "chunk": "4"}, highlights=[[4, 10]])
+    twin = hit(2, "alone", id="b", source="", same=["docs:c", "d"], repeated=7)
+    page = visit("#q=a", routes={"search": answering(one, twin), "documents/**": document})
+    card = page.locator("#results article").first
+    expect(page.locator("#results article").nth(1).get_by_role("button", name="Text around it")).to_have_count(0)
+    expect(page.locator("#results article").nth(1).locator(".same")).to_have_text("also in docs:c, d, …")
+    around = card.locator(".around p")
+    expect(card.get_by_role("button", name="Whole text")).to_be_visible()
+    button = card.get_by_role("button", name="Text around it")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(around).to_have_text([parts[1], parts[2], parts[4], parts[5]])
+    expect(around.nth(1)).to_have_attribute("dir", "rtl")
+    expect(card.locator("mark")).to_have_text("keeper")
+    text = card.locator(".text")
+    assert text.evaluate("one => one.scrollHeight <= one.clientHeight + 2")
+    less = card.get_by_role("button", name="Less")
+    expect(less).to_be_focused()
+    expect(less).to_have_attribute("aria-expanded", "true")
+    card.get_by_role("button", name="Whole text").click()
+    expect(around).to_have_count(6)
+    expect(card.get_by_role("button", name="Whole text")).to_have_count(0)
+    less.click()
+    expect(around).to_have_count(0)
+    assert asked == ["docs%3Aa%2Fb.md%234?around=2", "docs%3Aa%2Fb.md%234?around=500"]
+    assert page.evaluate("window.pwned") is None
+
+
+def test_the_text_around_a_passage_of_one_of_several_indexes(visit: Visit) -> None:
+    asked: list[str] = []
+
+    def refused(route: Route) -> None:
+        asked.append(urlsplit(route.request.url).path)
+        route.fulfill(status=404, json={"error": {"code": "not_found", "message": "no passage has this id."}})
+
+    one = hit(1, "text", id="a.md#4", index="faq", source="a.md", metadata={"source": "a.md", "chunk": "4"})
+    page = visit("#q=a", routes={"search": answering(one), "documents/**": refused})
+    page.get_by_role("button", name="Text around it").click()
+    expect(page.get_by_role("alert")).to_contain_text("no passage has this id.")
+    expect(page.get_by_role("button", name="Text around it")).to_be_enabled()
+    assert asked == ["/indexes/faq/documents/a.md%234"]
+
+
 def test_chips_of_metadata(visit: Visit) -> None:
     asked: list[dict[str, Any]] = []
     facets = {"topic": {"storm": 3, ATTACK: 1}, "number": {"1": 1, "2": 1}}

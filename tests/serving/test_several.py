@@ -169,6 +169,11 @@ def test_without_a_name_all_are_read(client: TestClient) -> None:
     passages = client.get("/passages/stars").json()["passages"]
     assert [(one["index"], one["text"][:3]) for one in passages] == [("handbook", "Who"), ("faq", "The")]
     assert client.get("/passages/nothing").status_code == 404
+    assert client.get("/documents/book").json()["index"] == "faq"
+    assert client.get("/indexes/handbook/documents/stars").json()["passages"][0]["text"][:3] == "Who"
+    assert client.get("/documents/nothing").status_code == 404
+    both = client.get("/documents/stars")
+    assert (both.status_code, "handbook, faq" in both.json()["error"]["message"]) == (400, True)
     assert client.get("/health").json() == {"status": "ready"}
 
 
@@ -193,6 +198,19 @@ def test_comparable_scores_give_the_order_of_one_index(client: TestClient, read:
     assert [hit["rank"] for hit in answer["hits"]] == [1, 2, 3, 4, 5]
     least = found[2].score
     assert names(search(client, mode="dense", min_score=least - 1e-6)) == [hit.passage.id for hit in found[:3]]
+
+
+@pytest.mark.parametrize("mode", ["dense", "lexical"])
+def test_what_two_indexes_say_alike_is_one_hit(encoder: Any, tmp_path: Path, mode: str) -> None:
+    def copies(*ids: str) -> list[Passage]:
+        return [*(Passage(id, "A book about the stars.", lang="en") for id in ids), Passage("z", "A storm book.")]
+
+    indexes = {name: Index.build(encoder, copies(name, "y"), tmp_path / name) for name in ("one", "two")}
+    with serving(indexes) as client:
+        assert len(search(client, mode=mode)["hits"]) == 6
+        first, second = search(client, mode=mode, distinct=True)["hits"]
+        assert (first["repeated"], second["repeated"], len(first["same"])) == (3, 1, 3)
+        assert len(search(client, mode=mode, distinct=True, k=1)["hits"]) == 1
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])

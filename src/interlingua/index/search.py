@@ -255,6 +255,12 @@ def grouped(hits: Sequence[Hit], key: str) -> list[Hit]:
     return [hit._replace(more=more[name]) for name, hit in best.items()]
 
 
+def with_same(first: Hit, hit: Hit) -> Hit:
+    """`first` with a hit that says the same, and those that this one stands for."""
+    same = (*first.same, hit.passage, *hit.same)[:SAME]
+    return first._replace(same=same, repeated=first.repeated + 1 + hit.repeated)
+
+
 def distinct_hits(hits: Sequence[Hit], k: int) -> list[Hit]:
     """The first `k` hits that say something else, each with the first `SAME` passages behind it that say the same, and
     their number."""
@@ -262,8 +268,7 @@ def distinct_hits(hits: Sequence[Hit], k: int) -> list[Hit]:
     for hit in hits:
         text = says(hit.passage)
         if (first := kept.get(text)) is not None:
-            same = (*first.same, hit.passage) if len(first.same) < SAME else first.same
-            kept[text] = first._replace(same=same, repeated=first.repeated + 1)
+            kept[text] = with_same(first, hit)
         elif len(kept) < k:
             kept[text] = hit
     return list(kept.values())

@@ -36,9 +36,9 @@ NAMING = "a name has up to 64 of the characters A-Z a-z 0-9 . _ - and begins wit
 INDEXES = "/indexes"
 WRITING = "/passages"
 METRICS = "/metrics"
-READING = ("/search", "/passages/", "/v1/", "/v2/", "/rerank", "/info", "/openapi.json", "/docs")
+READING = ("/search", "/passages/", "/documents/", "/v1/", "/v2/", "/rerank", "/info", "/openapi.json", "/docs")
 """What the scope `search` is for. The page and /health show nothing of the index and need none."""
-TOGETHER = ("/search", "/passages/", "/info", "/openapi.json", "/docs", INDEXES)
+TOGETHER = ("/search", "/passages/", "/documents/", "/info", "/openapi.json", "/docs", INDEXES)
 """What is read of all indexes that a token may search. Other paths without the name of an index mean the first one."""
 
 

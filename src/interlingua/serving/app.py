@@ -11,11 +11,11 @@ from interlingua.index.index import Index
 from interlingua.models.protocols import AnyEncoder
 from interlingua.serving.access import Tokens
 from interlingua.serving.middleware import HostNames, ReadRest, RequestLog, WholeBody
+from interlingua.serving.passages import passage_routes
 from interlingua.serving.routes import (
     embedding_routes,
     info_routes,
     page_routes,
-    passage_routes,
     rerank_routes,
     search_routes,
     status_routes,

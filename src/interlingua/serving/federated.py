@@ -21,9 +21,11 @@ from dataclasses import dataclass, replace
 from heapq import nsmallest
 
 from interlingua.errors import BadInput
+from interlingua.index.documents import says
 from interlingua.index.filters import check_field, conditions, within_fields
 from interlingua.index.index import Hit
 from interlingua.index.metadata import Budget, Question
+from interlingua.index.search import with_same
 from interlingua.retrieval.fusion import RRF_K
 from interlingua.serving.service import Answer, Searches, answered
 
@@ -53,7 +55,11 @@ class Federated:
                 [
                     (parts[place], hit)
                     for place, hit in merged(
-                        [lists[number] for lists in found], first.k, comparable, same and first.mode != "lexical"
+                        [lists[number] for lists in found],
+                        first.k,
+                        comparable=comparable,
+                        dense=same and first.mode != "lexical",
+                        distinct=first.distinct,
                     )
                 ],
                 question,
@@ -113,15 +119,30 @@ def narrowed(one: Searches) -> Searches | None:
     )
 
 
-def merged(lists: Sequence[Sequence[Hit]], k: int, comparable: bool, dense: bool) -> list[tuple[int, Hit]]:
+def merged(
+    lists: Sequence[Sequence[Hit]], k: int, *, comparable: bool, dense: bool, distinct: bool = False
+) -> list[tuple[int, Hit]]:
     """The `k` best of some rankings, each with the number of its ranking: by their scores where these are `comparable`,
-    else by reciprocal rank fusion. With `dense`, dense scores decide between hits of one rank."""
+    else by reciprocal rank fusion. With `dense`, dense scores decide between hits of one rank; with `distinct`, hits
+    that say the same are one."""
     every = [(place, rank, hit) for place, hits in enumerate(lists) for rank, hit in enumerate(hits, 1)]
     if comparable:
         every.sort(key=lambda one: -one[2].score)  # stable: equal ones stay in the order of the indexes
-        return [(place, hit) for place, _, hit in every[:k]]
-    every.sort(key=lambda one: (one[1], -one[2].parts.get("dense", 0.0) if dense else 0.0))
-    return [
-        (place, hit._replace(score=1 / (RRF_K + rank), parts={**hit.parts, "own": hit.score}))
-        for place, rank, hit in every[:k]
-    ]
+        found = [(place, hit) for place, _, hit in every]
+    else:
+        every.sort(key=lambda one: (one[1], -one[2].parts.get("dense", 0.0) if dense else 0.0))
+        found = [
+            (place, hit._replace(score=1 / (RRF_K + rank), parts={**hit.parts, "own": hit.score}))
+            for place, rank, hit in every
+        ]
+    if not distinct:
+        return found[:k]
+    kept: dict[str, tuple[int, Hit]] = {}
+    for place, hit in found:
+        text = says(hit.passage)
+        if text in kept:
+            first, best = kept[text]
+            kept[text] = first, with_same(best, hit)
+        elif len(kept) < k:
+            kept[text] = place, hit
+    return list(kept.values())

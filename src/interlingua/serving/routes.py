@@ -19,48 +19,28 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from interlingua.data.records import Passage
-from interlingua.errors import Busy, Damaged, Stale
 from interlingua.index.metadata import Question
 from interlingua.serving.federated import Federated
-from interlingua.serving.middleware import audit, note
+from interlingua.serving.middleware import note
 from interlingua.serving.schemas import (
     MAX_ID,
     ApiError,
     CohereRerankAnswer,
-    DeleteAnswer,
     EmbeddingsAnswer,
     EmbeddingsRequest,
-    ErrorAnswer,
     HealthAnswer,
     IndexesAnswer,
     InfoAnswer,
     ModelCard,
     ModelsAnswer,
-    PassagesAnswer,
-    PassagesRequest,
     RerankAnswer,
     RerankRequest,
     SearchAnswer,
     SearchRequest,
-    WriteAnswer,
     check_model,
 )
 from interlingua.serving.served import Address, Served
-from interlingua.serving.service import (
-    Change,
-    Changed,
-    Delete,
-    Embeddings,
-    Facts,
-    Reranks,
-    Searches,
-    Service,
-    Versions,
-    Write,
-    labelled,
-    parts,
-)
+from interlingua.serving.service import Embeddings, Facts, Reranks, Searches, Service, parts
 from interlingua.text.languages import detect_language, find_code, normalise_code
 
 STYLE = """\
@@ -210,6 +190,7 @@ def search_routes(at: Address) -> APIRouter:
                 body.min_score,
                 body.group_by,
                 tuple(body.facets),
+                body.distinct,
                 one.label,
             )
             for one in services
@@ -299,84 +280,6 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
             400, "language_not_sure", "lang_of_results: the question's language was not detected for sure. Set lang."
         )
     return lang, (lang,)
-
-
-AUDITED = 10
-"""Ids of a write that are in its audit line."""
-
-
-def passage_routes(at: Address) -> APIRouter:
-    """Passages by id, and changes of an index. These are there for the next search."""
-    router = APIRouter(
-        prefix=at.prefix, responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}}
-    )
-    the, every = Depends(at.one), Depends(at.every)
-
-    @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
-    async def write(body: PassagesRequest, request: Request, service: Service = the) -> JSONResponse:
-        passages = [
-            Passage(
-                one.id,
-                one.text,
-                one.title,
-                normalise_code(one.lang) if one.lang else detect_language(one.text),
-                one.metadata,
-            )
-            for one in body.passages
-        ]
-        twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
-        if twice:
-            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' occurs more than once.")
-        note(request.scope, texts=len(passages))
-        audit(request.scope, passages=len(passages), ids=[passage.id for passage in passages[:AUDITED]])
-        done = await _written(service, Write(passages), len(passages))
-        audit(request.scope, changed=done.changed)
-        return JSONResponse({"written": done.changed, "passages": done.passages})
-
-    @router.get(
-        "/passages/{id:path}",
-        response_model=PassagesAnswer,
-        summary="The passages with an id, or the one called source:id",
-    )
-    async def read(
-        id: Annotated[str, Path(min_length=1, max_length=MAX_ID)], services: tuple[Service, ...] = every
-    ) -> JSONResponse:
-        versions = await gather(*(one.batcher.submit(Versions(one.index), id) for one in services))
-        found = [
-            {**passage, **labelled(one.label)}
-            for one, passages in zip(services, versions, strict=True)
-            for passage in passages
-        ]
-        if not found:
-            raise ApiError(404, "not_found", "no passage has this id.")
-        return JSONResponse({"passages": found})
-
-    @router.delete(
-        "/passages/{id:path}",
-        response_model=DeleteAnswer,
-        summary="Delete the passages with an id, or the one called source:id",
-    )
-    async def delete(
-        id: Annotated[str, Path(min_length=1, max_length=MAX_ID)], request: Request, service: Service = the
-    ) -> JSONResponse:
-        done = await _written(service, Delete(id))
-        audit(request.scope, changed=done.changed)
-        if not done.changed:
-            raise ApiError(404, "not_found", "no passage has this id.")
-        return JSONResponse({"deleted": done.changed, "passages": done.passages})
-
-    return router
-
-
-async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
-    """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
-    done = await service.writer.submit(Change(service.index), write, size)
-    if isinstance(done, Busy | Damaged | Stale):
-        raise ApiError(409, "not_written", service.told(done), {"Retry-After": "5"}) from done
-    if isinstance(done, Exception):
-        raise done
-    service.passages = done.passages
-    return done
 
 
 def embedding_routes(at: Address) -> APIRouter:

@@ -110,6 +110,7 @@ MAX_INPUTS = 2_048
 MAX_ID = 1_000
 MAX_FACETS = 16
 MAX_INDEXES = 1_000
+MAX_AROUND = 500
 
 
 def _encodable(text: str) -> str:
@@ -206,6 +207,9 @@ class SearchRequest(Ours):
     group_by: Label | None = Field(
         None, description="only the best hit of each value of this key of metadata; `source`: one passage a document"
     )
+    distinct: bool = Field(
+        False, description="passages with the same letters and numbers (one page under two names) are one hit"
+    )
     facets: Annotated[list[Label], Field(max_length=MAX_FACETS)] = Field(
         default_factory=list,
         description="keys of metadata whose values are counted over all passages that `where` and the languages let "
@@ -233,6 +237,18 @@ class PassagesAnswer(Ours):
     passages: list[StoredPassage] = Field(description="those with the id, in the order of their sources")
 
 
+class DocumentPassage(StoredPassage):
+    part: str = Field(description="its text without what the passage beside it, towards the one asked for, says too")
+
+
+class DocumentAnswer(Ours):
+    name: str = Field(description="of `handbook/guide.md#3` it is `handbook/guide.md`; the id of one that was not cut")
+    source: str = Field(description="the file or collection that it comes from")
+    position: int = Field(description="the place in `passages` of the one that was asked for, from 0")
+    passages: list[DocumentPassage] = Field(description="in the order of the document")
+    index: str = Field("", description="the name of its index; only where several are served")
+
+
 class SearchHit(StoredPassage):
     rank: int
     score: float | None
@@ -242,6 +258,8 @@ class SearchHit(StoredPassage):
     highlights: list[tuple[int, int]] = Field(description="[start, end) of marked words, in characters of `text`")
     group: str | None = Field(description="with `group_by`: the value; null for a passage that has none")
     more: int = Field(description="with `group_by`: further hits with this value")
+    same: list[str] = Field(description="with `distinct`: names of passages that say the same, the first five")
+    repeated: int = Field(description="with `distinct`: how many passages say the same")
 
 
 class SearchAnswer(Ours):

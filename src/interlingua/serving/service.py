@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, Stale
+from interlingua.errors import BadInput, InterlinguaError
+from interlingua.index.documents import called
 from interlingua.index.filters import Filter
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
@@ -128,6 +129,7 @@ class Searches:
     min_score: float | None = None
     group_by: str | None = None
     facets: tuple[str, ...] = ()
+    distinct: bool = False
     label: str = ""
 
     def __call__(self, items: Sequence[Question]) -> list[Answer]:
@@ -152,6 +154,7 @@ class Searches:
             reranker=self.reranker,
             min_score=self.min_score,
             group_by=self.group_by,
+            distinct=self.distinct,
             budget=budget,
         )
 
@@ -185,6 +188,8 @@ def answered(found: Found, question: Question, budget: Budget, facets: dict[str,
                 "highlights": marked[rank - 1] if rank <= len(marked) else [],
                 "group": hit.group,
                 "more": hit.more,
+                "same": [called(one) for one in hit.same],
+                "repeated": hit.repeated,
             }
             for rank, (searches, hit) in enumerate(found, 1)
         ],
@@ -219,16 +224,6 @@ def labelled(index: str) -> dict[str, str]:
 def finite(score: float) -> float | None:
     """The score, or None where JSON has no number for it (a passage without tokens has −∞ under MaxSim)."""
     return float(score) if math.isfinite(score) else None
-
-
-@dataclass(frozen=True)
-class Versions:
-    """Look up ids; the result, the passages that each means."""
-
-    index: Index
-
-    def __call__(self, items: Sequence[str]) -> list[list[dict[str, Any]]]:
-        return [[passage.as_json() for passage in self.index.versions(id)] for id in items]
 
 
 MAX_TEXTS = 4 << 20
@@ -425,13 +420,6 @@ class Facts(NamedTuple):
     fields: list[str]
 
 
-class Changed(NamedTuple):
-    """The number of passages that a call changed, and the number that there are now."""
-
-    changed: int
-    passages: int
-
-
 @dataclass(frozen=True)
 class Describe:
     """Describe the index; all items of a batch are alike."""
@@ -454,45 +442,3 @@ class Warm:
         detect_language("interlingua")
         self.index.search_many(["interlingua"], k=1)
         return [None] * len(items)
-
-
-@dataclass(frozen=True, eq=False)
-class Write:
-    """Add the passages, in place of those that have their ids; those that are there exactly so are left alone."""
-
-    passages: Sequence[Passage]
-
-    def __call__(self, index: Index) -> int:
-        return index.replace(self.passages)
-
-
-@dataclass(frozen=True, eq=False)
-class Delete:
-    """Delete the passage with this id."""
-
-    id: str
-
-    def __call__(self, index: Index) -> int:
-        return index.delete([self.id])
-
-
-@dataclass(frozen=True)
-class Change:
-    """Writes that waited together: done one by one, each whole or not at all, and synced together, before any is
-    acknowledged. One result each: a write that failed has its own error, and where the sync
-    fails, all have that."""
-
-    index: Index
-
-    def __call__(self, items: Sequence[Write | Delete]) -> list[Changed | Exception]:
-        done: list[Changed | Exception] = []
-        try:
-            with self.index.together():
-                for item in items:
-                    try:
-                        done.append(Changed(item(self.index), len(self.index)))
-                    except Exception as error:
-                        done.append(error)
-        except (Busy, Damaged, Stale) as error:  # another process writes, or the disk does not take it
-            return [one if isinstance(one, Exception) else error for one in done] or [error] * len(items)
-        return done

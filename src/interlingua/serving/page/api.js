@@ -1,4 +1,4 @@
-// The two calls that the page makes, and what can go wrong with them.
+// The calls that the page makes, and what can go wrong with them.
 import { say } from "./messages.js";
 
 const PATIENCE = 3; // times that a busy server is asked again without a word from the reader
@@ -53,13 +53,19 @@ const pause = (seconds, signal) => new Promise((done, fail) => {
 
 export const info = () => call("./info");
 
+/** The document of a hit: `around` passages before and after it. */
+export function documentOf({ index, source, id }, around) {
+  const name = encodeURIComponent(source && !id.startsWith(source) ? `${source}:${id}` : id);
+  return call(`./${index ? `indexes/${index}/` : ""}documents/${name}?around=${around}`);
+}
+
 /**
  * Ask `question` as `state` says, and count the values of the metadata `facets`. A busy server is asked again when it
  * says so; `onwait` hears the seconds.
  */
 export async function search(question, state, signal, onwait = () => {}, facets = []) {
   const asked = {
-    query: question, k: state.k, highlight: true,
+    query: question, k: state.k, highlight: true, distinct: true,
     langs: state.langs.length ? state.langs : null,
     lang_of_results: state.same ? "same" : "any",
     ...(state.indexes.length && { indexes: state.indexes }),

@@ -1,4 +1,5 @@
 // One passage found.
+import { inDocument } from "./document.js";
 import { element } from "./dom.js";
 import { highlighted } from "./highlight.js";
 import { direction, englishName, nativeName } from "./languages.js";
@@ -13,7 +14,7 @@ export function badge(lang) {
 }
 
 /** Where the passage is from, its index first where there are several: a link when `source` is a web address (and nothing else that could be followed). */
-function source({ index, metadata }) {
+function source({ index, metadata, same, repeated }) {
   const { source: place, chunk, url, ...others } = metadata ?? {};
   const address = [url, place].find((one) => /^https?:\/\//i.test(one ?? "") && URL.canParse(one));
   const name = place || url;
@@ -24,6 +25,7 @@ function source({ index, metadata }) {
       : element("span", {}, name)),
     chunk && element("span", {}, say("part", { n: chunk })),
     ...Object.entries(others).map(([key, value]) => element("span", {}, `${key}: ${value}`)),
+    same?.length && element("span.same", {}, say("also", { names: [...same, ...(repeated > same.length ? ["…"] : [])].join(", ") })),
   ];
   return parts.filter(Boolean).map((part) => {
     part.dir = "auto";
@@ -52,7 +54,7 @@ export function card(hit, extra = null) {
     { tabindex: "-1", "data-id": hit.id, lang: hit.lang || undefined, dir: direction(hit.lang), "aria-label": `${hit.rank}. ${hit.title || hit.id}` },
     element("span.rank", { dir: "ltr" }, String(hit.rank)),
     element("div.head", {}, hit.title ? element("h2", {}, hit.title) : null, badge(hit.lang)),
-    text,
+    ...(extra || !hit.metadata?.chunk ? [text] : inDocument(hit, text)),
     element("div.foot-of-card", { lang: language }, ...(extra ?? [element("span.source", {}, ...source(hit)), score(hit)])));
   return element("li.card", {}, article);
 }

@@ -18,6 +18,7 @@ export const MESSAGES = {
     noNetwork: "The search service does not answer. Is it running, and are you connected?",
     token: "Token", enter: "Enter", tokenWrong: "The search service does not know this token.", tokenAsked: "The search service asks for a token.",
     whole: "Whole text", less: "Less", further: "{n} more from this document", fewer: "Less from this document", part: "part {n}",
+    around: "Text around it", also: "also in {names}",
     noLanguage: "No language", pageLanguage: "Language of this page",
   },
   ar: {
@@ -35,6 +36,7 @@ export const MESSAGES = {
     noNetwork: "خدمة البحث لا ترد. هل هي قيد التشغيل، وهل أنت متصل بالشبكة؟",
     token: "رمز الدخول", enter: "دخول", tokenWrong: "خدمة البحث لا تعرف هذا الرمز.", tokenAsked: "خدمة البحث تطلب رمز دخول.",
     whole: "النص كاملاً", less: "أقل", further: "مقاطع أخرى من هذا المستند: {n}", fewer: "إخفاء المقاطع الأخرى", part: "الجزء {n}",
+    around: "النص المحيط", also: "أيضاً في {names}",
     noLanguage: "بلا لغة", pageLanguage: "لغة هذه الصفحة",
   },
   bn: {
@@ -52,6 +54,7 @@ export const MESSAGES = {
     noNetwork: "অনুসন্ধান সেবা সাড়া দিচ্ছে না। সেটি কি চালু আছে, আর আপনি কি সংযুক্ত আছেন?",
     token: "টোকেন", enter: "প্রবেশ", tokenWrong: "অনুসন্ধান সেবা এই টোকেন চেনে না।", tokenAsked: "অনুসন্ধান সেবা একটি টোকেন চায়।",
     whole: "পুরো লেখা", less: "কম দেখান", further: "এই নথি থেকে আরও {n}টি", fewer: "এই নথি থেকে কম দেখান", part: "অংশ {n}",
+    around: "আশপাশের লেখা", also: "এতেও আছে: {names}",
     noLanguage: "ভাষা নেই", pageLanguage: "এই পাতার ভাষা",
   },
   fi: {
@@ -69,6 +72,7 @@ export const MESSAGES = {
     noNetwork: "Hakupalvelu ei vastaa. Onko se käynnissä, ja onko sinulla verkkoyhteys?",
     token: "Tunniste", enter: "Jatka", tokenWrong: "Hakupalvelu ei tunne tätä tunnistetta.", tokenAsked: "Hakupalvelu pyytää tunnistetta.",
     whole: "Koko teksti", less: "Vähemmän", further: "{n} lisää tästä asiakirjasta", fewer: "Vähemmän tästä asiakirjasta", part: "osa {n}",
+    around: "Ympäröivä teksti", also: "myös: {names}",
     noLanguage: "Ei kieltä", pageLanguage: "Tämän sivun kieli",
   },
   id: {
@@ -86,6 +90,7 @@ export const MESSAGES = {
     noNetwork: "Layanan pencarian tidak menjawab. Apakah layanan berjalan, dan apakah Anda tersambung?",
     token: "Token", enter: "Masuk", tokenWrong: "Layanan pencarian tidak mengenal token ini.", tokenAsked: "Layanan pencarian meminta token.",
     whole: "Teks lengkap", less: "Lebih sedikit", further: "{n} lagi dari dokumen ini", fewer: "Sembunyikan yang lain", part: "bagian {n}",
+    around: "Teks di sekitarnya", also: "juga di {names}",
     noLanguage: "Tanpa bahasa", pageLanguage: "Bahasa halaman ini",
   },
   ja: {
@@ -103,6 +108,7 @@ export const MESSAGES = {
     noNetwork: "検索サービスが応答しません。サービスは動いていますか。ネットワークに接続していますか。",
     token: "トークン", enter: "送信", tokenWrong: "検索サービスはこのトークンを認識できません。", tokenAsked: "検索サービスを使うにはトークンが必要です。",
     whole: "全文を表示", less: "折りたたむ", further: "この文書からさらに {n} 件", fewer: "この文書の表示を減らす", part: "第 {n} 部",
+    around: "前後の文章", also: "ほかに {names}",
     noLanguage: "言語なし", pageLanguage: "このページの言語",
   },
   ko: {
@@ -120,6 +126,7 @@ export const MESSAGES = {
     noNetwork: "검색 서비스가 응답하지 않습니다. 서비스가 실행 중인지, 네트워크에 연결되어 있는지 확인하세요.",
     token: "토큰", enter: "확인", tokenWrong: "검색 서비스가 이 토큰을 알지 못합니다.", tokenAsked: "검색 서비스에 토큰이 필요합니다.",
     whole: "전체 글 보기", less: "접기", further: "이 문서에서 {n}개 더", fewer: "이 문서 결과 접기", part: "{n}부",
+    around: "앞뒤 글", also: "같은 글: {names}",
     noLanguage: "언어 없음", pageLanguage: "이 페이지의 언어",
   },
   ru: {
@@ -138,6 +145,7 @@ export const MESSAGES = {
     noNetwork: "Служба поиска не отвечает. Запущена ли она и есть ли подключение к сети?",
     token: "Токен", enter: "Войти", tokenWrong: "Служба поиска не знает этого токена.", tokenAsked: "Служба поиска запрашивает токен.",
     whole: "Весь текст", less: "Свернуть", further: "Ещё из этого документа: {n}", fewer: "Свернуть остальные", part: "часть {n}",
+    around: "Текст вокруг", also: "также в {names}",
     noLanguage: "Язык не указан", pageLanguage: "Язык этой страницы",
   },
   sw: {
@@ -155,6 +163,7 @@ export const MESSAGES = {
     noNetwork: "Huduma ya utafutaji haijibu. Je, inaendeshwa, na je, umeunganishwa kwenye mtandao?",
     token: "Tokeni", enter: "Ingia", tokenWrong: "Huduma ya utafutaji haiitambui tokeni hii.", tokenAsked: "Huduma ya utafutaji inahitaji tokeni.",
     whole: "Maandishi yote", less: "Punguza", further: "{n} zaidi kutoka hati hii", fewer: "Punguza kutoka hati hii", part: "sehemu ya {n}",
+    around: "Maandishi yanayozunguka", also: "pia katika {names}",
     noLanguage: "Hakuna lugha", pageLanguage: "Lugha ya ukurasa huu",
   },
   te: {
@@ -172,6 +181,7 @@ export const MESSAGES = {
     noNetwork: "శోధన సేవ జవాబివ్వడం లేదు. అది నడుస్తోందా, మీకు నెట్‌వర్క్ ఉందా?",
     token: "టోకెన్", enter: "ప్రవేశించండి", tokenWrong: "ఈ టోకెన్ శోధన సేవకు తెలియదు.", tokenAsked: "శోధన సేవ టోకెన్ అడుగుతోంది.",
     whole: "పూర్తి పాఠం", less: "తక్కువ చూపు", further: "ఈ పత్రం నుండి మరో {n}", fewer: "ఈ పత్రం నుండి తక్కువ చూపు", part: "{n}వ భాగం",
+    around: "చుట్టూ ఉన్న వచనం", also: "ఇందులోనూ: {names}",
     noLanguage: "భాష లేదు", pageLanguage: "ఈ పేజీ భాష",
   },
   th: {
@@ -189,6 +199,7 @@ export const MESSAGES = {
     noNetwork: "บริการค้นหาไม่ตอบกลับ บริการทำงานอยู่หรือไม่ และคุณเชื่อมต่อเครือข่ายอยู่หรือไม่",
     token: "โทเค็น", enter: "เข้าใช้", tokenWrong: "บริการค้นหาไม่รู้จักโทเค็นนี้", tokenAsked: "บริการค้นหาต้องการโทเค็น",
     whole: "ข้อความทั้งหมด", less: "ย่อ", further: "อีก {n} รายการจากเอกสารนี้", fewer: "ย่อรายการจากเอกสารนี้", part: "ส่วนที่ {n}",
+    around: "ข้อความรอบ ๆ", also: "มีใน {names} ด้วย",
     noLanguage: "ไม่มีภาษา", pageLanguage: "ภาษาของหน้านี้",
   },
 };

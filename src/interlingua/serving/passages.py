@@ -1,0 +1,213 @@
+"""Passages by id, the documents that they were cut from, and writes, which are there for the next search."""
+
+from __future__ import annotations
+
+from asyncio import gather
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import JSONResponse
+
+from interlingua.data.records import Passage
+from interlingua.errors import Busy, Damaged, Stale
+from interlingua.index.index import Index
+from interlingua.serving.middleware import audit, note
+from interlingua.serving.schemas import (
+    MAX_AROUND,
+    MAX_ID,
+    ApiError,
+    DeleteAnswer,
+    DocumentAnswer,
+    ErrorAnswer,
+    PassagesAnswer,
+    PassagesRequest,
+    WriteAnswer,
+)
+from interlingua.serving.served import Address
+from interlingua.serving.service import Service, labelled
+from interlingua.text.languages import detect_language, normalise_code
+
+Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
+Around = Annotated[int, Query(ge=0, le=MAX_AROUND, description="passages before it, and passages after it")]
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Look up ids; the result, the passages that each means."""
+
+    index: Index
+
+    def __call__(self, items: Sequence[str]) -> list[list[dict[str, Any]]]:
+        return [[passage.as_json() for passage in self.index.versions(id)] for id in items]
+
+
+class Near(NamedTuple):
+    """A passage by its id, and how many before and after it are wanted."""
+
+    id: str
+    around: int
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Look up the documents of passages; the result, what each holds near its passage. None where no passage has the
+    id."""
+
+    index: Index
+
+    def __call__(self, items: Sequence[Near]) -> list[dict[str, Any] | None]:
+        return [self._one(item) if self.index.versions(item.id) else None for item in items]
+
+    def _one(self, item: Near) -> dict[str, Any]:
+        found = self.index.document(item.id, around=item.around)
+        pairs = zip(found.passages, found.parts, strict=True)
+        return {
+            "name": found.name,
+            "source": found.source,
+            "position": found.position,
+            "passages": [{**passage.as_json(), "part": part} for passage, part in pairs],
+        }
+
+
+class Changed(NamedTuple):
+    """The number of passages that a call changed, and the number that there are now."""
+
+    changed: int
+    passages: int
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """Add the passages, in place of those that have their ids; those that are there exactly so are left alone."""
+
+    passages: Sequence[Passage]
+
+    def __call__(self, index: Index) -> int:
+        return index.replace(self.passages)
+
+
+@dataclass(frozen=True, eq=False)
+class Delete:
+    """Delete the passage with this id."""
+
+    id: str
+
+    def __call__(self, index: Index) -> int:
+        return index.delete([self.id])
+
+
+@dataclass(frozen=True)
+class Change:
+    """Writes that waited together: done one by one, each whole or not at all, and synced together, before any is
+    acknowledged. One result each: a write that failed has its own error, and where the sync
+    fails, all have that."""
+
+    index: Index
+
+    def __call__(self, items: Sequence[Write | Delete]) -> list[Changed | Exception]:
+        done: list[Changed | Exception] = []
+        try:
+            with self.index.together():
+                for item in items:
+                    try:
+                        done.append(Changed(item(self.index), len(self.index)))
+                    except Exception as error:
+                        done.append(error)
+        except (Busy, Damaged, Stale) as error:  # another process writes, or the disk does not take it
+            return [one if isinstance(one, Exception) else error for one in done] or [error] * len(items)
+        return done
+
+
+AUDITED = 10
+"""Ids of a write that are in its audit line."""
+
+
+def passage_routes(at: Address) -> APIRouter:
+    """Passages by id, their documents, and writes."""
+    router = APIRouter(
+        prefix=at.prefix, responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}}
+    )
+    the, every = Depends(at.one), Depends(at.every)
+
+    @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
+    async def write(body: PassagesRequest, request: Request, service: Service = the) -> JSONResponse:
+        passages = [
+            Passage(
+                one.id,
+                one.text,
+                one.title,
+                normalise_code(one.lang) if one.lang else detect_language(one.text),
+                one.metadata,
+            )
+            for one in body.passages
+        ]
+        twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
+        if twice:
+            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' occurs more than once.")
+        note(request.scope, texts=len(passages))
+        audit(request.scope, passages=len(passages), ids=[passage.id for passage in passages[:AUDITED]])
+        done = await _written(service, Write(passages), len(passages))
+        audit(request.scope, changed=done.changed)
+        return JSONResponse({"written": done.changed, "passages": done.passages})
+
+    @router.get(
+        "/passages/{id:path}",
+        response_model=PassagesAnswer,
+        summary="The passages with an id, or the one called source:id",
+    )
+    async def read(id: Id, services: tuple[Service, ...] = every) -> JSONResponse:
+        versions = await gather(*(one.batcher.submit(Versions(one.index), id) for one in services))
+        found = [
+            {**passage, **labelled(one.label)}
+            for one, passages in zip(services, versions, strict=True)
+            for passage in passages
+        ]
+        if not found:
+            raise ApiError(404, "not_found", "no passage has this id.")
+        return JSONResponse({"passages": found})
+
+    @router.get(
+        "/documents/{id:path}",
+        response_model=DocumentAnswer,
+        summary="The document of the passage with an id: those before and after it, `?around=2` of each",
+    )
+    async def document(id: Id, services: tuple[Service, ...] = every, around: Around = 2) -> JSONResponse:
+        found = await gather(*(one.batcher.submit(Documents(one.index), Near(id, around)) for one in services))
+        held = [(one, document) for one, document in zip(services, found, strict=True) if document is not None]
+        if not held:
+            raise ApiError(404, "not_found", "no passage has this id.")
+        if len(held) > 1:
+            names = ", ".join(one.label for one, _ in held)
+            raise ApiError(
+                400, "bad_request", f"several indexes have this id: {names}. Ask /indexes/NAME/documents/ID."
+            )
+        ((one, document),) = held
+        return JSONResponse({**document, **labelled(one.label)})
+
+    @router.delete(
+        "/passages/{id:path}",
+        response_model=DeleteAnswer,
+        summary="Delete the passages with an id, or the one called source:id",
+    )
+    async def delete(id: Id, request: Request, service: Service = the) -> JSONResponse:
+        done = await _written(service, Delete(id))
+        audit(request.scope, changed=done.changed)
+        if not done.changed:
+            raise ApiError(404, "not_found", "no passage has this id.")
+        return JSONResponse({"deleted": done.changed, "passages": done.passages})
+
+    return router
+
+
+async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
+    """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
+    done = await service.writer.submit(Change(service.index), write, size)
+    if isinstance(done, Busy | Damaged | Stale):
+        raise ApiError(409, "not_written", service.told(done), {"Retry-After": "5"}) from done
+    if isinstance(done, Exception):
+        raise done
+    service.passages = done.passages
+    return done
