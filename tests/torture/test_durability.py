@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,28 +24,8 @@ from interlingua.index.local import table as passage_store
 from interlingua.index.local.snapshot import cache_versions
 from interlingua.index.local.table import SYNCED, PassageTable, synced_version
 
-PROGRAM = """
-import sys
-from pathlib import Path
-import numpy as np
-from interlingua.data.records import Passage
-from interlingua.index import Index
-from interlingua.index.local import store as local_store
-
-class Lengths:
-    similarity = "dot"
-    def encode_query(self, sentences, **options):
-        return np.array([[len(text), text.count("a"), 1.0] for text in sentences])
-    def encode_document(self, sentences, **options):
-        return self.encode_query([text if isinstance(text, str) else " ".join(text) for text in sentences])
-
-def passages(start, stop, word="passage"):
-    return [Passage(f"p{n:03}", f"a {word} {'a' * (n % 7)} {n}", lang="en") for n in range(start, stop)]
-"""
-"""For this process and for the one that is traced."""
-NAMESPACE: dict[str, Any] = {}
-exec(PROGRAM, NAMESPACE)
-Lengths, passages = NAMESPACE["Lengths"], NAMESPACE["passages"]
+sys.path.append(str(Path(__file__).parent))
+from length_encoder import HERE, Lengths, passages
 
 About = tuple[int, int, int]
 """What tells a file, or the names in a folder, from what was there before: number, size, time of the last change."""
@@ -311,13 +290,17 @@ def test_durability_is_full_or_process(place):
 
 
 TRACED = (
-    PROGRAM
+    HERE
     + """
 import os
+from pathlib import Path
 from types import SimpleNamespace
 import torch
 from interlingua import Encoder
+from interlingua.index import Index
+from interlingua.index.local import store as local_store
 from interlingua.training.checkpoint import save_checkpoint
+from length_encoder import Lengths, passages
 
 place, model = Path(sys.argv[1]), Encoder.load(sys.argv[2])
 optimizer = SimpleNamespace(state=lambda: ({"moment": torch.zeros(2)}, {"steps": 1}))

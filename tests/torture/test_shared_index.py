@@ -16,30 +16,20 @@ import pytest
 from interlingua.data.records import Passage
 from interlingua.index import Index, check_index
 
-pytestmark = pytest.mark.slow
-PROGRAM = """
-import json, sys
-import numpy as np
-from interlingua.data.records import Passage
-from interlingua.errors import Busy, InterlinguaError
-from interlingua.index import Index
+sys.path.append(str(Path(__file__).parent))
+from length_encoder import HERE, Lengths
 
-class Lengths:
-    similarity = "dot"
-    def encode_query(self, sentences, **options):
-        return np.array([[len(text), text.count("a"), 1.0] for text in sentences])
-    def encode_document(self, sentences, **options):
-        return self.encode_query([text if isinstance(text, str) else " ".join(text) for text in sentences])
-"""
-"""For this process and for those that write."""
-NAMESPACE: dict[str, Any] = {}
-exec(PROGRAM, NAMESPACE)
-Lengths = NAMESPACE["Lengths"]
+pytestmark = pytest.mark.slow
 SHARED = 12
 """Passages that every write replaces, all of them."""
 WRITER = (
-    PROGRAM
+    HERE
     + """
+from interlingua.data.records import Passage
+from interlingua.errors import Busy
+from interlingua.index import Index
+from length_encoder import Lengths
+
 place, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 for number in range(rounds):
     passages = [Passage(f"p{n}", f"a text of {name} {number}", lang="en") for n in range(SHARED)]
@@ -111,10 +101,15 @@ def test_two_writers_and_readers(tmp_path: Path, python: Callable[..., Any], tri
 
 
 SMALL_DISK = (
-    PROGRAM
+    HERE
     + """
+import json, random, shutil
 from pathlib import Path
-import random, shutil
+from interlingua.data.records import Passage
+from interlingua.errors import InterlinguaError
+from interlingua.index import Index
+from length_encoder import Lengths
+
 place, seed, writes = Path(sys.argv[1]) / "idx", int(sys.argv[2]), int(sys.argv[3])
 drawn = random.Random(seed)
 held = {f"p{n}": "a text" for n in range(50)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,40 +17,13 @@ import yaml
 from interlingua.training.build import train
 from interlingua.training.recipe import resolve
 
+sys.path.append(str(Path(__file__).parents[1]))
+from small_recipes import CONTEXT, STATIC
+
 pytestmark = pytest.mark.slow
-STEPS = 40
-DUAL = {
-    "tokenizer_sentences": 400,
-    "model": {"backbone": {"static": {"vocab_size": 3000, "dim": 16}}, "encoders": "untied", "token_dropout": 0.2},
-    "data": {
-        "questions": {"path": "encyclopedia:train", "batch": 6},
-        "parallel": {"path": "encyclopedia:train", "batch": 8},
-    },
-    "objectives": {
-        "retrieval": {"temperature": 0.05, "hard_negatives": 0},
-        "semantic": {"weight": 0.5},
-        "language": {"weight": 0.1},
-    },
-    "optimizer": {"lr": 0.01, "warmup": 2},
-    "training": {"steps": STEPS, "checkpoint_every": 3, "log_every": 1, "tensorboard": False},
-}
-CONTEXTS = {
-    "tokenizer_sentences": 400,
-    "model": {
-        "backbone": {
-            "scratch": {"vocab_size": 3000, "layers": 1, "hidden": 16, "heads": 2, "intermediate": 32, "max_length": 32}
-        },
-        "encoders": "tied",
-        "pooling": "cls",
-    },
-    "data": {
-        "contexts": {"path": "encyclopedia:train", "batch": 3, "alpha": 0.3, "one_language": True, "window": 3},
-        "sentences": {"path": "encyclopedia:train", "batch": 5},
-    },
-    "objectives": {"context_prediction": {"bank": 16}, "masked_language_modelling": {}},
-    "optimizer": {"lr": 0.01, "warmup": 2},
-    "training": {"steps": STEPS, "checkpoint_every": 3, "log_every": 1, "tensorboard": False, "accumulate": 2},
-}
+TRAINING = {"steps": 40, "checkpoint_every": 3, "log_every": 1, "tensorboard": False}
+DUAL = {**STATIC, "model": {**STATIC["model"], "encoders": "untied"}, "training": TRAINING}
+CONTEXTS = {**CONTEXT, "training": {**TRAINING, "accumulate": 2}}
 
 
 def files(run: Path) -> dict[str, bytes]:
