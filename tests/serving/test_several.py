@@ -213,6 +213,22 @@ def test_what_two_indexes_say_alike_is_one_hit(encoder: Any, tmp_path: Path, mod
         assert len(search(client, mode=mode, distinct=True, k=1)["hits"]) == 1
 
 
+def test_indexes_of_one_model_are_searched_with_one_encoding(
+    read: dict[str, Index], encoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[list[str]] = []
+    encode = encoder.encode_query
+
+    def counted(texts: Any, **options: Any) -> Any:
+        encoded.append(list(texts))
+        return encode(texts, **options)
+
+    with serving(three(read)) as client:
+        monkeypatch.setattr(encoder, "encode_query", counted)
+        assert len(search(client, mode="dense")["hits"]) == 7
+    assert encoded == [[QUESTION]]
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])
 def test_other_rankings_are_merged_by_rank(client: TestClient, read: dict[str, Index], mode: str) -> None:
     own = {name: read[name].search(QUESTION, mode=mode, lang="en") for name in PASSAGES}

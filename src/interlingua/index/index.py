@@ -23,6 +23,7 @@ from interlingua.index.metadata import (
     analyzers_of,
     check_encoder,
     load_encoder,
+    question_vectors,
     questions,
 )
 from interlingua.index.ranking import Arriving, named, only
@@ -34,7 +35,7 @@ from interlingua.models.protocols import AnyEncoder, has_token_states
 from interlingua.retrieval.bm25.bm25 import K1, B, check_parameters
 from interlingua.retrieval.late_interaction.states import StateMaxSim, TokenStates
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
-from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
+from interlingua.retrieval.retriever import TextEncoder, Vectors
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import Scope, SourceNames
@@ -205,9 +206,8 @@ class Index:
         given. `reranker`, an encoder from `interlingua.models.late_interaction.load_any`, brings the first 100 into
         its own order (see `keep_tokens`). Hits with a lower score than `min_score` are left out; scores of another
         mode or reranker are other numbers, and hybrid ones depend on the other candidates too. With `group_by`, a key
-        of metadata, only the best hit of each value is given, with the number of further ones: "source" gives one
-        passage a document. With `distinct` passages with the same letters and numbers (one page under two names) are
-        one hit, the first of the others in its `same`. Raises BadInput for a key that no passage has.
+        of metadata, only the best hit of each value is given: "source" gives one passage a document. With `distinct`
+        passages of the same letters and numbers are one hit. Raises BadInput for a key that no passage has.
         """
         return self.search_many(
             [text],
@@ -250,7 +250,7 @@ class Index:
         if mode != "lexical":
             encoder = self.encoder  # loaded before anything is measured
             with allowed.stage("encoding", *asked.asked):
-                vectors = embed_queries(encoder, asked.queries)
+                vectors = question_vectors(encoder, asked)
         static = StaticMaxSim.of(self._encoder.value, self._words)
         self._words = static or self._words
         self._states = TokenStates.of(self._encoder.value, self._states)

@@ -15,12 +15,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
+import numpy as np
+
 from interlingua import checksums
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_write
 from interlingua.models.protocols import AnyEncoder, has_token_vectors
-from interlingua.retrieval.retriever import TextEncoder
+from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
 from interlingua.text.languages import detect_language, find_code
@@ -240,7 +242,7 @@ class OutOfTime(BadInput):
 
 
 class Question:
-    """A question, normalised once (NFKC), whose terms are found once for each language.
+    """A question, normalised once (NFKC), whose terms are found once for each language, and encoded once.
 
     `text` is as it was written, which is what encoders read; `lang` is its language, "" where it is not sure. Pass one
     object to an index and to `Highlights`, so that both use the same terms. Raises BadInput for a text of more
@@ -254,6 +256,8 @@ class Question:
         self.is_cut = False
         """Whether terms beyond `READ`, `ELSEWHERE` or `TERMS` were left out so far."""
         self._counts: dict[str, Counter[str]] = {}
+        self.encoded: tuple[TextEncoder, Any] | None = None
+        """The encoder that read it last, and its vector."""
 
     def counts(self, lang: str) -> Counter[str]:
         """The terms that the analyzer of a language finds, the first of them, and how often each occurs."""
@@ -324,6 +328,18 @@ def questions(
     queries = [Query(f"question {number}", one.text, one.lang) for number, one in enumerate(asked, 1)]
     searched = {name: count for name, count in languages.items() if langs is None or name in langs}
     return Questions(asked, queries, searched)
+
+
+def question_vectors(encoder: TextEncoder, asked: Questions) -> Vectors:
+    """The vectors of questions [questions, dim], as `encoder` read these objects before where it read all of them:
+    indexes of one model are searched with one encoding."""
+    known = [one.encoded[1] for one in asked.asked if one.encoded is not None and one.encoded[0] is encoder]
+    if len(known) == len(asked.asked):
+        return np.stack(known)
+    vectors = embed_queries(encoder, asked.queries)
+    for one, vector in zip(asked.asked, vectors, strict=True):
+        one.encoded = encoder, vector
+    return vectors
 
 
 def normal_question(text: str) -> str:
