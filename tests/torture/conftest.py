@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if tried:
         terminalreporter.section(f"torture, seed {SEED}")
         width = max(map(len, tried))
-        terminalreporter.line(f"| {'what':<{width}} | tried |  held |")
-        terminalreporter.line(f"|{'-' * (width + 2)}|------:|------:|")
+        terminalreporter.line(f"| {'what':<{width}} |  tried |   held |")
+        terminalreporter.line(f"|{'-' * (width + 2)}|-------:|-------:|")
         for what in sorted(tried):
-            terminalreporter.line(f"| {what:<{width}} | {tried[what]:>5,} | {held[what]:>5,} |")
+            terminalreporter.line(f"| {what:<{width}} | {tried[what]:>6,} | {held[what]:>6,} |")

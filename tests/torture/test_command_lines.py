@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlingua.cli import main, names
+from interlingua.data.files.watch import Watcher
 
 pytestmark = pytest.mark.slow
 WITHOUT = {"serve", "demo", "reproduce", "train"}
@@ -77,7 +78,8 @@ def command(verb: str, known: list[str], drawn: random.Random) -> list[str]:
     return words
 
 
-def test_a_command_line_that_nobody_meant_is_told_in_one_line(here, drawn, trials):
+def test_a_command_line_that_nobody_meant_is_told_in_one_line(here, drawn, trials, monkeypatch):
+    monkeypatch.setattr(Watcher, "batches", lambda watcher: iter(()))  # `sync --watch` is right, and waits for changes
     verbs = [verb for verb in names() if verb not in WITHOUT]
     known = {verb: options(verb) for verb in verbs}
     for _ in trials("hostile command lines", 60):

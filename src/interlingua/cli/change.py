@@ -197,21 +197,28 @@ def watch(arguments: argparse.Namespace) -> None:
         raise BadInput(f"{collections[0]}: is a test collection, which is not watched. Sync it without --watch.")
     stop = Event()
 
-    def end(number: int, frame: object) -> None:
-        stop.set()
+    def restore() -> None:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+    def end(number: int, frame: object) -> None:
+        stop.set()
+        restore()
 
     watcher = Watcher(arguments.files, stop, without=[arguments.index])
     index = opened(arguments, durability=arguments.durability)
     index.encoder  # noqa: B018
     before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
-    Watching(
+    watching = Watching(
         index,
         watcher,
         lambda paths, names, scope, report: read_passages(arguments, paths, names, scope, report),
         arguments.allow_empty,
-    ).run()
+    )
+    try:
+        watching.run()
+    finally:
+        restore()
     logger.info(f"{arguments.index}: stopped; {counted(index)}")
 
 
