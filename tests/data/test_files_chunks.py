@@ -8,7 +8,8 @@ import pytest
 import regex
 
 from interlingua.data.encyclopedia import languages, topics
-from interlingua.data.files.chunks import Block, chunk, chunk_limit, cut, cut_after_sentence
+from interlingua.data.files import chunks
+from interlingua.data.files.chunks import Block, chunk, chunk_in_language, chunk_limit, cut, cut_after_sentence
 from interlingua.text.languages import language
 from interlingua.text.sentences import split_sentences
 
@@ -83,6 +84,15 @@ def test_the_language_of_one_title_does_not_reach_the_next() -> None:
         Block("Ein Satz.", "A", "de"),
         Block("42.", "B"),
     ]
+
+
+def test_the_language_of_a_text_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    detect = chunks.detect_language
+    monkeypatch.setattr(chunks, "detect_language", lambda text: (looked.append(text), detect(text))[1])
+    text = "The keeper wrote every storm into a small blue book, year after year, until the light went out."
+    assert list(chunk_in_language([Block(text)], 200, 1, "")) == [Block(text, "", "en")]
+    assert looked == [text]
 
 
 def test_chinese_counts_threefold_and_thai_has_sentences() -> None:

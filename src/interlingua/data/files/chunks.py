@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Literal, NamedTuple, get_args
 
@@ -299,14 +300,15 @@ def chunk_in_language(
     if named:
         yield from chunk((replace(block, lang=named) for block in every), size, overlap, way=way)
         return
-    document = detect_language("\n\n".join(block.text for block in start))
-    marked = (replace(block, lang=detect_language(block.text) if _is_enough(block.text) else "") for block in every)
+    detect = lru_cache(4)(detect_language)  # of many files document, paragraph and passage are one text
+    document = detect("\n\n".join(block.text for block in start))
+    marked = (replace(block, lang=detect(block.text) if _is_enough(block.text) else "") for block in every)
     for passage in chunk(marked, size, overlap, document, way=way):
-        yield passage if passage.lang else replace(passage, lang=_of_passage(passage.text, document))
+        yield passage if passage.lang else replace(passage, lang=_of_passage(passage.text, document, detect))
 
 
-def _of_passage(text: str, document: str) -> str:
-    return (detect_language(text) or document) if _is_enough(text) else (document or detect_language(text))
+def _of_passage(text: str, document: str, detect: Callable[[str], str]) -> str:
+    return (detect(text) or document) if _is_enough(text) else (document or detect(text))
 
 
 def _is_enough(text: str) -> bool:
