@@ -242,10 +242,11 @@ def restore(path: str | Path) -> Path:
     """`path`. Where nothing is there because a writer of `atomic_folder` was killed while it replaced the folder, the
     older folder is put back first."""
     _check_name(path)
-    place = Path(os.path.realpath(path))
-    if not place.exists() and (left := _left_aside(place)):
-        with suppress(OSError):  # not ours to write: the caller finds nothing, as before
-            os.rename(left[-1], place)
+    if not os.path.exists(path):
+        place = Path(os.path.realpath(path))
+        if left := _left_aside(place):
+            with suppress(OSError):  # not ours to write: the caller finds nothing, as before
+                os.rename(left[-1], place)
     return Path(path)
 
 

@@ -6,9 +6,10 @@ import codecs
 import io
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from interlingua.data.files.walk import BadFile, MissingExtra
 from interlingua.files import LONGEST_LINE, UNREADABLE, open_input
@@ -62,15 +63,19 @@ def encoding_of(path: Path, *, rows: bool = False, markup: bool = False, lang: s
     except UNREADABLE as error:
         raise BadFile(f"cannot be read ({error})") from error
     marked = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
+
+    def opened() -> IO[bytes]:
+        return open_input(path) if len(start) == SAMPLE else io.BytesIO(start)
+
     try:
-        return _checked(path, marked or UTF8, rows)
+        return _checked(opened, marked or UTF8, rows)
     except NotDecodable:
         if marked or start.startswith(codecs.BOM_UTF8):
             raise
         guess = _guess(path, markup, lang)
         if guess is None:
             raise
-        return _checked(path, guess, rows)
+        return _checked(opened, guess, rows)
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
@@ -80,12 +85,12 @@ def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
-def _checked(path: Path, encoding: str, rows: bool) -> str | None:
+def _checked(opened: Callable[[], IO[bytes]], encoding: str, rows: bool) -> str | None:
     """`encoding`, or None where there is nothing but white space."""
     decoder = codecs.getincrementaldecoder("utf-8" if encoding == UTF8 else encoding)()
     filled, place, line, width = False, 0, 1, 0
     try:
-        with open_input(path) as stream:
+        with opened() as stream:
             while True:
                 raw = stream.read(CHUNK)
                 zero = -1 if encoding in MARKS.values() else raw.find(b"\0")
