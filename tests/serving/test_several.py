@@ -406,7 +406,8 @@ def test_a_token_searches_the_indexes_of_its_scopes(read: dict[str, Index]) -> N
         assert [one["name"] for one in ask("GET", "/indexes", "reader").json()["indexes"]] == ["faq", "news"]
         assert ask("GET", "/info", "reader").json()["passages"] == 4
         assert [one["index"] for one in ask("GET", "/passages/stars", "reader").json()["passages"]] == ["faq"]
-        for path in ("search", "rerank", "info", "passages/stars", "v1/models", "v1/embeddings"):
+        assert ask("GET", "/documents/stars", "reader").json()["index"] == "faq"
+        for path in ("search", "rerank", "info", "passages/stars", "documents/stars", "v1/models", "v1/embeddings"):
             method = "POST" if path in ("search", "rerank", "v1/embeddings") else "GET"
             for token, expected in (("reader", 403), ("", 401), ("wrong", 401), ("monitor", 403)):
                 assert status(method, f"/indexes/handbook/{path}", token) == expected, (path, token)
@@ -416,7 +417,7 @@ def test_a_token_searches_the_indexes_of_its_scopes(read: dict[str, Index]) -> N
         assert refusal(ask("POST", "/search", "reader", indexes=["faq", "handbook"])) == (403, "forbidden")
         assert refusal(ask("POST", "/search", "reader", indexes=["nothing"])) == (404, "index_not_found")
         assert status("POST", "/rerank", "reader") == 403  # the default is not its own
-        for path in ("/search", "/indexes", "/info"):
+        for path in ("/search", "/indexes", "/info", "/documents/stars"):
             assert status("POST" if path == "/search" else "GET", path, "monitor") == 403
             assert status("POST" if path == "/search" else "GET", path, "") == 401
 
