@@ -608,13 +608,14 @@ def test_one_result_a_document_and_more_from_it(visit: Visit) -> None:
     def answer(route: Route) -> None:
         asked.append(body(route.request))
         first = hit(1, "first", source="a.md", group="a.md", more=2)
-        rest = [hit(2, "second", source="a.md"), hit(3, "third", source="a.md")]
-        hits = [hit(1, "first", source="a.md"), *rest] if "where" in asked[-1] else [first, hit(4, "other", more=0)]
+        every = [hit(rank, text, source="a.md") for rank, text in enumerate(("first", "second", "third"), 1)]
+        hits = [first, hit(4, "other", more=0)] if "group_by" in asked[-1] else every
         answering(*hits)(route)
 
     about = {"passages": 9, "languages": {"en": 9}, "modes": ["hybrid"], "rerank": False, "model": "m"}
     routes = {"search": answer, "info": lambda route: route.fulfill(json={**about, "fields": ["source"]})}
     page = visit("#q=a", routes=routes)
+    expect(page.locator("#results article")).to_have_count(3)
     page.get_by_label("One per document").check()
     button = page.get_by_role("button", name="2 more from this document")
     button.click()
@@ -729,10 +730,9 @@ def test_the_reader_chooses_among_indexes(visit: Visit) -> None:
             "false",
             "false",
         ]
+        stranger = page.locator("#results article", has_text="without a language")
+        expect(stranger.locator(".source")).to_contain_text("others")
         assert {"light.en", "unknown"} <= set(ids(page))
-        expect(page.locator("#results article", has_text="without a language").locator(".source")).to_contain_text(
-            "others"
-        )
         with page.expect_request("**/search") as asked:
             chips.nth(2).click()
         assert body(asked.value)["indexes"] == ["others"]
