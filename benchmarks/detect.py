@@ -18,7 +18,8 @@ from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 
-from interlingua.text.languages import SURE, detect_language, find_code
+from interlingua.text.detection import SURE, detect_language
+from interlingua.text.languages import find_code
 
 Guess = tuple[str, float]
 MACRO = {"arz": "ar", "ary": "ar", "arq": "ar", "wuu": "zh", "yue": "zh", "nb": "no", "nn": "no"}

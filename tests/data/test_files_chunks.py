@@ -88,8 +88,8 @@ def test_the_language_of_one_title_does_not_reach_the_next() -> None:
 
 def test_the_language_of_a_text_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    detect = chunks.detect_language
-    monkeypatch.setattr(chunks, "detect_language", lambda text: (looked.append(text), detect(text))[1])
+    detect = chunks.detect_in_bulk
+    monkeypatch.setattr(chunks, "detect_in_bulk", lambda text: (looked.append(text), detect(text))[1])
     text = "The keeper wrote every storm into a small blue book, year after year, until the light went out."
     assert list(chunk_in_language([Block(text)], 200, 1, "")) == [Block(text, "", "en")]
     assert looked == [text]

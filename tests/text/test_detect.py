@@ -8,8 +8,8 @@ from py3langid import modelio
 
 from interlingua.data.encyclopedia import languages, topics
 from interlingua.errors import InterlinguaError
-from interlingua.text import languages as detect
-from interlingua.text.languages import detect_language
+from interlingua.text import detection as detect
+from interlingua.text.detection import detect_in_bulk, detect_language
 
 
 def test_the_languages_of_the_encyclopedia() -> None:
@@ -54,6 +54,44 @@ def test_a_long_text_is_told_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -
 
 def test_half_a_surrogate_pair_is_no_error() -> None:
     assert detect_language("This is an English sentence \ud800 with half a character.") == "en"
+
+
+def test_many_texts_are_told_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled gives py3langid's answers, and leaves to it what is close."""
+    known = [topic.text(lang) for lang in languages() for topic in list(topics())[:10]]
+    short = [word for text in known for word in (*text.split()[:3], text[:20], text[:60])]
+    texts = [
+        *known,
+        *short,
+        *map(str.upper, known),
+        "ok",
+        "x1",
+        "\ud800 half of a character",
+        "e\u0301te\u0301 e\u0301te\u0301",
+    ]
+    expected = [detect_language(text) for text in texts]
+    asked, classify = [], detect.identifier().classify
+
+    class Listening:
+        def classify(self, text: str) -> tuple[str, float]:
+            asked.append(text)
+            return classify(text)
+
+    detect.compiled()  # with the real model
+    monkeypatch.setattr(detect, "identifier", Listening)
+    monkeypatch.setattr(detect, "MANY", 0)
+    assert [detect_in_bulk(text) for text in texts] == expected
+    if detect.compiled() is not None:
+        assert len(asked) < len(texts) / 10
+        assert set(asked) < set(short) | {"ok", "x1"}
+
+
+def test_without_numba(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(detect.compiled.cache_clear)
+    detect.compiled.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(detect, "MANY", 0)
+    assert detect_in_bulk("This is a sentence in English.") == "en"
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,8 @@ from interlingua.data.layouts import (
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import atomic_write, existing
-from interlingua.text.languages import can_detect, detect_language, language_at_end, normalise_code
+from interlingua.text.detection import can_detect, detect_language
+from interlingua.text.languages import language_at_end, normalise_code
 
 logger = logging.getLogger(__name__)
 

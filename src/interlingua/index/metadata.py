@@ -25,7 +25,8 @@ from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
-from interlingua.text.languages import detect_language, find_code
+from interlingua.text.detection import detect_language
+from interlingua.text.languages import find_code
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames

@@ -28,7 +28,8 @@ from interlingua.serving.schemas import (
 )
 from interlingua.serving.served import Address
 from interlingua.serving.service import Service, labelled
-from interlingua.text.languages import detect_language, normalise_code
+from interlingua.text.detection import detect_language
+from interlingua.text.languages import normalise_code
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
 Around = Annotated[int, Query(ge=0, le=MAX_AROUND, description="passages before it, and passages after it")]

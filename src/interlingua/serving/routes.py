@@ -41,7 +41,8 @@ from interlingua.serving.schemas import (
 )
 from interlingua.serving.served import Address, Served
 from interlingua.serving.service import Embeddings, Facts, Reranks, Searches, Service, parts
-from interlingua.text.languages import detect_language, find_code, normalise_code
+from interlingua.text.detection import detect_language
+from interlingua.text.languages import find_code, normalise_code
 
 STYLE = """\
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }

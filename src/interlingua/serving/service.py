@@ -29,7 +29,8 @@ from interlingua.serving.middleware import Metrics
 from interlingua.serving.schemas import MAX_TEXT, ApiError
 from interlingua.serving.watch import Watch
 from interlingua.settings import Settings, explain
-from interlingua.text.languages import detect_language, nfkc
+from interlingua.text.detection import detect_language
+from interlingua.text.languages import nfkc
 
 Seconds = Annotated[float, Field(gt=0)]
 

@@ -1,26 +1,19 @@
-"""Languages: codes, names and scripts (`languages.tsv`), detection, and the normal form of a text."""
+"""Languages: codes, names and scripts (`languages.tsv`), and the normal form of a text."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from array import array
-from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
-from importlib.util import find_spec
 from itertools import chain, groupby
-from pathlib import Path
-from typing import Any
 from unicodedata import combining, normalize
 
 import regex
 
-from interlingua.errors import BadInput, Damaged, NotFound
-from interlingua.files import cache_folder
+from interlingua.errors import BadInput
 
 RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
 WITHOUT_SPACES = frozenset({"Hani", "Jpan", "Thai", "Khmr", "Laoo", "Mymr", "Tibt"})
@@ -124,90 +117,6 @@ def language_at_end(name: str) -> str | None:
     """The code of the language that a name ends in: "xquad_ar", "drcd_dev_zhtw", "mrtydi-v1.1-arabic"; else None."""
     last = re.split(r"[-_.]", name)[-1]
     return find_code(last) or find_name(last)
-
-
-SURE = 0.5
-"""The probability from which a language is named: it is then likelier than all others together."""
-READ = 500
-"""Characters that are looked at: 2,000 gave no more right answers on 4,670 passages in 15 languages (99.8%)."""
-PARTS = ("weights", "priors", "labels", "moves", "rows", "features")
-"""The parts of py3langid's model."""
-KEPT = ("langid", 1, "model that tells languages")
-"""The `Layout` of the folder in which they are kept."""
-DIALECTS = frozenset({"ary", "arz", "wuu"})
-"""Not told apart: 10 of the 240 Chinese passages of XQuAD would count as Wu, and be lost to a search for `zh`."""
-
-
-def detect_language(text: str) -> str:
-    """The code of the language that `text` is written in, or "" when that is not sure or no language is recognised.
-
-    Knows 112 of the languages in `languages.tsv`. Text in another one may be taken for its nearest relative (Yiddish
-    for Hebrew). Raises NotFound where py3langid is not installed.
-    """
-    text = text[:READ]
-    if not any(map(str.isalpha, text)):
-        return ""
-    code, probability = identifier().classify(text)
-    return normalise_code(code) if probability >= SURE and code != "zxx" else ""
-
-
-def can_detect() -> bool:
-    """Whether py3langid is installed."""
-    return find_spec("py3langid") is not None
-
-
-@cache
-def identifier() -> Any:
-    """py3langid's classifier for the languages known here, loaded once. Raises NotFound without py3langid."""
-    try:
-        from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise NotFound(
-            "telling the language of a text needs py3langid: pip install 'interlingua[index]'. "
-            "Or say the language (lang=…, --lang)."
-        ) from error
-    weights, priors, labels, moves, rows, features = _model(MODEL_DIR / MODEL_FILE)
-    loaded = LanguageIdentifier(weights, priors, labels, moves, features, norm_probs=True, tk_row=rows)
-    known = [code for code in loaded.labels if find_code(code) and code not in DIALECTS]
-    loaded.set_languages([*known, "zxx"])  # zxx: numbers, markup and the like
-    return loaded
-
-
-def _model(file: Path) -> tuple[Any, ...]:
-    """py3langid's model, from the user's cache of files where it was unpacked before: that takes over half a second of
-    processor time, which would be half of a short search. Where there is no place for it, it is unpacked each time."""
-    from py3langid.modelio import load_model  # type: ignore[import-untyped]
-
-    place = cache_folder() / f"langid-{version('py3langid')}-{file.stat().st_size}"
-    with suppress(OSError, NotFound, Damaged):
-        return _unpacked(place)
-    model: tuple[Any, ...] = load_model(file)
-    with suppress(OSError, BadInput):
-        _keep(model, place)
-    return model
-
-
-def _keep(model: tuple[Any, ...], place: Path) -> None:
-    import numpy as np
-
-    from interlingua.array_folder import ArrayFolder, Layout
-
-    with ArrayFolder.write(place, Layout(*KEPT)) as folder:
-        for name, part in zip(PARTS, model, strict=True):
-            folder.add(name, np.asarray(part))
-
-
-def _unpacked(place: Path) -> tuple[Any, ...]:
-    """Read the model that `_keep` wrote. Raises NotFound where it is missing, Damaged where it was changed."""
-    from interlingua.array_folder import ArrayFolder, Layout
-
-    with ArrayFolder.open(place, Layout(*KEPT)) as folder:
-        weights, priors, labels, moves, rows, features = (folder.array(name) for name in PARTS)
-    # as py3langid has them: Python reads single numbers of an array and of a list much faster than of NumPy's
-    numbers = [array(part.dtype.char) for part in (moves, rows)]
-    for own, part in zip(numbers, (moves, rows), strict=True):
-        own.frombytes(part.tobytes())
-    return weights, priors, labels.tolist(), *numbers, features.tolist()
 
 
 STACKED = regex.compile(r"[\p{M}\uff9e\uff9f]{31,}")

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple, get_args
 
 import regex  # type: ignore[import-untyped]
 
-from interlingua.text.languages import READ, detect_language, language
+from interlingua.text.detection import READ, detect_in_bulk
+from interlingua.text.languages import language
 from interlingua.text.sentences import PARAGRAPH, split_sentences
 
 LONGEST = 1 << 18
@@ -300,7 +301,7 @@ def chunk_in_language(
     if named:
         yield from chunk((replace(block, lang=named) for block in every), size, overlap, way=way)
         return
-    detect = lru_cache(4)(detect_language)  # of many files document, paragraph and passage are one text
+    detect = lru_cache(4)(detect_in_bulk)  # of many files document, paragraph and passage are one text
     document = detect("\n\n".join(block.text for block in start))
     marked = (replace(block, lang=detect(block.text) if _is_enough(block.text) else "") for block in every)
     for passage in chunk(marked, size, overlap, document, way=way):

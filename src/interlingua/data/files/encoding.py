@@ -13,7 +13,7 @@ from typing import IO
 
 from interlingua.data.files.walk import BadFile, MissingExtra
 from interlingua.files import LONGEST_LINE, UNREADABLE, open_input
-from interlingua.text.languages import detect_language
+from interlingua.text.detection import detect_language
 
 CHUNK = 1 << 20
 SAMPLE = 1 << 16

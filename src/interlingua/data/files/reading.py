@@ -30,7 +30,8 @@ from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound, suggestion
-from interlingua.text.languages import detect_language, normalise_code
+from interlingua.text.detection import detect_in_bulk
+from interlingua.text.languages import normalise_code
 from interlingua.text.sentences import PARAGRAPH, WORD
 
 DOCUMENTS: dict[str, Callable[[Source], Iterator[Block]]] = {
@@ -250,7 +251,7 @@ class _Reader:
                 self.report.bad_rows.reject(file.path, place, f"the passage id '{name}' occurs twice")
                 continue
             named = row.lang or self.lang
-            lang = named or detect_language(row.text)
+            lang = named or detect_in_bulk(row.text)
             if TABLES[suffix] is read_jsonl or len(row.text) <= chunk_limit(self.size, lang, self.way):
                 yield Passage(name, row.text, row.title, lang, metadata)
             else:
