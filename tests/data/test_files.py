@@ -267,13 +267,13 @@ def test_a_short_text_is_in_the_language_of_its_document(tmp_path: Path) -> None
 
 def test_a_language_that_is_said_is_not_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from interlingua.data.files import chunks as languages
-    from interlingua.data.files import reading
+    from interlingua.data.files import reader
 
     def never(text: str) -> str:
         raise AssertionError("detected")
 
     monkeypatch.setattr(languages, "detect_in_bulk", never)
-    monkeypatch.setattr(reading, "detect_in_bulk", never)
+    monkeypatch.setattr(reader, "detect_in_bulk", never)
     make(tmp_path / "f", {"a.txt": "Text.", "b.html": "<html lang=sw><p>Text.", "c.csv": "text,lang\nx,fi\ny,\n"})
     found = {one.id: one.lang for one in read_files(tmp_path / "f", lang="deu", report=Report())}
     assert found == {"f/a.txt#1": "de", "f/b.html#1": "sw", "f/c.csv:2": "fi", "f/c.csv:3": "de"}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.data.files import Scope, SourceNames, reading, whole
+from interlingua.data.files import Scope, SourceNames, whole
+from interlingua.data.files.reader import FileReader
 from interlingua.data.files.unchanged import Held, Stamp
 from interlingua.data.passages import read_sources
 from interlingua.data.records import Passage
@@ -30,13 +31,13 @@ FILES = {
 def opened(monkeypatch):
     """The names of the files that are read."""
     names = []
-    source = reading._Reader._source
+    source = FileReader._source
 
     def noted(self, file, suffix):
         names.append(file.name)
         return source(self, file, suffix)
 
-    monkeypatch.setattr(reading._Reader, "_source", noted)
+    monkeypatch.setattr(FileReader, "_source", noted)
     return names
 
 
@@ -209,7 +210,7 @@ def test_nothing_is_taken_of_a_file_that_changes_while_it_is_read(tmp_path, inde
     path = tmp_path / "folder/sub/b.md"
     make(tmp_path, {"folder/sub/b.md": "# One\n\nA newer text.\n\n# Two\n\nA newest text.\n", "folder/z.txt": "Last."})
     before = [one for one in content(index) if one[0] == "folder/sub/b.md"]
-    chunks = reading._Reader._chunks
+    chunks = FileReader._chunks
 
     def changing(self, blocks, name, *rest):
         for number, passage in enumerate(chunks(self, blocks, name, *rest)):
@@ -223,7 +224,7 @@ def test_nothing_is_taken_of_a_file_that_changes_while_it_is_read(tmp_path, inde
                     write(tmp_path, {"new": "# Three\n"})
                     os.replace(tmp_path / "new", path)
 
-    monkeypatch.setattr(reading._Reader, "_chunks", changing)
+    monkeypatch.setattr(FileReader, "_chunks", changing)
     done = sync(index, "folder")
     assert (done.added, done.replaced, done.deleted) == ({"folder/z.txt": 1}, {}, {})
     assert [one for one in content(index) if one[0] == "folder/sub/b.md"] == before

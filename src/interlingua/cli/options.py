@@ -106,6 +106,12 @@ def passage_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--chunk-chars", type=int, metavar="N", help="characters of a passage that is cut (800)")
     group.add_argument("--overlap", type=int, metavar="N", help="sentences that a passage has of the one before (1)")
+    group.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes that read many documents ahead (as many as processors, up to 8); 0 for none",
+    )
     bad_rows_option(group)
 
 
@@ -120,7 +126,8 @@ def read_passages(
     which an index knows or will keep; a `scope` takes them in for `sync`; what a `report` hears is not logged."""
     from interlingua.data.passages import read_sources
 
-    given = {name: getattr(arguments, name) for name in ("chunk", "chunk_chars", "overlap", "on_bad_row", "url_base")}
+    names_given = ("chunk", "chunk_chars", "overlap", "workers", "on_bad_row", "url_base")
+    given = {name: getattr(arguments, name) for name in names_given}
     options: dict[str, Any] = {"on_bad_row": "skip"} | {name: one for name, one in given.items() if one is not None}
     if report is not None:
         options["report"] = report

@@ -1,0 +1,210 @@
+"""Read documents in other processes, ahead of the one that indexes them.
+
+A worker is `python -m interlingua.data.files.workers`. It gets a line of JSON with the options, then a line for some
+files at a time, and answers each with a line: the passages of every file, or null for one that cannot be read so. Those
+the first process reads itself, so all errors are found, named and counted in one place. A worker ends when its input
+does, also when the process that started it was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from interlingua.data.files.chunks import Way
+from interlingua.data.files.reader import DOCUMENTS, FileReader, Ready
+from interlingua.data.files.tables import NamedColumns
+from interlingua.data.files.unchanged import FileMemory, Stamp
+from interlingua.data.files.walk import File, Report, Scope
+from interlingua.data.files.whole import IN_MEMORY, FilesDone
+from interlingua.data.readers.source import kind_of
+from interlingua.data.records import Passage, batched
+
+logger = logging.getLogger(__name__)
+
+MODULE = "interlingua.data.files.workers"
+WORTH = 4_000_000
+"""Bytes of documents, `EACH` more for every one, after which workers are started: that takes half a second."""
+EACH = 2_000
+MOST = 8
+"""Workers at the most, unless another number is given: each holds 100 to 250 MB."""
+TOGETHER = 16
+"""Files that are asked for at a time."""
+AHEAD = 2
+"""Questions that wait for each worker."""
+
+
+class Workers:
+    """The processes that read ahead for `reader`, which cuts documents as `cut` says (characters, overlap, way). They
+    are started when there is much to read, and ended with the `with` block."""
+
+    def __init__(self, reader: FileReader, cut: tuple[int, int, Way], count: int | None = None) -> None:
+        self.reader = reader
+        self.options = {"lang": reader.lang, "cut": cut}
+        self.count = default_count() if count is None else count
+        self.running: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.running:
+            worker.end()
+
+    def files(self, found: Iterable[File]) -> Iterator[tuple[File, Ready | None]]:
+        """Each file, in order, and what a worker has read of it; None for one to be read by the caller, which is done
+        before the next file is asked for."""
+        found, work = iter(found), 0
+        while work <= WORTH or not self.count:
+            file = next(found, None)
+            if file is None:
+                return
+            before = self.reader.report.files
+            yield file, None
+            if self.reader.report.files > before and kind_of(file.path) in DOCUMENTS:
+                stamp = Stamp.of(file.path)
+                work += EACH + (stamp.size if stamp else 0)
+        with suppress(OSError):  # no process can be started
+            self.running += (_Worker(self.options) for _ in range(self.count))
+        asked: deque[_Asked] = deque()
+        for number, batch in enumerate(batched(found, TOGETHER)):
+            asked.append(self._ask(batch, number))
+            if len(asked) > AHEAD * len(self.running):
+                yield from self._answers(asked.popleft())
+        for one in asked:
+            yield from self._answers(one)
+
+    def _ask(self, batch: list[File], number: int) -> _Asked:
+        """Ask a worker for the documents in a batch, if there is one."""
+        began, worker = time.time(), None
+        stamps = {at: stamp for at, file in enumerate(batch) if (stamp := self.reader.ahead(file)) is not None}
+        if stamps and self.running:
+            worker = self.running[number % len(self.running)]
+            files = (batch[at] for at in stamps)
+            worker.ask([(os.path.abspath(file.path), file.name, self.reader.link(file.name)) for file in files])
+        return _Asked(batch, stamps, began, worker)
+
+    def _answers(self, asked: _Asked) -> Iterator[tuple[File, Ready | None]]:
+        found: Iterable[Any] = ()
+        if asked.worker in self.running:
+            try:
+                found = asked.worker.answer()
+            except (OSError, ValueError):
+                self.running.remove(asked.worker)
+                code = asked.worker.end()
+                logger.warning(f"a process that reads files ahead has ended ({code}); its files are read in this one.")
+        of_file = dict(zip(asked.stamps, found, strict=False))
+        for at, file in enumerate(asked.batch):
+            ready = None
+            if one := of_file.get(at):
+                rows, guessed, left_out = one
+                ready = Ready(asked.stamps[at], asked.began, [Passage(*row) for row in rows], guessed, left_out)
+            yield file, ready
+
+
+class _Asked(NamedTuple):
+    """A batch of files, of which a worker was asked for those that have `stamps` (by their place in it)."""
+
+    batch: list[File]
+    stamps: dict[int, Stamp]
+    began: float
+    worker: _Worker | None
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[3],  # from where the package is found
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            process_group=0,  # Ctrl-C is for the first process
+        )
+        self.ask(options)
+
+    def ask(self, question: Any) -> None:
+        """Send a line. A process that is gone is noticed when its answer is read."""
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.write(json.dumps(question).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def answer(self) -> list[Any]:
+        """Read a line. Raises ValueError where there is none."""
+        assert self.process.stdout is not None
+        found: list[Any] = json.loads(self.process.stdout.readline())
+        return found
+
+    def end(self) -> int:
+        """Kill the process; its exit code."""
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+        return self.process.wait()
+
+
+def default_count() -> int:
+    """As many workers as there are processors for this process, up to `MOST`; none where there is one."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(allowed, MOST) if allowed > 1 else 0
+
+
+Rows = list[tuple[str, str, str, str, dict[str, str]]]
+
+
+def read_document(file: File, link: str, lang: str, cut: tuple[int, int, Way]) -> tuple[Rows, str, list[str]] | None:
+    """The passages of one document, as rows, the encoding that was guessed and the names of what cannot be metadata;
+    None for one that has an error, no text, or too much to be held."""
+    report, size = Report(), 0
+    reader = FileReader(lang, cut, NamedColumns({}), report, Scope())
+    reader.done, reader.memory = FilesDone(), FileMemory()
+    reader.link = lambda name: link
+    rows: Rows = []
+    try:
+        for one in reader.read(file):
+            size += len(one.text)
+            if size > IN_MEMORY:
+                return None
+            rows.append((one.id, one.text, one.title, one.lang, dict(one.metadata)))
+    except Exception:  # what it is, the first process finds out
+        return None
+    if report.bad or not rows:
+        return None
+    return rows, next(iter(report.guessed), ""), [column for _, column in report.left_out]
+
+
+def main() -> None:
+    """Answer the lines of standard input until it ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    options = json.loads(sys.stdin.buffer.readline())
+    with suppress(BrokenPipeError):
+        for line in sys.stdin.buffer:
+            found = [
+                read_document(File(Path(path), name, True), link, options["lang"], tuple(options["cut"]))
+                for path, name, link in json.loads(line)
+            ]
+            answers.write(json.dumps(found).encode() + b"\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()
