@@ -84,6 +84,16 @@ def test_the_same_passages_and_the_same_report(folder: Path, at_once: None, opti
     assert (scope_of_both.read, scope_of_both.unread) == (scope.read, scope.unread)
 
 
+def test_more_waits_than_a_pipe_holds(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        (tmp_path / f"{number:03}-{'long' * 20}.txt").write_text(f"{number} is a number. " * 200, encoding="utf-8")
+    monkeypatch.setattr(workers, "PIPE", 4096)
+    alone, _, _ = read(tmp_path, 0)
+    helped, report, _ = read(tmp_path, 2)
+    assert helped == alone
+    assert report.files == 200
+
+
 def test_workers_read_what_they_are_asked_for(folder: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process opens only what a worker had no answer for."""
     opened = []

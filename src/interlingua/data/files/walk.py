@@ -182,11 +182,13 @@ class SourceNames:
     def at(self, place: str) -> str | None:
         """The name of a path without links (`place_of`) by the nearest folder above that is known; of a known place its
         own."""
-        path = Path(place)
-        for above in (path, *path.parents):
-            if (name := self._name_at.get(_text(str(above)))) is not None:
-                return "/".join((name, *map(_text, path.relative_to(above).parts)))
-        return None
+        place = above = _text(place)
+        while (name := self._name_at.get(above)) is None:
+            below, above = above, os.path.dirname(above)
+            if above == below:
+                return None
+        rest = place[len(above) :].lstrip(os.sep)
+        return "/".join((name, *rest.split(os.sep))) if rest else name
 
     def _moved(self, parts: tuple[str, ...]) -> tuple[str, int] | None:
         """The known name, of a place that is gone, in which a path ends, or one of the nearest folders above it; and

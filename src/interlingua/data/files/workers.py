@@ -40,8 +40,10 @@ MOST = 8
 """Workers at the most, unless another number is given: each holds 100 to 250 MB."""
 TOGETHER = 16
 """Files that are asked for at a time."""
-AHEAD = 2
-"""Questions that wait for each worker."""
+AHEAD = 256
+"""Questions that wait for each worker, at the most: as many as it answers while a batch of passages is encoded."""
+PIPE = 1 << 20
+"""Bytes of answers, or of questions, that wait in a pipe, where the system can be asked for so large a one."""
 
 
 class Workers:
@@ -80,21 +82,20 @@ class Workers:
             self.running += (_Worker(self.options) for _ in range(self.count))
         asked: deque[_Asked] = deque()
         for number, batch in enumerate(batched(found, TOGETHER)):
-            asked.append(self._ask(batch, number))
-            if len(asked) > AHEAD * len(self.running):
+            began = time.time()
+            stamps = {at: stamp for at, file in enumerate(batch) if (stamp := self.reader.ahead(file)) is not None}
+            files = [batch[at] for at in stamps]
+            question = line([(os.path.abspath(file.path), file.name, self.reader.link(file.name)) for file in files])
+            worker = self.running[number % len(self.running)] if stamps and self.running else None
+            while worker in self.running and not worker.takes(question):
+                yield from self._answers(asked.popleft())
+            if worker in self.running:
+                worker.ask(question)
+            asked.append(_Asked(batch, stamps, began, worker))
+            while len(asked) > AHEAD * len(self.running):
                 yield from self._answers(asked.popleft())
         for one in asked:
             yield from self._answers(one)
-
-    def _ask(self, batch: list[File], number: int) -> _Asked:
-        """Ask a worker for the documents in a batch, if there is one."""
-        began, worker = time.time(), None
-        stamps = {at: stamp for at, file in enumerate(batch) if (stamp := self.reader.ahead(file)) is not None}
-        if stamps and self.running:
-            worker = self.running[number % len(self.running)]
-            files = (batch[at] for at in stamps)
-            worker.ask([(os.path.abspath(file.path), file.name, self.reader.link(file.name)) for file in files])
-        return _Asked(batch, stamps, began, worker)
 
     def _answers(self, asked: _Asked) -> Iterator[tuple[File, Ready | None]]:
         found: Iterable[Any] = ()
@@ -132,23 +133,34 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            pipesize=PIPE,
             cwd=Path(__file__).parents[3],  # from where the package is found
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             process_group=0,  # Ctrl-C is for the first process
         )
-        self.ask(options)
+        self.waiting: deque[int] = deque()  # bytes of each question that has no answer yet
+        self.ask(line(options))
+        self.waiting.clear()
 
-    def ask(self, question: Any) -> None:
+    def takes(self, question: bytes) -> bool:
+        """Whether its pipe has room for a question. A worker that waits for its answer to be read reads none: to wait
+        for it then would be for ever."""
+        assert self.process.stdin is not None
+        return not self.waiting or sum(self.waiting) + len(question) <= capacity(self.process.stdin.fileno()) // 2
+
+    def ask(self, question: bytes) -> None:
         """Send a line. A process that is gone is noticed when its answer is read."""
         assert self.process.stdin is not None
+        self.waiting.append(len(question))
         with suppress(OSError):
-            self.process.stdin.write(json.dumps(question).encode() + b"\n")
+            self.process.stdin.write(question)
             self.process.stdin.flush()
 
     def answer(self) -> list[Any]:
         """Read a line. Raises ValueError where there is none."""
         assert self.process.stdout is not None
         found: list[Any] = json.loads(self.process.stdout.readline())
+        self.waiting.popleft()
         return found
 
     def end(self) -> int:
@@ -159,6 +171,21 @@ class _Worker:
                 assert pipe is not None
                 pipe.close()
         return self.process.wait()
+
+
+def line(content: Any) -> bytes:
+    """What is said to a worker, or by one."""
+    return json.dumps(content).encode() + b"\n"
+
+
+def capacity(pipe: int) -> int:
+    """Bytes that a pipe holds; what all systems give where it does not say."""
+    try:
+        import fcntl
+
+        return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    except (ImportError, AttributeError, OSError):
+        return 16_384
 
 
 def default_count() -> int:
@@ -197,12 +224,12 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints is no answer
     options = json.loads(sys.stdin.buffer.readline())
     with suppress(BrokenPipeError):
-        for line in sys.stdin.buffer:
+        for question in sys.stdin.buffer:
             found = [
                 read_document(File(Path(path), name, True), link, options["lang"], tuple(options["cut"]))
-                for path, name, link in json.loads(line)
+                for path, name, link in json.loads(question)
             ]
-            answers.write(json.dumps(found).encode() + b"\n")
+            answers.write(line(found))
             answers.flush()
 
 

@@ -155,7 +155,7 @@ def _squares(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _first(ids: list[int]) -> Ids:
-    return np.unique(np.array(ids, dtype=np.int64))[:MOST]
+    return np.array(sorted(set(ids))[:MOST], dtype=np.int64)  # for so few, faster than np.unique
 
 
 def _distinct(flat: Ids, size: int) -> tuple[Ids, Ids]:
