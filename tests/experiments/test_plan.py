@@ -108,6 +108,12 @@ def test_a_missing_data_set_is_named_and_no_other(folder, capsys, path, name, ot
     assert all(f"- complete: {other}" in printed for other in others)
 
 
+def test_a_column_that_the_table_does_not_have_is_no_complete_plan(folder, capsys):
+    given = ["reproduce", str(folder / "table.yaml"), "--scale", "tiny", "--data", str(folder / "data")]
+    assert main([*given, "--plan", "--columns", "xx"]) == 2
+    assert "column 'xx' is not in this table" in capsys.readouterr().err
+
+
 def test_what_is_cut_or_too_small_is_malformed(folder, capsys):
     file = folder / "data/wikimatrix" / PAIRS
     whole = file.read_bytes()

@@ -8,12 +8,12 @@ import pytest
 
 from interlingua.data.encyclopedia import parallel
 from interlingua.data.readers import read_parallel
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.tatoeba import StoredVectors, tatoeba_pairs
 from interlingua.experiments.present import draw_projections, present
 from interlingua.experiments.run import Reproduction
-from interlingua.experiments.spec import read_table
+from interlingua.experiments.spec import Suite, read_table
 from interlingua.experiments.suites import measure
 from interlingua.models.dual import DualEncoder
 
@@ -257,3 +257,25 @@ def test_a_suite_is_of_one_kind(tmp_path):
     (tmp_path / "suites.yaml").write_text("both: {bucc: {fi: x}, planted: {fi: y}}\n", encoding="utf-8")
     with pytest.raises(InterlinguaError, match="one of collections, tatoeba"):
         read_table(str(tmp_path / "table.yaml")).suites("tiny")
+
+
+def test_a_pair_with_too_few_sentences_costs_its_column_and_no_other(tmp_path):
+    """As vectors made elsewhere, so that no model is needed."""
+    links = {"swh": 110, "deu": 50}
+    sentences = [f"{i}\tfin\tlause {i}" for i in range(200)]
+    joined = []
+    for at, (lang, count) in enumerate(links.items(), 1):
+        sentences += [f"{1000 * at + i}\t{lang}\t{lang} {i}" for i in range(count)]
+        joined += [f"{i}\t{1000 * at + i}" for i in range(count)]
+    (tmp_path / "sentences.csv").write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    (tmp_path / "links.csv").write_text("\n".join(joined) + "\n", encoding="utf-8")
+    for lang in ("fi", "sw"):
+        np.save(tmp_path / f"fi-sw.{lang}.npy", np.eye(110, dtype=np.float32))
+    both = {"dump": Suite(tatoeba_dump={"fi-sw": str(tmp_path), "fi-de": str(tmp_path)})}
+    told: list[str] = []
+    found = measure(StoredVectors(tmp_path), both, [], None, report=told.append)
+    assert found == {"dump": {"accuracy": {"fi-sw": {"mean": 1.0}}}}
+    assert len(told) == 1
+    assert "too few sentences are linked for fi-de (50)" in told[0]
+    with pytest.raises(BadInput, match=r"fi-de \(50\)"):
+        measure(StoredVectors(tmp_path), {"dump": both["dump"].only(["fi-de"])}, [], None)

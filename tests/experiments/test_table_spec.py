@@ -123,6 +123,20 @@ def test_bm25_of_the_paper_has_the_analyzer_of_the_language_and_passages_are_pai
                 assert lexical.analyzer == kind
     assert table.recipe("XLM-R", "paper", "/data", 1, None).model.template == "pair"
     assert table.recipe("XLM-R", "mini", "/data", 1, None).model.template is None
+    for name in ("ccp/table3", "ccp/table4"):
+        assert read_table(name).recipe("CCP", "paper", "/data", 1, None).model.template == "pair", name
+
+
+@pytest.mark.parametrize("name", ["c3/table1", "c3/table2", "c3/figure2"])
+def test_what_is_reranked_in_the_paper_has_the_analyzer_of_the_language(name):
+    table = read_table(name)
+    for scale in table.scales:
+        for row in table.rows_at(scale):
+            ranking = table.ranking(row, scale)
+            for setting in ranking.settings() if ranking else ():
+                for leaf in leaves(parse_pipeline(setting)):
+                    if isinstance(leaf, Lexical):
+                        assert leaf.analyzer == ("default" if scale == "mini" else "language"), (row, scale)
 
 
 def test_the_left_most_point_of_figure_4_has_both_losses_and_no_text_without_translation():

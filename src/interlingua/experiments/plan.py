@@ -142,6 +142,7 @@ class Found:
 
 def plan(work: Reproduction) -> tuple[str, list[str]]:
     """The plan of a table as text, and the names of the data sets that are missing or malformed."""
+    work.check_columns()
     catalogue = Catalogue.read()
     parts = [(part, needs(part)) for part in work.parts()]
     wanted, fetched, models = (list(dict.fromkeys(name for _, read in parts for name in read[i])) for i in range(3))

@@ -443,6 +443,18 @@ class Reproduction:
             if not column or all(column in some for some in limits)
         }
 
+    def check_columns(self) -> None:
+        """Raise BadInput for a column that is asked for and is in no suite of this scale, or of those it merges."""
+        known = {
+            column
+            for part in self.table.parts(self.scale)
+            for suite in self.table.suites(part).values()
+            for column in suite.columns()
+        }
+        for column in self.columns or ():
+            if column not in known:
+                raise BadInput(f"column '{column}' is not in this table.{suggestion(column, known)}")
+
     def _wanted(self) -> dict[str, Suite]:
         """The suites with those of their columns that are asked for and have their data; the others are `problems`.
 
@@ -450,10 +462,7 @@ class Reproduction:
         text for calibration is missing.
         """
         scale, suites = self.table.scale(self.scale), self.table.suites(self.scale)
-        known = {column for suite in suites.values() for column in suite.columns()}
-        for column in self.columns or ():
-            if column not in known:
-                raise BadInput(f"column '{column}' is not in this table.{suggestion(column, known)}")
+        self.check_columns()
         texts = [] if scale.calibrate_on is None else [path for path in scale.calibrate_on.paths() if "*" not in path]
         for path in texts:
             if why := self._missing(path):

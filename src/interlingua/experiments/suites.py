@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from interlingua.data.collections import cross, load_collection, question_translations
 from interlingua.data.irds import read_answered
@@ -36,6 +37,7 @@ Columns = dict[str, dict[str, float]]
 """column → query id → value; a column with one value for all has it under "mean"."""
 Fill = Callable[[str], str]
 """Puts the data folder into a path."""
+M = TypeVar("M")
 AnyModel = Encoder | StoredVectors
 """What sentences are measured of: a model, or their vectors made elsewhere."""
 
@@ -227,19 +229,21 @@ def measure(
     """Every suite's values; `measures` are those of collections, the other kinds have their own. `model` may be None
     where the pipeline of `ranking` has none. With `ranking`, and with a model of late interaction, the collections
     are ranked by a pipeline, and the kinds that are not searched are left out. `report` is told what is wrong with a
-    number that is given all the same.
+    number that is given all the same, and which columns of sentences have none; where nothing can be measured BadInput
+    is raised.
 
     With `shards`, the passages of large collections are on the disk; of several processes each encodes and searches its
     part of them. What is not divided the first process does alone, and it alone has all values.
     """
     found: Values = {}
+    failed: list[BadInput] = []
     first = shards is None or shards.processes.first
     filled = partial(fill, data=data)
     if isinstance(model, StoredVectors):
         for name, suite in suites.items():
-            if first and measured(suite.kind, model, None) and (wanted := list(getattr(suite, suite.kind))):
-                found[name] = PAIRS[suite.kind](model, suite, wanted, filled)
-        return found
+            if first and measured(suite.kind, model, None) and getattr(suite, suite.kind):
+                found |= _each(name, suite, model, PAIRS[suite.kind], filled, failed)
+        return _or_raise(found, failed, report)
     for name, suite in suites.items():
         # several vectors a text: searched by MaxSim
         if ranking is not None or model is None or has_token_vectors(model):
@@ -262,9 +266,43 @@ def measure(
         if results:
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
         if first and suite.kind in SUITES and getattr(suite, suite.kind):
-            found[name] = SUITES[suite.kind](model, suite, list(getattr(suite, suite.kind)), filled)
+            found |= _each(name, suite, model, SUITES[suite.kind], filled, failed)
         if suite.xor is not None:
             found[name] = xor_suite(model, suite, filled, shards)
+    return _or_raise(found, failed, report)
+
+
+def _each(
+    name: str,
+    suite: Suite,
+    model: M,
+    measured_by: Callable[[M, Suite, Iterable[str], Fill], dict[str, Columns]],
+    filled: Fill,
+    failed: list[BadInput],
+) -> Values:
+    """The values of the columns of a suite; those that raise BadInput are left out, and the errors added to
+    `failed`."""
+    columns = list(getattr(suite, suite.kind))
+    try:
+        return {name: measured_by(model, suite, columns, filled)}
+    except BadInput:
+        if len(columns) > 1:
+            logger.info(f"{name}: a column cannot be measured; each is tried by itself.")
+    found: Values = {}
+    for column in columns:
+        try:
+            join(found, {name: measured_by(model, suite, [column], filled)})
+        except BadInput as error:
+            failed.append(error)
+    return found
+
+
+def _or_raise(found: Values, failed: Sequence[BadInput], report: Callable[[str], None]) -> Values:
+    """What was measured, the rest reported; where nothing was, the first error is raised."""
+    if failed and not found:
+        raise failed[0]
+    for error in failed:
+        report(str(error))
     return found
 
 
