@@ -250,6 +250,14 @@ def test_a_model_that_reranks_is_priced_by_what_it_reads(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["ccp/table3", "ccp/table4", "c3/table1"])
+def test_no_row_of_the_paper_is_without_its_cost(name, tmp_path):
+    table = read_table(name)
+    printed, _ = plan(Reproduction(table, name, "paper", str(tmp_path), tmp_path, 1))
+    assert "GPU hours" in printed
+    assert "not estimated" not in printed
+
+
 def test_every_vector_file_of_criss_is_named_as_missing(tmp_path):
     (tmp_path / "vectors/criss").mkdir(parents=True)
     for lang in ("fr", "en"):

@@ -58,6 +58,7 @@ class DataSet(Settings):
     licence: str
     layout: str
     convert: str
+    backbone: str = Field("", description="of a model folder: the model of the hub that has its size")
     files: dict[str, Check]
 
 
@@ -342,7 +343,7 @@ def costs(work: Reproduction, catalogue: Catalogue, fetched: list[str]) -> list[
     same: dict[str, list[str]] = {}
     for row in trained_rows(work):
         recipe = work.table.recipe(row, work.scale, MARK, 1, None)
-        backbone = catalogue.models.get(Backbone.of(recipe.model.backbone).name or "")
+        backbone = begun_with(work, row, catalogue)
         if backbone is None:
             said = "    not estimated: the backbone is no model of the hub that is known here"
         else:
@@ -353,6 +354,18 @@ def costs(work: Reproduction, catalogue: Catalogue, fetched: list[str]) -> list[
             said = "\n".join(f"    {line}" for line in cost(recipe, backbone, measured, vectors, depth))
         same.setdefault(said, []).append(row)
     return [*lines, *(f"- {'; '.join(rows)}:\n{said}" for said, rows in same.items())]
+
+
+def begun_with(work: Reproduction, row: str, catalogue: Catalogue) -> HubModel | None:
+    """The model of the hub that the training of a row begins with, or that has its size: it may come after another row,
+    or begin with a folder of the user's."""
+    while (after := work.table.rows[row].after) is not None:
+        row = after
+    name = Backbone.of(work.table.recipe(row, work.scale, MARK, 1, None).model.backbone).name or ""
+    if name.startswith(f"{MARK}/"):
+        data, _ = catalogue.of(name.removeprefix(f"{MARK}/"))
+        name = data.backbone if data else ""
+    return catalogue.models.get(name)
 
 
 class Searched(NamedTuple):
