@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
@@ -265,3 +266,11 @@ def test_every_vector_file_of_criss_is_named_as_missing(tmp_path):
     text, lacking = plan(Reproduction(read_table("ccp/table1"), "ccp/table1", "paper", str(tmp_path), tmp_path))
     assert "vectors of CRISS" in lacking
     assert "es-en.es.npy" in text
+
+
+def test_the_page_names_every_data_set_of_the_papers_and_how_it_lies():
+    page = " ".join((Path(__file__).parents[2] / "docs/reproduce.md").read_text(encoding="utf-8").split())
+    for data in Catalogue.read().data:
+        if not any(path.startswith(("train/", "dev/")) for path in data.files):
+            for fact in (data.name, data.size, data.licence, data.layout, data.convert):
+                assert " ".join(fact.split()) in page, f"{data.name}: {fact}"
