@@ -145,10 +145,17 @@ def test_two_processes_share_encoding_and_search_and_one_reports(made, python):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    hybrid = TABLE.replace(
+        "subsets:", """  hybrid: {of: + semantic, pipeline: "bm25 + {a} * {model}", tune: {a: [0.1, 1.0]}}\nsubsets:"""
+    )
+    (root / "two.yaml").write_text(hybrid, encoding="utf-8")
+    alone = Reproduction(read_table(str(root / "two.yaml")), "alone", "tiny", None, root / "out", 1, "cpu")
+    alone.only = ["hybrid"]
+    expected_of_hybrid = alone.run()["hybrid"][0]
     # the start's folder is part of the recipes: the copy is put in its place
     (root / "out").rename(root / "kept")
     out.rename(root / "out")
-    table = str(root / "small.yaml")
+    table = str(root / "two.yaml")
     command = ["-m", "interlingua", "reproduce", table, "--scale", "tiny", "--out", str(root / "out"), "--device=cpu"]
     try:
         started = [python(*command, "--seeds=2", RANK=rank, LOCAL_RANK=rank, **group) for rank in "01"]
@@ -157,11 +164,11 @@ def test_two_processes_share_encoding_and_search_and_one_reports(made, python):
         assert ended[0][0].startswith("# A small table")
         assert ended[1][0] == ""
         stem = slug(table.removesuffix(".yaml"))
-        for row in ("retrieval", "semantic"):
+        whole = {"retrieval": results["retrieval"][0], "semantic": results["+ semantic"][0], "hybrid": expected_of_hybrid}
+        for row, expected in whole.items():
             folder = root / "out" / stem / "tiny" / row / "seed-1"
             assert not (folder / "vectors").exists()
             found = json.loads((folder / "values.json").read_text(encoding="utf-8"))["values"]
-            expected = results["+ semantic" if row == "semantic" else row][0]
             assert found.keys() == expected.keys()
             for suite, by_measure in expected.items():
                 for measure, columns in by_measure.items():

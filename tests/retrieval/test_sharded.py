@@ -9,8 +9,11 @@ import pytest
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.protocol import evaluate_on
+from interlingua.experiments.spec import Ranking
 from interlingua.retrieval import retrieve
 from interlingua.retrieval.dense.sharded import PassageShards, Shards
+from interlingua.retrieval.pipeline.grammar import parse_pipeline
+from interlingua.retrieval.pipeline.run import searching_models
 
 DIM = 32
 
@@ -131,3 +134,34 @@ def test_evaluation_goes_through_shards_where_there_are_more_passages_than_one_h
     assert not (tmp_path / "vectors").exists()
     evaluate_on(Random(), given, ["RR@10"], 10, shards=Shards(tmp_path / "vectors", size=60))
     assert not (tmp_path / "vectors").exists()
+
+
+def test_a_hybrid_finds_the_same_with_its_vectors_on_the_disk(tmp_path):
+    pool = passages(60)
+    qrels = {query.id: {pool[i].id: 1} for i, query in enumerate(QUERIES)}
+    given, dev = (Collection(name, pool, QUERIES, qrels) for name in ("c", "dev"))
+    hybrid = Ranking("bm25 + {alpha} * {model}", {"alpha": [0.1, 0.5, 1.0]})
+    plain = hybrid.scores(Random(), given, ["RR@10"], dev=dev)
+    encoder = Random()
+    shards = Shards(tmp_path / "vectors", size=25)
+    assert hybrid.scores(encoder, given, ["RR@10"], dev=dev, shards=shards) == plain
+    assert encoder.encoded == 60
+    assert len(list((tmp_path / "vectors").glob("c-*/shard-*"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "searched"),
+    [
+        ("m", [("m", 10)]),
+        ("bm25", []),
+        ("bm25 % 50 >> m", []),
+        ("m % 50 >> n", [("m", 50)]),
+        ("m >> n", [("m", 1000)]),
+        ("bm25 + 0.5 * m", [("m", 1000)]),
+        ("rrf(bm25, m % 7)", [("m", 7)]),
+        ("(bm25 + m) % 20", [("m", 1000)]),
+        ("(m + 2 * n) >> o", [("m", 1000), ("n", 1000)]),
+    ],
+)
+def test_models_that_search_all_passages_are_told_from_those_that_rerank(pipeline, searched):
+    assert [(stage.name, depth) for stage, depth in searching_models(parse_pipeline(pipeline), 10, 1000)] == searched

@@ -21,8 +21,9 @@ from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.measures import evaluate
 from interlingua.files import existing
 from interlingua.models.protocols import AnyEncoder
+from interlingua.retrieval.dense.sharded import Shards
 from interlingua.retrieval.pipeline.grammar import RunFile, leaves, parse_pipeline
-from interlingua.retrieval.pipeline.run import PipelineRun, RetrieverPool
+from interlingua.retrieval.pipeline.run import PipelineRun, RetrieverPool, searching_models
 from interlingua.retrieval.run import Run
 from interlingua.settings import Settings, explain
 from interlingua.training.recipe import Recipe, find_recipe, merge, raw_recipe, read_yaml, resolve
@@ -48,6 +49,11 @@ class Ranking:
         """Whether there is anything to train."""
         return "{model}" in self.pipeline
 
+    @property
+    def searches(self) -> bool:
+        """Whether the model searches all passages, instead of reranking what another retriever found."""
+        return any(searching_models(parse_pipeline(self.settings()[0]), DEPTH, DEPTH))
+
     def settings(self) -> list[str]:
         """The pipeline with every choice of its numbers, in the order of the grid."""
         filled = []
@@ -66,9 +72,13 @@ class Ranking:
         translated: Mapping[str, Query] | None = None,
         dev: Collection | None = None,
         report: Callable[[str], None] = logger.warning,
+        shards: Shards | None = None,
     ) -> Scored:
         """Measure → query id → value. `model` is None for a pipeline without one; `translated` are the questions as
         BM25 reads them. `report` is told of run files that lack some of the questions, which then count 0.
+
+        With `shards`, vectors of a large collection's passages are on the disk; of several processes each searches its
+        part of them, the first one does the rest, and the others return nothing.
 
         The numbers of a grid are those that are best in the first measure for the questions of `dev`, which are asked
         of the same passages. Without `dev` every question is ranked by the numbers that are best for the half of the
@@ -81,11 +91,17 @@ class Ranking:
             else [Query(query.id, translated[query.id].text, translated[query.id].lang) for query in collection.queries]
         )
 
-        def scored(settings: Sequence[str], of: Collection, read: Sequence[Query] | None) -> dict[str, Scored]:
-            asked = PipelineRun(stages, of.queries, read)
+        def scored(settings: Sequence[str], asked: PipelineRun, of: Collection) -> dict[str, Scored]:
             return {setting: evaluate(asked.run(setting, DEPTH), of.qrels, measures).per_query for setting in settings}
 
         settings = self.settings()
+        asked = PipelineRun(stages, collection.queries, read)
+        tuning = PipelineRun(stages, dev.queries) if len(settings) > 1 and dev is not None else None
+        if shards is not None and shards.wanted(len(collection.passages)):
+            for one in filter(None, (asked, tuning)):
+                one.search_ahead(settings, DEPTH, shards, collection.name)
+        if shards is not None and not shards.processes.first:
+            return {}
         for path in dict.fromkeys(
             leaf.path for leaf in leaves(parse_pipeline(settings[0])) if isinstance(leaf, RunFile)
         ):
@@ -95,10 +111,10 @@ class Ranking:
                     f"{path}: no results for {len(lacking):,} of the {len(collection.qrels):,} queries of "
                     f"{collection.name}, such as '{lacking[0]}'; they count 0"
                 )
-        if len(settings) > 1 and dev is not None:
-            settings = [_best(scored(settings, dev, None), measures[0], list(dev.qrels))]
+        if tuning is not None and dev is not None:
+            settings = [_best(scored(settings, tuning, dev), measures[0], list(dev.qrels))]
             logger.info(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
-        tried = scored(settings, collection, read)
+        tried = scored(settings, asked, collection)
         if len(tried) == 1:
             return tried[settings[0]]
         halves = [list(collection.qrels)[start::2] for start in (0, 1)]

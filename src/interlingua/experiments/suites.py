@@ -248,12 +248,13 @@ def measure(
         # several vectors a text: searched by MaxSim
         if ranking is not None or model is None or has_token_vectors(model):
             ranking = ranking or Ranking()
-            if not first or not measured(suite.kind, model, ranking):
+            if not measured(suite.kind, model, ranking) or not (first or ranking.searches):
                 continue
             by_column = {
-                column: _ranked(ranking, model, suite, column, measures, data, report) for column in suite.collections
+                column: _ranked(ranking, model, suite, column, measures, data, report, shards)
+                for column in suite.collections
             }
-            if by_column:
+            if by_column and first:
                 found[name] = {m: {column: dict(values[m]) for column, values in by_column.items()} for m in measures}
             continue
         # passages shared by all columns are encoded once; others are held one collection at a time
@@ -342,6 +343,7 @@ def _ranked(
     measures: Sequence[str],
     data: str | None,
     report: Callable[[str], None],
+    shards: Shards | None,
 ) -> Scored:
     collection, theirs = held(suite, column, data)
     translated: Mapping[str, Query] | None = theirs if suite.translations == "columns" else None
@@ -357,7 +359,7 @@ def _ranked(
             for query in translated_queries(collection.queries, translated, language_of(collection.passages), path)
         }
     dev = load(fill(suite.dev[column], data)) if ranking.grid and column in suite.dev else None
-    return ranking.scores(model, collection, measures, translated, dev, report)
+    return ranking.scores(model, collection, measures, translated, dev, report, shards)
 
 
 def held(suite: Suite, column: str, data: str | None) -> tuple[Collection, dict[str, Query]]:

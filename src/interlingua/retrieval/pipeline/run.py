@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of,
 from interlingua.data.readers.source import filled_lines, head
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import BadInput, NotFound, suggestion
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.retrieval.fusion import rrf, weighted_sum
 from interlingua.retrieval.pipeline.grammar import (
     NAMED,
@@ -35,6 +35,7 @@ from interlingua.retrieval.run import Run
 
 if TYPE_CHECKING:
     from interlingua.retrieval.bm25.bm25 import BM25
+    from interlingua.retrieval.dense.sharded import PassageShards, Shards
 
 logger = logging.getLogger(__name__)
 
@@ -281,6 +282,22 @@ class PipelineRun:
             self._found[pipeline, depth] = self.stages.retriever(pipeline).search(self.asked_by(pipeline), depth)
         return self._found[pipeline, depth]
 
+    def search_ahead(self, pipelines: Iterable[Pipeline | str], depth: int, shards: Shards, name: str) -> None:
+        """Find now what models with one vector a text find in these pipelines, with the vectors of the passages on the
+        disk, in `shards` under `name`. Of several processes every one must call it; each does its part."""
+        made: dict[str, PassageShards] = {}
+        for pipeline in pipelines:
+            tree = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+            for stage, deep in searching_models(tree, depth, max(depth, DEPTH)):
+                if (stage, deep) in self._found or stage.maxp is not None:
+                    continue
+                encoder = self.stages.load(stage.name)
+                if has_token_vectors(encoder):
+                    continue
+                if stage.name not in made:
+                    made[stage.name] = shards.of(encoder, self.stages.passages, f"{name} {stage.name}")
+                self._found[stage, deep] = made[stage.name].search(self.asked_by(stage), deep)
+
     def score(self, pipeline: Pipeline, candidates: Candidates) -> Run:
         """The scores of exactly these candidates."""
         match pipeline:
@@ -330,6 +347,25 @@ class PipelineRun:
         return Run.from_scores(
             {query_id: {name: scores[query_id][name] for name in ids} for query_id, ids in candidates.items()}
         )
+
+
+def searching_models(pipeline: Pipeline, depth: int, inner: int) -> Iterator[tuple[Model, int]]:
+    """The stages in which a model searches all passages, and how deep; not those that only rerank. `inner` is how deep
+    a stage inside another is searched at least."""
+    within = max(depth, inner)
+    match pipeline:
+        case Cut(stage, kept):
+            yield from searching_models(stage, kept, inner)
+        case WeightedSum(terms):
+            for _, stage in terms:
+                yield from searching_models(stage, within, inner)
+        case ReciprocalRank(fused):
+            for stage in fused:
+                yield from searching_models(stage, within, inner)
+        case Rerank(first, _):
+            yield from searching_models(first, first.depth if isinstance(first, Cut) else within, inner)
+        case Model():
+            yield pipeline, depth
 
 
 class _Second:
