@@ -11,7 +11,9 @@ import pytest
 
 from interlingua.cli import main
 from interlingua.errors import BadInput
-from interlingua.experiments.plan import Catalogue, Check, Found, examine, measured, needs, plan, together
+from interlingua.experiments.catalogue import Catalogue, Check, Found, examine, measured
+from interlingua.experiments.cost import in_all
+from interlingua.experiments.plan import needs, plan, together
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import read_yaml, recipe_folder, resolve
@@ -165,6 +167,31 @@ def test_rows_count_and_files_of_a_folder(tmp_path):
         assert entry.ready is not bool(said)
 
 
+def test_a_truncated_file_of_a_language_pair_is_named(tmp_path):
+    check = Check(pairs={"tatoeba.swh-eng.*": 3, "tatoeba.fra-eng.*": 2})
+    for lang, lines in (("swh", 3), ("fra", 2)):
+        for side in (lang, "eng"):
+            (tmp_path / f"tatoeba.{lang}-eng.{side}").write_text("One.\n" * lines, encoding="utf-8")
+    assert measured(tmp_path, check) == "4 files, 10 lines"
+    (tmp_path / "tatoeba.swh-eng.swh").write_text("One.\n" * 2, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"^tatoeba\.swh-eng\.swh has 2 lines, 3 are needed$"):
+        measured(tmp_path, check)
+    (tmp_path / "tatoeba.swh-eng.swh").unlink()
+    with pytest.raises(BadInput, match=r"^has 1 files tatoeba\.swh-eng\.\*, two are needed$"):
+        measured(tmp_path, check)
+
+
+def test_documents_that_lack_a_language_are_malformed(tmp_path):
+    write(
+        tmp_path / "a.json.gz",
+        [json.dumps({"raw_content": "One. Two.", "language": lang}) for lang in ("en", "no", "sw")],
+    )
+    there = Check(kind="documents", format="ccnet", langs=["en", "no"])
+    assert measured(tmp_path / "a.json.gz", there) == "3 rows"
+    with pytest.raises(BadInput, match=r"^has no documents in de, fr$"):
+        measured(tmp_path / "a.json.gz", there.model_copy(update={"langs": ["en", "de", "fr"]}))
+
+
 def test_rows_with_one_recipe_are_one_training(folder, tmp_path):
     table = read_table(str(folder / "table.yaml"))
     work = Reproduction(table, "table", "tiny", str(folder / "data"), tmp_path / "out", seeds=3)
@@ -246,8 +273,22 @@ def test_tables_of_a_paper_share_what_is_trained_before_a_row(tmp_path):
 @pytest.mark.slow
 def test_a_model_that_reranks_is_priced_by_what_it_reads(tmp_path):
     text, _ = plan(Reproduction(read_table("c3/table1"), "c3/table1", "paper-zh", str(tmp_path), tmp_path))
-    assert "evaluation: 50 questions × 1,000 passages at most = 50,000 passages × 180 tokens" in text
+    assert "evaluation: 120 questions × 1,000 passages at most = 120,000 passages × 180 tokens" in text
     assert "646,305" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ccp/table4", "21,015,324 passages × 128 tokens × 2 × 303M"),
+        ("ccp/table1", "203,630 sentences × 40 tokens × 2 × 303M"),
+        ("hu2023/table6", "2,657,641 sentences × 40 tokens × 2 × 303M"),
+    ],
+)
+def test_what_is_measured_on_is_priced(name, said, tmp_path):
+    text, _ = plan(Reproduction(read_table(name), name, "paper", str(tmp_path), tmp_path, 1))
+    assert f"evaluation: {said}" in text
 
 
 @pytest.mark.slow
@@ -274,3 +315,19 @@ def test_the_page_names_every_data_set_of_the_papers_and_how_it_lies():
         if not any(path.startswith(("train/", "dev/")) for path in data.files):
             for fact in (data.name, data.size, data.licence, data.layout, data.convert):
                 assert " ".join(fact.split()) in page, f"{data.name}: {fact}"
+
+
+COST = re.compile(
+    r"In all: (\d+) trainings?, ([\d.,]+ GPU \w+), (\d+ GiB) of GPU memory for the largest, ([\d,]+ GiB) of disk, "
+    r"(\d+) evaluations?, ([\d.,]+ GPU \w+), (\d+ GiB) of vectors on the disk meanwhile"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "ccp/calibration"])
+def test_the_page_says_what_every_table_of_the_papers_costs(name, tmp_path):
+    work = Reproduction(read_table(name), name, "paper", "DATA", tmp_path)
+    found = COST.match(in_all([(part, *needs(part)[:2]) for part in work.parts()], Catalogue.read()))
+    assert found is not None
+    page = (Path(__file__).parents[2] / "docs/reproduce.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | {' | '.join(found.groups())} |" in page

@@ -151,7 +151,7 @@ def test_two_processes_share_encoding_and_search_and_one_reports(made, python):
     (root / "two.yaml").write_text(hybrid, encoding="utf-8")
     alone = Reproduction(read_table(str(root / "two.yaml")), "alone", "tiny", None, root / "out", 1, "cpu")
     alone.only = ["hybrid"]
-    expected_of_hybrid = alone.run()["hybrid"][0]
+    of_hybrid = alone.run()["hybrid"][0]
     # the start's folder is part of the recipes: the copy is put in its place
     (root / "out").rename(root / "kept")
     out.rename(root / "out")
@@ -164,7 +164,7 @@ def test_two_processes_share_encoding_and_search_and_one_reports(made, python):
         assert ended[0][0].startswith("# A small table")
         assert ended[1][0] == ""
         stem = slug(table.removesuffix(".yaml"))
-        whole = {"retrieval": results["retrieval"][0], "semantic": results["+ semantic"][0], "hybrid": expected_of_hybrid}
+        whole = {"retrieval": results["retrieval"][0], "semantic": results["+ semantic"][0], "hybrid": of_hybrid}
         for row, expected in whole.items():
             folder = root / "out" / stem / "tiny" / row / "seed-1"
             assert not (folder / "vectors").exists()

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from interlingua.alignment import Calibration
 from interlingua.data.encyclopedia import parallel
 from interlingua.data.readers import read_parallel
 from interlingua.errors import BadInput, InterlinguaError
@@ -14,7 +15,7 @@ from interlingua.evaluation.tatoeba import StoredVectors, tatoeba_pairs
 from interlingua.experiments.present import draw_projections, present
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import Suite, read_table
-from interlingua.experiments.suites import measure
+from interlingua.experiments.suites import calibrated, measure
 from interlingua.models.dual import DualEncoder
 
 FILES = {
@@ -201,6 +202,23 @@ def test_the_report_says_what_the_adversarial_step_did_in_each_language(made):
     again = Reproduction(work.table, "sentences", "tiny", work.data, work.out, seeds=1)
     assert again.run() == results
     assert again.calibrations == work.calibrations  # kept with the values
+
+
+def test_calibration_reads_its_vectors_from_the_disk_and_leaves_none(made, tmp_path, monkeypatch):
+    work, _ = made
+    spec, source = work.table.rows["+ rotate"].calibrate, work.table.scale("tiny").calibrate_on
+    fit, seen = Calibration.fit, []
+    monkeypatch.setattr(
+        Calibration, "fit", lambda vectors, **options: seen.append(dict(vectors)) or fit(vectors, **options)
+    )
+    model, said = calibrated(work.model("CCP", 1), spec, source, tmp_path / "row")
+    assert {type(vectors) for vectors in seen[0].values()} == {np.memmap}
+    assert said == work.calibrations["+ rotate"]
+    assert list((tmp_path / "row").iterdir()) == []
+    texts = ["A question?", "An answer."]
+    assert np.allclose(
+        model.encode_query(texts, lang="fi"), work.model("+ rotate", 1).encode_query(texts, lang="fi"), atol=1e-6
+    )
 
 
 def test_the_vector_is_that_of_the_layer_and_the_calibration_changes_it(made, monkeypatch):

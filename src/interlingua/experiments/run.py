@@ -9,20 +9,26 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from interlingua.alignment import Calibration
-from interlingua.data.datasets import DataSpec, read
 from interlingua.data.readers.source import files_of
 from interlingua.errors import BadInput, InterlinguaError, NotFound, suggestion
 from interlingua.evaluation.tatoeba import StoredVectors
 from interlingua.experiments.spec import CalibrationSpec, Suite, TableSpec, fill, filled
-from interlingua.experiments.suites import Values, chosen, join, measure, measured, measured_columns, read_model
+from interlingua.experiments.suites import (
+    Values,
+    calibrated,
+    chosen,
+    join,
+    measure,
+    measured,
+    measured_columns,
+    read_model,
+)
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
@@ -36,37 +42,6 @@ from interlingua.training.trainer import Stopped
 from interlingua.training.weighted import check, training_digest
 
 logger = logging.getLogger(__name__)
-
-
-def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec) -> tuple[DualEncoder, str]:
-    """The same model with maps fitted on raw text: of each language a random `source.limit` of its sentences. And what
-    each step did, as a table of the languages."""
-    texts: dict[str, list[str]] = defaultdict(list)
-    seen: Counter[str] = Counter()
-    random = Random(0)
-    for sentence in read("calibrate_on", source):
-        held = texts[sentence.lang]
-        seen[sentence.lang] += 1
-        if source.limit is None or len(held) < source.limit:
-            held.append(sentence.text)
-        elif (place := random.randrange(seen[sentence.lang])) < source.limit:  # Vitter's reservoir: all equally likely
-            held[place] = sentence.text
-    reports = []
-    for role in ("passage",) if model.tied else ("query", "passage"):
-        encoder = model.encoder(role)
-        vectors = {lang: encoder.encode(those, role=role) for lang, those in texts.items()}
-        fitted = Calibration.fit(
-            vectors,
-            pivot=spec.pivot,
-            shift=spec.shift,
-            scale=spec.scale,
-            rotate=spec.rotate,
-            gate=spec.gate,
-            adversarial=spec.adversarial,
-        )
-        encoder.language_maps = fitted.maps
-        reports.append(fitted.table())
-    return model, "\n\n".join(reports)
 
 
 @dataclass(slots=True)
@@ -369,7 +344,9 @@ class Reproduction:
         if spec.calibrate is not None and scale.calibrate_on is not None:
             if not isinstance(model, DualEncoder):
                 raise BadInput(f"row '{row}': only a model with one vector a text can be calibrated.")
-            model, said = calibrated(model, spec.calibrate, filled(scale.calibrate_on, self.data))
+            model, said = calibrated(
+                model, spec.calibrate, filled(scale.calibrate_on, self.data), self.folder(row, seed)
+            )
         return model, said
 
     def _trained(self, row: str, seed: int) -> Path:
