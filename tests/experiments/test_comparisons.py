@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from interlingua.evaluation.significance import seed_interval, stratified_interval
-from interlingua.experiments.present import comparisons, paper_gains, present, relative_gains
+from interlingua.experiments.present import comparisons, paper_gains, present, relative_gains, subset_differences
 from interlingua.experiments.spec import TableSpec, read_table
 
 AB = [("A", "B")]
@@ -124,3 +124,21 @@ def test_a_figure_tells_how_much_its_points_vary_between_seeds():
         "multiplied by 0.10 [0.02, 0.62]" in figure(3)
     )
     assert "standard deviation between seeds" not in figure(2)
+
+
+def test_subsets_of_the_columns_have_the_difference_of_a_table_of_them_alone():
+    a = [run(de=[0.5, 0.9], fr=[0.2, 0.8], sw=[0.3, 0.4]), run(de=[0.6, 0.9], fr=[0.3, 0.9], sw=[0.1, 0.2])]
+    b = [run(de=[0.4, 0.7], fr=[0.2, 0.3], sw=[0.2, 0.6]), run(de=[0.5, 0.9], fr=[0.2, 0.8], sw=[0.2, 0.5])]
+    results = {"A": a, "B": b}
+    header, row = subset_differences(AB, results, "mono", "RR@100", {"with": ["de", "fr"], "without": ["sw"]})
+    assert header == ["difference", "with", "without"]
+    for cell, left in ((row[1], ["de", "fr"]), (row[2], ["sw"])):
+        alone = {
+            name: [run(**{c: list(one["mono"]["RR@100"][c].values()) for c in left}) for one in runs]
+            for name, runs in results.items()
+        }
+        line = comparisons(AB, alone, "mono", "RR@100")[1]
+        assert cell == f"{line[-4]} {line[-3]}"
+        assert "seeds" in cell
+    assert subset_differences([("A", "C")], results, "mono", "RR@100", {"with": ["de"]}) == []
+    assert subset_differences(AB, results, "mono", "RR@100", {}) == []

@@ -28,6 +28,9 @@ Results = Mapping[str, Sequence[Values]]
 """row → one `Values` a seed, empty for a seed that has none"""
 Pair = tuple[str, str] | tuple[str, str, str]
 
+Columns = Mapping[str, Mapping[str, float]]
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
 
 def comparisons(
     pairs: Sequence[Pair], results: Results, suite: str, measure: str, family: int | None = None
@@ -60,24 +63,47 @@ def comparisons(
             else:
                 cells.append("–")
         means = [{column: fmean(fmean(run[column].values()) for run in runs) for column in shared} for runs in seeds]
-        differences = [macro(a) - macro(b) for a, b in zip(*seeds, strict=True)]
-        intervals = []
-        if len(differences) > 1:
-            intervals.append(f"{bounds(seed_interval(differences))} seeds")
-        if len(tested) == len(shared):
-            over = stratified_interval({column: (a - b).tolist() for column, (a, b) in both.items()})
-            intervals.append(f"{bounds(over)} questions")
         gains = relative_gains(*means)
         found.append(
             [
                 f"{pair[0]} − {pair[1]}",
                 *cells,
-                f"{fmean(differences):+.4f}",
-                "; ".join(intervals) or "–",
+                *_difference(seeds, both),
                 *("–" if gain is None else f"{100 * gain:+.1f}%" for gain in gains),
             ]
         )
     return [["difference", *columns, "mean", "95% interval", "Δ", "Δ of means"], *found] if found else []
+
+
+def subset_differences(
+    pairs: Sequence[Pair], results: Results, suite: str, measure: str, subsets: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
+    """The difference of the mean over each subset of the columns, with its intervals, as `comparisons` has it."""
+    found = []
+    for pair in pairs:
+        seeds, shared = _shared(pair, results, suite, measure)
+        cells = []
+        for names in subsets.values():
+            columns = [column for column in names if column in shared]
+            within = tuple([{column: run[column] for column in columns} for run in runs] for runs in seeds)
+            both = {column: _questions(*([run[column] for run in runs] for runs in within)) for column in columns}
+            cells.append(" ".join(_difference(within, both)) if columns else "–")
+        if shared and cells:
+            found.append([f"{pair[0]} − {pair[1]}", *cells])
+    return [["difference", *subsets], *found] if found else []
+
+
+def _difference(seeds: Sequence[Sequence[Columns]], both: Mapping[str, tuple[Floats, Floats]]) -> tuple[str, str]:
+    """The difference of the mean of two rows' columns, and its 95% intervals: over seeds, paired, where there are
+    several, and over questions. `both` has the questions of each column, as `_questions` gives them."""
+    differences = [macro(a) - macro(b) for a, b in zip(*seeds, strict=True)]
+    intervals = []
+    if len(differences) > 1:
+        intervals.append(f"{bounds(seed_interval(differences))} seeds")
+    if all(len(first) > 1 for first, _ in both.values()):
+        over = stratified_interval({column: (a - b).tolist() for column, (a, b) in both.items()})
+        intervals.append(f"{bounds(over)} questions")
+    return f"{fmean(differences):+.4f}", "; ".join(intervals) or "–"
 
 
 def relative_gains(of: Mapping[str, float], over: Mapping[str, float]) -> tuple[float | None, float | None]:
@@ -87,9 +113,6 @@ def relative_gains(of: Mapping[str, float], over: Mapping[str, float]) -> tuple[
     whole = fmean(over[column] for column in columns)
     each = None if any(over[column] == 0 for column in columns) else fmean(of[c] / over[c] - 1 for c in columns)
     return each, None if whole == 0 else fmean(of[column] for column in columns) / whole - 1
-
-
-Columns = Mapping[str, Mapping[str, float]]
 
 
 def _shared(
@@ -104,9 +127,6 @@ def _shared(
     ]
     columns = [column for column in (held[0][0] if held else ()) if all(column in run for both in held for run in both)]
     return ([{c: a[c] for c in columns} for a, _ in held], [{c: b[c] for c in columns} for _, b in held]), columns
-
-
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def _questions(first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]]) -> tuple[Floats, Floats]:
@@ -147,15 +167,13 @@ def present(
                 f"Differences. {' or '.join(marks)}: significant (paired t-test over questions, Bonferroni with "
                 f"{counted}, p < .05). Δ: mean of the columns' relative gains."
             )
-            parts.append(
-                tabulate(
-                    tested[1:],
-                    tested[0],
-                    tablefmt="github" if form == "markdown" else "simple",
-                    disable_numparse=True,
-                    colalign=["left", *["right"] * (len(tested[0]) - 1)],
-                )
-            )
+            parts.append(_lined(tested, form))
+        subsets = {
+            name: [column for column in names if column in columns_of(these, suite, measure)]
+            for name, names in table.subsets.get(scale, {}).items()
+        }
+        if within := subset_differences(table.compare, these, suite, measure, {k: v for k, v in subsets.items() if v}):
+            parts += ["Differences of the means over some of the columns:", _lined(within, form)]
     for suite, by_measure in table.expected.items():
         for measure, rows in by_measure.items():
             parts.append(f"## The paper's numbers, {suite}: {measure}")
@@ -165,6 +183,16 @@ def present(
     for row, said in (calibrations or {}).items():
         parts.append(f"## What calibration did: {row}, seed 1\n\n```\n{said}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _lined(lines: Sequence[Sequence[str]], form: str) -> str:
+    return tabulate(
+        lines[1:],
+        lines[0],
+        tablefmt="github" if form == "markdown" else "simple",
+        disable_numparse=True,
+        colalign=["left", *["right"] * (len(lines[0]) - 1)],
+    )
 
 
 def of_the_paper(scale: str) -> bool:
