@@ -75,6 +75,10 @@ def open_raw(path: str | Path) -> io.BufferedReader:
     for a path that does not exist, a folder, and a named pipe to which nobody writes for `PATIENCE` seconds; OSError
     where the file system refuses.
     """
+    if str(path) != "-":
+        with suppress(OSError, ValueError):  # said below
+            if is_plain(path):
+                return open(path, "rb")
     path = existing(path)
     if path.is_dir():
         raise BadInput(f"{path}: is a folder, a file is needed.")

@@ -28,7 +28,7 @@ PATIENCE = 5.0
 PART = 1 << 20
 
 
-def is_plain(path: Path) -> bool:
+def is_plain(path: str | Path) -> bool:
     """Whether `path` is a file that gives its bytes as often as it is opened. Standard input that was begun is none: of
     `{ read -r first; interlingua …; } < file` the rest is meant, which only the open file knows."""
     facts, number = os.stat(path), _number(path)
@@ -54,7 +54,7 @@ def forget_pipes() -> None:
     _copies.clear()
 
 
-def _number(path: Path) -> int | None:
+def _number(path: str | Path) -> int | None:
     """The number of the open file that `path` stands for (0 of /dev/stdin), None for any other path."""
     found = OPEN_FILE.fullmatch(str(path))
     return int(found[1] or 0) if found else None
