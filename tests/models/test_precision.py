@@ -84,31 +84,20 @@ def test_a_text_has_the_same_int8_vector_beside_other_texts(compiled, saved, mon
 
 
 @pytest.mark.slow
-def test_threads_that_attend_do_not_start_threads_of_blas(saved, monkeypatch):
-    if int8.kernel() is None:
+@pytest.mark.parametrize(("heads", "size"), [(12, 32), (2, 64), (3, 17)])  # parts of a vector, one and several
+def test_compiled_attention_is_that_of_torch(heads, size):
+    if (compiled := int8.kernel()) is None:
         pytest.skip("numba or vpdpbusd is not here")
-    from threadpoolctl import threadpool_info
-
-    def blas():
-        """The threads of NumPy's; that of SciPy may be loaded later."""
-        found = [
-            pool for pool in threadpool_info() if pool["user_api"] == "blas" and "scipy.libs" not in pool["filepath"]
-        ]
-        return {pool["num_threads"] for pool in found}
-
-    def attend(*given):
-        if threading.current_thread() is not threading.main_thread():  # a short batch has one thread, which is this
-            seen.append(blas())
-        attention(*given)
-
-    seen, attention = [], int8.attention
-    monkeypatch.setattr(int8, "threads", lambda: 2)
-    monkeypatch.setattr(int8, "attention", attend)
-    before = blas()
-    Encoder.load(saved, precision="int8").encode([TEXTS[0]] * 100)
-    assert seen
-    assert set().union(*seen) == {1}
-    assert blas() == before
+    lengths = [1, 3, 16, 48, 49, 130]
+    starts = np.cumsum([0, *lengths[:-1]])
+    mixed = np.random.default_rng(0).normal(0, 1, (sum(lengths), 3 * heads * size)).astype(np.float32)
+    found = np.full((len(mixed), heads * size), np.nan, np.float32)
+    compiled.attend(mixed, found, heads, np.stack([starts, lengths], axis=1))
+    for start, length in zip(starts, lengths, strict=True):
+        text = torch.from_numpy(mixed[start : start + length]).view(length, 3, heads, size).transpose(0, 2)
+        query, key, value = text.unbind(1)
+        wanted = torch.nn.functional.scaled_dot_product_attention(query.double(), key.double(), value.double())
+        assert np.abs(found[start : start + length] - wanted.transpose(0, 1).flatten(1).numpy()).max() < 1e-5
 
 
 @pytest.mark.slow

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from functools import cache, partial
-from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -137,29 +135,12 @@ def kernel() -> ModuleType | None:
 
 
 @cache
-def _blas() -> tuple[Lock, Any]:
-    from threadpoolctl import ThreadpoolController
-
-    return Lock(), ThreadpoolController().select(user_api="blas")
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """A block in which a product of NumPy takes one thread: those of `_pool` would wait for each other's. One thread at
-    a time may enter, since what is restored is what was found."""
-    lock, blas = _blas()
-    with lock, blas.limit(limits=1):
-        yield
-
-
-@cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads(), "int8")
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # the threads stay in the parent
-    os.register_at_fork(after_in_child=_blas.cache_clear)  # and who held the lock with them
 
 
 def states_of(
@@ -174,8 +155,8 @@ def states_of(
     count = max(1, min(threads(), tokens // SPLIT))
     step = -(-tokens // (count * compiled.TILE)) * compiled.TILE
     shares = [(start, min(start + step, tokens)) for start in range(0, tokens, step)]
-    texts = [(start + n * length, length) for start, many, length in runs for n in range(many)]
-    groups = [texts[number::count] for number in range(count)]
+    texts = np.array([(start + n * length, length) for start, many, length in runs for n in range(many)])
+    groups = [np.ascontiguousarray(texts[number::count]) for number in range(count)]
 
     def run(work: Callable[[int, int], None]) -> None:
         if len(shares) == 1:
@@ -183,31 +164,14 @@ def states_of(
         else:
             list(_pool().map(lambda share: work(*share), shares))
 
-    def attend(some: Sequence[tuple[int, int]]) -> None:
-        for start, length in some:
-            attention(mixed[start : start + length], attended[start : start + length], heads, compiled.softmax)
-
+    attend = partial(compiled.attend, mixed, attended, heads)
     run(partial(compiled.project, states, layers[0].mixed.packed, mixed))
-    with one_blas_thread() if count > 1 else nullcontext():
-        for layer, after in zip(layers, [*layers[1:], None], strict=True):
-            if count == 1:
-                attend(texts)
-            else:
-                list(_pool().map(attend, groups))
-            parts = [part.packed for part in (layer.out, layer.up, layer.down, (after or layer).mixed)]
-            given = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
-            run(partial(compiled.rest_of_layer, *given, nothing if after is None else mixed, eps))
+    for layer, after in zip(layers, [*layers[1:], None], strict=True):
+        if count == 1:
+            attend(texts)
+        else:
+            list(_pool().map(attend, groups))
+        parts = [part.packed for part in (layer.out, layer.up, layer.down, (after or layer).mixed)]
+        given = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
+        run(partial(compiled.rest_of_layer, *given, nothing if after is None else mixed, eps))
     return states
-
-
-def attention(mixed: Floats, out: Floats, heads: int, softmax: Callable[[Floats, Floats], None]) -> None:
-    """Attention inside a text: queries, keys and values [tokens, 3 · hidden] into `out` [tokens, hidden]. `softmax` is
-    that of `layers` or a compiled one."""
-    length, size = len(mixed), mixed.shape[1] // (3 * heads)
-    query, key, value = mixed.reshape(length, 3, heads, size).transpose(1, 2, 0, 3)
-    weights = np.matmul(query * np.float32(size**-0.5), key.transpose(0, 2, 1))
-    sums = np.empty((heads * length, 1), np.float32)
-    softmax(weights.reshape(heads * length, length), sums)
-    found = np.matmul(weights, value)
-    found /= sums.reshape(heads, length, 1)
-    out[:] = found.transpose(1, 0, 2).reshape(length, -1)

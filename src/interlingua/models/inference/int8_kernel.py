@@ -22,9 +22,12 @@ LANES = 16
 TOGETHER = 8  # rows of one pass over a panel: 8 × 3 vectors of sums are held in registers
 TILE = 64  # rows that go through the whole layer before the next ones
 PANELS = COLUMNS // LANES
+KEYS, VALUES = 3, 2
+"""Vectors of one pass of attention: keys whose scores are summed at once, and numbers of a value."""
+LEAST = -3.0e38
 POWERS = (2.1702255e-4, 1.2439688e-3, 9.6788315e-3, 5.5483342e-2, 2.4022984e-1, 6.9314698e-1, 1.0)
 """2^x from 0 to 1, the highest power first."""
-_BYTE, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 32, 64))
+_INT, _INDEX = (ir.IntType(bits) for bits in (32, 64))
 
 
 def _compiled(**flags: Any) -> Any:
@@ -76,6 +79,120 @@ def _products(_: Any, sums: Any, rows: Any, first: Any, panels: Any, panel: Any)
     return types.void(sums, rows, first, panels, panel), generate
 
 
+def _float_products(vectors: int) -> Any:
+    """The function that makes `out` [TOGETHER, columns] float32, from column `at` on, the product of `rows` [TOGETHER,
+    depth] with one panel of `panels` [panels, depth, vectors · LANES]. Only the first `depth` of them are summed."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def products(_: Any, out: Any, at: Any, rows: Any, panels: Any, panel: Any, depth: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            number, lanes = ir.FloatType(), ir.VectorType(ir.FloatType(), LANES)
+            arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 2, 3)]
+            room, left, right = (builder.bitcast(array.data, number.as_pointer()) for array in arrays)
+            width, length = (cgutils.unpack_tuple(builder, array.shape, 2)[1] for array in arrays[:2])
+            deep = cgutils.unpack_tuple(builder, arrays[2].shape, 3)[1]
+            wide = _INDEX(vectors * LANES)
+            add = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(lanes, [lanes] * 3), f"llvm.fma.v{LANES}f32"
+            )
+            begin = builder.mul(given[4], builder.mul(deep, wide))
+            held = [cgutils.alloca_once_value(builder, ir.Constant(lanes, None)) for _ in range(TOGETHER * vectors)]
+            with cgutils.for_range(builder, given[5]) as loop:
+                place = builder.add(begin, builder.mul(loop.index, wide))
+                columns = [
+                    builder.load(
+                        builder.bitcast(
+                            builder.gep(right, [builder.add(place, _INDEX(n * LANES))]), lanes.as_pointer()
+                        ),
+                        align=4,
+                    )
+                    for n in range(vectors)
+                ]
+                for row in range(TOGETHER):
+                    one = builder.load(builder.gep(left, [builder.add(builder.mul(_INDEX(row), length), loop.index)]))
+                    first = builder.insert_element(ir.Constant(lanes, ir.Undefined), one, _INT(0))
+                    everywhere = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, LANES), None))
+                    for n, column in enumerate(columns):
+                        sum_ = held[row * vectors + n]
+                        builder.store(builder.call(add, [everywhere, column, builder.load(sum_)]), sum_)
+            for row in range(TOGETHER):
+                for n in range(vectors):
+                    place = builder.add(builder.mul(_INDEX(row), width), builder.add(given[1], _INDEX(n * LANES)))
+                    builder.store(
+                        builder.load(held[row * vectors + n]),
+                        builder.bitcast(builder.gep(room, [place]), lanes.as_pointer()),
+                        align=4,
+                    )
+            return context.get_dummy_value()
+
+        return types.void(out, at, rows, panels, panel, depth), generate
+
+    return products
+
+
+_scores, _sums = _float_products(KEYS), _float_products(VALUES)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _softmax(_: Any, rows: Any, blocks: Any, sums: Any) -> Any:
+    """The first `blocks` · LANES numbers of `rows` [TOGETHER, columns] float32 become e to the power of what each is
+    above the largest of its row, and `sums` [TOGETHER] their sums. 2^x is 2 to the whole part, by its bits, times a
+    polynomial of the rest, off by less than 2e-7."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        number, lanes, whole = ir.FloatType(), ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_INT, LANES)
+        room, out = (context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 2))
+        width = cgutils.unpack_tuple(builder, room.shape, 2)[1]
+        data, totals = (builder.bitcast(array.data, number.as_pointer()) for array in (room, out))
+
+        def call(name: str, kind: Any, *values: Any) -> Any:
+            function = ir.FunctionType(kind, [value.type for value in values])
+            return builder.call(cgutils.get_or_insert_function(builder.module, function, name), values)
+
+        def everywhere(value: Any) -> Any:
+            first = builder.insert_element(ir.Constant(lanes, ir.Undefined), value, _INT(0))
+            return builder.shuffle_vector(first, first, ir.Constant(whole, None))
+
+        def constant(value: float) -> Any:
+            return ir.Constant(lanes, [value] * LANES)
+
+        def larger(one: Any, other: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+
+        def numbers(row: int, block: Any) -> Any:
+            place = builder.add(builder.mul(_INDEX(row), width), builder.mul(block, _INDEX(LANES)))
+            return builder.bitcast(builder.gep(data, [place]), lanes.as_pointer())
+
+        smallest = constant(LEAST)
+        most = [cgutils.alloca_once_value(builder, smallest) for _ in range(TOGETHER)]
+        with cgutils.for_range(builder, given[1]) as loop:
+            for row, largest in enumerate(most):
+                found = builder.load(numbers(row, loop.index), align=4)
+                builder.store(larger(found, builder.load(largest)), largest)
+        tops = [everywhere(call(f"llvm.vector.reduce.fmax.v{LANES}f32", number, builder.load(one))) for one in most]
+        held = [cgutils.alloca_once_value(builder, ir.Constant(lanes, None)) for _ in range(TOGETHER)]
+        with cgutils.for_range(builder, given[1]) as loop:
+            for row, (top, total) in enumerate(zip(tops, held, strict=True)):
+                place = numbers(row, loop.index)
+                x = builder.fmul(builder.fsub(builder.load(place, align=4), top), constant(1.4426950408889634))
+                x = larger(x, constant(-126.0))
+                floor = call(f"llvm.floor.v{LANES}f32", lanes, x)
+                rest, power = builder.fsub(x, floor), constant(POWERS[0])
+                for factor in POWERS[1:]:
+                    power = call(f"llvm.fma.v{LANES}f32", lanes, power, rest, constant(factor))
+                exponent = builder.add(builder.fptosi(floor, whole), ir.Constant(whole, [127] * LANES))
+                scale = builder.bitcast(builder.shl(exponent, ir.Constant(whole, [23] * LANES)), lanes)
+                value = builder.fmul(power, scale)
+                builder.store(value, place, align=4)
+                builder.store(builder.fadd(builder.load(total), value), total)
+        for row, total in enumerate(held):
+            sum_ = call(f"llvm.vector.reduce.fadd.v{LANES}f32", number, number(0.0), builder.load(total))
+            builder.store(sum_, builder.gep(totals, [_INDEX(row)]))
+        return context.get_dummy_value()
+
+    return types.void(rows, blocks, sums), generate
+
+
 @_compiled(fastmath=True)  # type: ignore[untyped-decorator]
 def quantise(rows: Any, whole: Any, scales: Any) -> None:
     """`rows` [rows, features] float32 as uint8 around `ZERO`, with one scale a row."""
@@ -107,28 +224,53 @@ def _gelu(values: Any) -> None:
         values[i] = values[i] * np.float32(0.5) * (np.float32(1) + x * top / low)
 
 
-@_compiled(fastmath=True)  # type: ignore[untyped-decorator]
-def softmax(rows: Any, sums: Any) -> None:
-    """`rows` [rows, columns] become e to the power of what each is above the largest of its row, and `sums` [rows, 1]
-    their sums. 2^x is 2 to the whole part, by its bits, times a polynomial of the rest, off by less than 2e-7."""
-    bits = rows.view(np.int32)
-    for row in range(rows.shape[0]):
-        largest = np.int32(-0x80000000)  # as bits, which stand in the order of the numbers so: this is faster
-        for i in range(rows.shape[1]):
-            largest = max(largest, bits[row, i] ^ ((bits[row, i] >> np.int32(31)) & np.int32(0x7FFFFFFF)))
-        most = np.int32(largest ^ ((largest >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)
-        total = np.float32(0)
-        for i in range(rows.shape[1]):
-            x = max((rows[row, i] - most) * np.float32(1.4426950408889634), np.float32(-126))
-            whole = np.floor(x)
-            rest = x - whole
-            power = np.float32(0)
-            for factor in POWERS:
-                power = power * rest + np.float32(factor)
-            value = power * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
-            rows[row, i] = value
-            total += value
-        sums[row, 0] = total
+@_compiled()  # type: ignore[untyped-decorator]
+def attend(mixed: Any, out: Any, heads: int, texts: Any) -> None:
+    """Attention inside each text: `mixed` [tokens, 3 · hidden] float32, queries, keys and values side by side, into
+    `out` [tokens, hidden]. `texts` [texts, 2] are where each begins, and its length. A head's keys and values are laid
+    out once; then `TOGETHER` queries at a time stay in the processor's cache from their scores to their sums."""
+    hidden = out.shape[1]
+    size, longest = hidden // heads, 0
+    for number in range(texts.shape[0]):
+        longest = max(longest, texts[number, 1])
+    wide, broad = KEYS * LANES, VALUES * LANES
+    panels, parts = -(-longest // wide), -(-size // broad)
+    keys = np.zeros((panels, size, wide), np.float32)
+    values = np.zeros((parts, longest, broad), np.float32)
+    queries = np.zeros((TOGETHER, size), np.float32)
+    scores, sums = np.zeros((TOGETHER, panels * wide), np.float32), np.zeros(TOGETHER, np.float32)
+    found = np.zeros((TOGETHER, parts * broad), np.float32)
+    factor = np.float32(1 / np.sqrt(size))
+    for number in range(texts.shape[0]):
+        start, length = texts[number, 0], texts[number, 1]
+        blocks = -(-length // LANES)
+        for head in range(heads):
+            at = head * size
+            for panel in range(-(-length // wide)):
+                begin = start + panel * wide
+                for i in range(size):
+                    for lane in range(min(wide, start + length - begin)):
+                        keys[panel, i, lane] = mixed[begin + lane, hidden + at + i]
+            for part in range(parts):
+                begin = 2 * hidden + at + part * broad
+                for token in range(length):
+                    for i in range(min(broad, size - part * broad)):
+                        values[part, token, i] = mixed[start + token, begin + i]
+            for first in range(0, length, TOGETHER):
+                count = min(TOGETHER, length - first)
+                for row in range(count):
+                    for i in range(size):
+                        queries[row, i] = mixed[start + first + row, at + i] * factor
+                for panel in range(-(-length // wide)):
+                    _scores(scores, panel * wide, queries, keys, panel, size)
+                scores[:, length : blocks * LANES] = LEAST
+                _softmax(scores, blocks, sums)
+                for part in range(parts):
+                    _sums(found, part * broad, scores, values, part, length)
+                for row in range(count):
+                    turn = np.float32(1) / sums[row]
+                    for i in range(size):
+                        out[start + first + row, at + i] = found[row, i] * turn
 
 
 @_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.models.folder import Pooling
-from interlingua.models.inference.int8 import Int8Linear, Layer, Norm, Part, attention, kernel, place_in_file, states_of
+from interlingua.models.inference.int8 import Int8Linear, Layer, Norm, Part, kernel, place_in_file, states_of
 from interlingua.models.inference.kept import SCALES, TABLE, Config
 from interlingua.models.inference.packing import PACKED_TOKENS, Run, laid_out, token_batches
 from interlingua.models.static.encoder import widened
@@ -150,7 +150,7 @@ def _states(layers: Sequence[Layer], states: Floats, runs: Sequence[Run], heads:
         for start, count, length in runs:
             for begin in range(start, start + count * length, length):
                 text = slice(begin, begin + length)
-                attention(mixed[text], attended[text], heads, softmax)
+                _attention(mixed[text], attended[text], heads)
         states = _normal(layer.out(attended) + states, layer.norm, eps)
         states = _normal(layer.down(_gelu(layer.up(states))) + states, layer.last, eps)
     return states
@@ -162,12 +162,16 @@ def _normal(states: Floats, norm: Norm, eps: float) -> Floats:
     return np.asarray(centred * norm.weight + norm.bias)
 
 
-def softmax(rows: Floats, sums: Floats) -> None:
-    """`rows` [rows, columns] become e to the power of what each is above the largest of its row, and `sums` [rows, 1]
-    their sums."""
-    rows -= rows.max(axis=1, keepdims=True)
-    np.exp(rows, out=rows)
-    rows.sum(axis=1, keepdims=True, out=sums)
+def _attention(mixed: Floats, out: Floats, heads: int) -> None:
+    """Attention inside a text: queries, keys and values [tokens, 3 · hidden] into `out` [tokens, hidden]."""
+    length, size = len(mixed), mixed.shape[1] // (3 * heads)
+    query, key, value = mixed.reshape(length, 3, heads, size).transpose(1, 2, 0, 3)
+    weights = np.matmul(query * np.float32(size**-0.5), key.transpose(0, 2, 1))
+    weights -= weights.max(axis=2, keepdims=True)
+    np.exp(weights, out=weights)
+    found = np.matmul(weights, value)
+    found /= weights.sum(axis=2, keepdims=True)
+    out[:] = found.transpose(1, 0, 2).reshape(length, -1)
 
 
 def _gelu(values: Floats) -> Floats:
