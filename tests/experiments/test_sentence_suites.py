@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from interlingua.alignment import Calibration
+from interlingua.data.collections import cross, load_collection
 from interlingua.data.encyclopedia import parallel
 from interlingua.data.readers import read_parallel
 from interlingua.errors import BadInput, InterlinguaError
+from interlingua.evaluation import evaluate_on
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.tatoeba import StoredVectors, tatoeba_pairs
 from interlingua.experiments.present import draw_projections, present
@@ -297,3 +299,39 @@ def test_a_pair_with_too_few_sentences_costs_its_column_and_no_other(tmp_path):
     assert "too few sentences are linked for fi-de (50)" in told[0]
     with pytest.raises(BadInput, match=r"fi-de \(50\)"):
         measure(StoredVectors(tmp_path), {"dump": both["dump"].only(["fi-de"])}, [], None)
+
+
+def test_a_matrix_measures_all_directions_of_one_encoding(tmp_path, tiny_static):
+    texts = {"en": ["a cold river", "the high hill", "a red house"], "de": ["ein Fluss", "der Berg", "ein rotes Haus"]}
+    for lang, found in texts.items():
+        (tmp_path / lang).mkdir()
+        for name, rows in (
+            (
+                "passages.jsonl",
+                [json.dumps({"id": f"p{n}", "title": "", "text": text}) for n, text in enumerate(found)],
+            ),
+            ("queries.tsv", [f"q{n}\t{text}?" for n, text in enumerate(found)]),
+            ("qrels.txt", [f"q{n} 0 p{n} 1" for n in range(len(found))]),
+        ):
+            (tmp_path / lang / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    encoder = tiny_static(seed=3)
+    asked = []
+    read = encoder.encode_document
+    encoder.encode_document = lambda sentences, **options: asked.extend(sentences) or read(sentences, **options)
+    where = {lang: f"{{data}}/{lang}" for lang in ("de", "en")}
+    found = measure(encoder, {"xquad": Suite(matrix=where)}, ["RR@100"], str(tmp_path))["xquad"]
+    assert sorted(asked) == sorted([*texts["en"], *texts["de"]])
+    pooled = measure(encoder, {"pool": Suite(pool=where)}, ["RR@100"], str(tmp_path))["pool"]
+    assert {label: found[label] for label in pooled} == pooled
+    collections = {lang: load_collection(tmp_path / lang) for lang in texts}
+    for label, cells in {
+        "same language": {"de": ("de", "de"), "en": ("en", "en")},
+        "to English": {"de": ("de", "en")},
+        "from English": {"de": ("en", "de")},
+    }.items():
+        assert found[f"RR@100, {label}"] == {
+            lang: evaluate_on(
+                encoder, [collections[a] if a == b else cross(collections[a], collections[b])], ["RR@100"]
+            )[0].scores.per_query["RR@100"]
+            for lang, (a, b) in cells.items()
+        }

@@ -104,7 +104,7 @@ def test_table_2_switches_objectives_row_by_row():
     table = read_table("hu2023/table2")
     on = {
         row: {name for name, spec in table.recipe(row, "paper", "/data", 1, None).objectives.items() if spec}
-        for row in table.rows
+        for row in table.rows_at("paper")
     }
     assert on == {
         "retrieval": {"retrieval"},

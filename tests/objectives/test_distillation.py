@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from interlingua.data.records import ParallelPair, QuestionPassage, Sentence
+from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Distillation, distil_contrastive, distil_scores, distil_vectors
-from interlingua.objectives.distillation import distil_scores_rows
+from interlingua.objectives.distillation import distil_scores_rows, taught_texts
 from interlingua.training.encoding import Chunking
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import resolve
@@ -237,6 +237,106 @@ def test_contrast_of_both_sides_and_repeated_texts():
     wanted, groups = torch.tensor([[2, 1, -1], [7, 1, -1], [2, 1, -1.0]]), torch.tensor([0, 1, 0])
     each = [distil_contrastive(side, wanted, temperature=0.1, groups=groups).item() for side in vectors.values()]
     assert objective.loss({"parallel": PAIRS}, vectors).value.item() == pytest.approx(sum(each) / 2, rel=1e-6)
+
+
+class Reading(Counting):
+    """A teacher of questions, too; what it says of a text depends on its role."""
+
+    def __call__(self, texts, role="passage"):
+        self.asked.append((role, texts))
+        return torch.tensor([[len(str(text)), 1.0 if role == "query" else -2.0, 0.5] for text in texts])
+
+
+def test_each_side_learns_its_own_vector():
+    teacher = Reading()
+    objective = Distillation(teacher=teacher, lang=None)
+    vectors = {name: torch.randn(3, 3) for name in objective.requests({"parallel": PAIRS})}
+    found = objective.loss({"parallel": PAIRS}, vectors).value.item()
+    assert teacher.asked == [("passage", ["hei", "a river", "moi"]), ("passage", ["hi", "mto"])]
+    own = [
+        torch.tensor([[len(text), -2.0, 0.5] for text in side])
+        for side in (["hei", "a river", "moi"], ["hi", "mto", "hi"])
+    ]
+    wanted = sum((v - o).square().mean() for v, o in zip(vectors.values(), own, strict=True))
+    assert found == pytest.approx(wanted.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["squares", "contrast"])
+def test_sentences_of_any_language_learn_their_own_vectors(loss):
+    sentences = [Sentence("a", "en"), Sentence("joki", "fi"), Sentence("a", "sv")]
+    objective = Distillation(teacher=Reading(), of="sentences", loss=loss)
+    ((name, texts),) = objective.requests({"sentences": sentences}).items()
+    assert texts.texts == ["a", "joki", "a"]
+    student, taught = torch.randn(3, 3), torch.tensor([[1, -2.0, 0.5], [4, -2.0, 0.5], [1, -2.0, 0.5]])
+    found = objective.loss({"sentences": sentences}, {name: student})
+    wanted = (
+        (student - taught).square().mean()
+        if loss == "squares"
+        else distil_contrastive(student, taught, groups=torch.tensor([0, 1, 0]))
+    )
+    assert found.value.item() == pytest.approx(wanted.item(), rel=1e-6)
+    assert found.report.keys() == {"lang/en", "lang/fi", "lang/sv"}
+
+
+def questions():
+    def passage(number, title=""):
+        return Passage(str(number), f"{'text ' * number}", title)
+
+    return [
+        QuestionPassage("who?", (passage(1, "T"),), (passage(3),), "en"),
+        QuestionPassage("what is it", (passage(2),), (passage(3), passage(4)), "fi"),
+    ]
+
+
+def test_scores_of_questions_are_those_of_the_teacher():
+    objective = Distillation(
+        teacher=Reading(), of="questions", loss="scores", hard_negatives=1, teacher_temperature=0.5
+    )
+    requests = objective.requests({"questions": questions()})
+    assert requests["passages"].texts == [("T", "text "), "text text ", "text " * 3, "text " * 3]
+    generator = torch.Generator().manual_seed(0)
+    vectors = {name: torch.randn(len(texts.texts), 3, generator=generator) for name, texts in requests.items()}
+    found = objective.loss({"questions": questions()}, vectors)
+
+    def cosine(a, b):
+        return float(torch.nn.functional.cosine_similarity(a, b, dim=0))
+
+    taught = Reading()
+    asked, known = taught(requests["queries"].texts, "query"), taught(requests["passages"].texts)
+    rows = []
+    for q in range(2):
+        s = [math.exp(cosine(vectors["queries"][q], vectors["passages"][k]) / 0.05) for k in range(3)]
+        t = [math.exp(cosine(asked[q], known[k]) / 0.5) for k in range(3)]  # the fourth is the third once more
+        rows.append(sum(b / sum(t) * math.log(b / sum(t) / (a / sum(s))) for a, b in zip(s, t, strict=True)))
+    assert found.value.item() == pytest.approx(sum(rows) / 2, rel=1e-4)
+    assert found.report.keys() == {"lang/en", "lang/fi"}
+    empty = {name: torch.zeros(0, 3, requires_grad=True) for name in requests}
+    assert objective.loss({"questions": []}, empty).value.item() == 0
+
+
+def test_questions_and_passages_learn_their_vectors():
+    objective = Distillation(teacher=Reading(), of="questions")
+    vectors = {name: torch.randn(2, 3) for name in objective.requests({"questions": questions()})}
+    taught = Reading()
+    asked, known = taught(["who?", "what is it"], "query"), taught([("T", "text "), "text text "])
+    wanted = ((vectors["queries"] - asked).square().mean() + (vectors["passages"] - known).square().mean()) / 2
+    assert objective.loss({"questions": questions()}, vectors).value.item() == pytest.approx(wanted.item(), rel=1e-6)
+    with pytest.raises(InterlinguaError, match="of: parallel has none"):
+        Distillation(teacher=Reading(), loss="scores")
+
+
+def test_what_the_teacher_will_be_asked_for():
+    spec = {"teacher": "x"}
+    own = Distillation.Settings(**spec, lang=None)
+    assert list(taught_texts(own, PAIRS[:1])) == [("passage", "hei"), ("passage", "hi")]
+    assert list(taught_texts(Distillation.Settings(**spec), PAIRS[:1])) == [("passage", "hi")]
+    both = Distillation.Settings(**spec, of="questions", hard_negatives=2)
+    assert list(taught_texts(both, questions()[1:])) == [
+        ("query", "what is it"), ("passage", "text text "), ("passage", "text " * 3), ("passage", "text " * 4),
+    ]  # fmt: skip
+    assert list(taught_texts(Distillation.Settings(**spec, of="sentences"), [Sentence("a", "en")])) == [
+        ("passage", "a")
+    ]
 
 
 def test_questions_have_no_scores_unless_a_teacher_gave_them():

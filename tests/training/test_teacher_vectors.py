@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.folder import PROBE
@@ -165,10 +164,40 @@ def test_it_is_seen_when_another_run_has_replaced_them(tmp_path, teacher, tiny_s
             TeacherVectors.build(tmp_path, other, TEXTS)
 
     teacher.encoder.save(tmp_path / "model")
-    pairs = [ParallelPair(text, text, "en", "fi") for text in TEXTS]
     spec = TeacherSpec(model=str(tmp_path / "model"), vectors=str(tmp_path))
     with pytest.raises(InterlinguaError, match="put other vectors there"):
-        learn_from(spec, pairs, "en", teacher.dim, tmp_path, Meanwhile(0, 1, torch.device("cpu")))
+        learn_from(
+            spec,
+            lambda: [("passage", text) for text in TEXTS],
+            teacher.dim,
+            tmp_path,
+            Meanwhile(0, 1, torch.device("cpu")),
+        )
     (tmp_path / "teacher.json").unlink()  # as it is while others are made
     with pytest.raises(InterlinguaError, match="another run is just making others"):
         TeacherVectors(tmp_path, teacher.dim)
+
+
+def test_questions_and_passages_are_read_each_in_its_role(tmp_path, teacher, monkeypatch):
+    monkeypatch.setattr(teacher_vectors, "BLOCK", 3)
+    teacher.encode_query = lambda texts, **options: -teacher.encoder.encode_document(texts, **options)
+    titled = ("Nile", "a long river")
+    given = [("query", "a"), ("passage", "a"), ("passage", titled), ("query", "b"), ("passage", "b")]
+    TeacherVectors.build(tmp_path, teacher, given)
+    vectors = TeacherVectors(tmp_path, teacher.dim)
+    encode = teacher.encoder.encode_document
+    np.testing.assert_allclose(vectors(["b", "a"], "query"), -encode(["b", "a"]), atol=2e-3)
+    np.testing.assert_allclose(vectors(["a", titled]), encode(["a", titled]), atol=2e-3)
+    with pytest.raises(InterlinguaError, match="not asked for the text 'Nile"):
+        vectors([titled], "query")
+
+
+def test_centred_vectors_spread_over_the_sphere(tmp_path, teacher):
+    encode = teacher.encode_document
+    teacher.encode_document = lambda texts, **options: encode(texts, **options) + 5
+    TeacherVectors.build(tmp_path, teacher, TEXTS)
+    crowded, centred = (TeacherVectors(tmp_path, teacher.dim, centre=which)(TEXTS) for which in (False, True))
+    wanted = torch.nn.functional.normalize(crowded - crowded.mean(0), dim=1)
+    torch.testing.assert_close(centred, wanted, atol=1e-4, rtol=0)
+    assert (torch.nn.functional.normalize(crowded, dim=1) @ torch.ones(teacher.dim)).std() < 0.2
+    assert centred.mean(0).norm() < 0.1

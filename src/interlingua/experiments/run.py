@@ -297,7 +297,7 @@ class Reproduction:
         for name, suite in wanted.items():
             missing = [column for column in suite.columns() if column not in columns.get(name, ())]
             if missing and measured(suite.kind, stored, ranking):
-                left[name] = suite if suite.pool else suite.only(missing)
+                left[name] = suite if suite.merged else suite.only(missing)
         self.processes.wait()  # all have looked before the first one writes
         if done and not left:
             logger.info(f"{row}, seed {seed}: done before ({file})")
@@ -456,7 +456,7 @@ class Reproduction:
                 else:
                     complete = False
                     missing.append(f"{name}{column and f', {column}'}: {why}")
-            if there and (complete or not suite.pool):  # the pool of some languages is another pool
+            if there and (complete or not suite.merged):  # the pool of some languages is another pool
                 wanted[name] = suite.only(there)
         if not wanted:
             raise BadInput(missing[0].partition(": ")[2] if missing else "no column is asked for.")

@@ -215,7 +215,9 @@ class XorRetrieve(Settings):
     passages: str
 
 
-KINDS = ("collections", "tatoeba", "tatoeba_dump", "tatoeba_all", "bucc", "planted", "projection", "pool", "xor")
+KINDS = (
+    "collections", "tatoeba", "tatoeba_dump", "tatoeba_all", "bucc", "planted", "projection", "pool", "matrix", "xor"
+)  # fmt: skip
 """What a suite may have, one of them."""
 
 
@@ -256,6 +258,11 @@ class Suite(Settings):
         description="collections that translate one another, by "
         "language, searched all at once with each one's questions",
     )
+    matrix: dict[str, str] = Field(
+        default_factory=dict,
+        description="the same, and each language's passages alone: with its own questions, with English ones, and "
+        "English passages with its questions; every text is encoded once",
+    )
     xor: XorRetrieve | None = None
 
     @model_validator(mode="after")
@@ -272,6 +279,11 @@ class Suite(Settings):
     def kind(self) -> str:
         """What it has: one of `KINDS`."""
         return next(kind for kind in KINDS if getattr(self, kind))
+
+    @property
+    def merged(self) -> bool:
+        """Whether all languages are one pool: that of some of them is another pool."""
+        return bool(self.pool or self.matrix)
 
     def columns(self) -> dict[str, list[str]]:
         """Every column with the files and folders that it needs, `{data}` not yet filled in. XOR-Retrieve, whose

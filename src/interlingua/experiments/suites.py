@@ -23,7 +23,7 @@ from interlingua.data.readers.tatoeba import FEW, laser_sets, read_dump
 from interlingua.data.records import Collection, ParallelPair, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
-from interlingua.evaluation.languages import TOP, language_matrix, language_projection
+from interlingua.evaluation.languages import TOP, LanguageMatrix, language_matrix, language_projection
 from interlingua.evaluation.protocol import evaluate_on
 from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
@@ -199,10 +199,32 @@ def pool_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill)
     """Average precision over the pool of all languages, where every translation of the passage is right, and how much
     of the top is in the question's own language (LAReQA, Roy et al. 2020)."""
     matrix = language_matrix(model, {column: load_collection(fill(suite.pool[column])) for column in columns})
+    return _pooled(matrix)
+
+
+def _pooled(matrix: LanguageMatrix) -> dict[str, Columns]:
     return {
         label: {lang: {"mean": value} for lang, value in found.items()}
         for label, found in (("AP", matrix.pool_map), (f"same language @{TOP}", matrix.same_language_rate))
     }
+
+
+def matrix_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+    """Retrieval in one language, from it to English passages, and from English to its passages, a value a question;
+    and what `pool_suite` measures. All of one encoding."""
+    columns = list(columns)
+    matrix = language_matrix(model, {column: load_collection(fill(suite.matrix[column])) for column in columns})
+    found = _pooled(matrix)
+    others = [lang for lang in columns if lang != "en"] if "en" in columns else []
+    for kind, cells in {
+        "same language": {lang: (lang, lang) for lang in columns},
+        "to English": {lang: (lang, "en") for lang in others},
+        "from English": {lang: ("en", lang) for lang in others},
+    }.items():
+        values = {lang: dict(matrix.scores[cell].per_query[matrix.measure]) for lang, cell in cells.items()}
+        if values:
+            found[f"{matrix.measure}, {kind}"] = values
+    return found
 
 
 class ReadAgain:
@@ -248,6 +270,7 @@ SUITES: Mapping[str, Callable[[Encoder, Suite, Iterable[str], Fill], dict[str, C
     "bucc": bucc_suite,
     "projection": projection_suite,
     "pool": pool_suite,
+    "matrix": matrix_suite,
 }
 
 

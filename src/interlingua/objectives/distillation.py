@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from interlingua.data.records import ParallelPair
+from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sentence
 from interlingua.errors import BadInput
 from interlingua.objectives.objective import (
     Batch,
@@ -17,18 +17,21 @@ from interlingua.objectives.objective import (
     Objective,
     ObjectiveSettings,
     Roles,
+    Text,
     Texts,
     by_language,
     check_paired,
     check_temperature,
     require,
+    similarities,
 )
-from interlingua.objectives.retrieval import info_nce_rows
+from interlingua.objectives.retrieval import as_text, info_nce_rows
 from interlingua.objectives.semantic import ON, pair_requests, roles
 from interlingua.settings import Settings
 
-Teacher = Callable[[list[str]], Tensor]
-"""Texts in the teacher's language → its vectors `[texts, dim]`, without a gradient."""
+Teacher = Callable[..., Tensor]
+"""Passages → the teacher's vectors `[texts, dim]`, without a gradient. One that is asked for questions, too, takes
+their role "query" as a second argument."""
 MASKED = torch.finfo(torch.float32).min
 """Not −inf: what is left out then adds 0 · a finite number, also where nothing is left."""
 
@@ -123,65 +126,155 @@ class TeacherSpec(Settings):
 
     model: str = Field(description="a folder or name, or package:name/folder")
     vectors: str | None = Field(None, description="a folder for its vectors, for several runs; else the run's own")
+    precision: str | None = Field(None, description="the number format in which it computes on a processor: int8, auto")
+    centre: bool = Field(
+        False,
+        description="subtract the mean of its vectors, and bring them to unit length: for a teacher whose cosines lie "
+        "close together, as those of multilingual-e5 do between .7 and .9",
+    )
 
 
 class Distillation(Objective):
-    """`distil_vectors`, or `distil_contrastive` for both sides, on the pairs of a parallel stream. Each pair has a side
-    in the teacher's language. The constructor takes a teacher that reads: a `Teacher`."""
+    """The student learns what a teacher says of the texts of one stream, each distinct text read once by the teacher.
+
+    Of translations (`parallel`) both sides learn the vector of the side in the teacher's language, or each side its own
+    where the teacher reads all languages (`lang: null`). Of `sentences`, and of `questions` and their passages, each
+    text learns its own vector; of questions also the scores of the batch's passages. The constructor takes a teacher
+    that reads: a `Teacher`.
+    """
 
     class Settings(ObjectiveSettings):
-        """Whose vectors are learned, and how."""
+        """Whose vectors are learned, of which texts, and how."""
 
         teacher: str | TeacherSpec | Teacher = Field(
-            description="a model's folder or name, or `{model: …, vectors: FOLDER}`; frozen, no part of what is saved. "
-            "Vectors longer than the student's are cut to their principal components"
+            description="a model's folder or name, or `{model: …, vectors: FOLDER, precision: …, centre: …}`; frozen, "
+            "no part of what is saved. Vectors longer than the student's are cut to their principal components"
         )
-        loss: Literal["squares", "contrast"] = Field("squares", description="the first form, or the second")
-        temperature: float = Field(0.05, gt=0, description="τ of `contrast`")
-        on: Roles = Field("passage", description=ON)
-        lang: str = Field("en", description="the teacher's language; a pair without a side in it is an error")
+        of: Literal["parallel", "sentences", "questions"] = Field(
+            "parallel", description="whose texts: the stream that is read"
+        )
+        loss: Literal["squares", "contrast", "scores"] = Field(
+            "squares",
+            description="squared differences of the vectors; `contrast`: a text must pick its teacher's vector among "
+            "those of the batch; `scores`: the divergence (KL) of the student's from the teacher's softmax over all "
+            "passages of a batch of questions",
+        )
+        temperature: float = Field(0.05, gt=0, description="τ of `contrast`, and of the student's `scores`")
+        teacher_temperature: float | None = Field(
+            None, gt=0, description="τ of the teacher's `scores`; null: that of the student"
+        )
+        hard_negatives: int = Field(0, ge=0, description="of `questions`: how many negatives of each are read, too")
+        on: Roles = Field("passage", description=f"of `parallel` and `sentences`: {ON}")
+        lang: str | None = Field(
+            "en",
+            description="of `parallel`: the language whose side teaches both; a pair without it is an error. null: "
+            "each side learns its own vector",
+        )
+
+        @model_validator(mode="after")
+        def _scores_of_questions(self) -> Self:
+            if self.loss == "scores" and self.of != "questions":
+                raise ValueError(f"loss: scores compares questions with passages; of: {self.of} has none")
+            return self
 
     settings: Settings
-    streams = ("parallel",)
+    streams: tuple[str, ...] = ("parallel?", "sentences?", "questions?")
 
     def __init__(self, *, teacher: Teacher, **options: Any) -> None:
         super().__init__(teacher=teacher, **options)
         self.teacher = teacher
+        self.streams = (self.settings.of,)
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
-        return pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
+        return {name: texts for name, (texts, _) in self._lessons(batch).items()}
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
-        pairs = batch["parallel"]
-        known = [known_side(pair, self.settings.lang) for pair in pairs]
-        student = vectors[f"{roles(self.settings.on)[0]}.source"]
-        wanted = self._taught(known).to(student.device) if pairs else torch.zeros_like(student)
-        rows = torch.stack(
-            [
-                self._rows(vectors[f"{role}.source"], vectors[f"{role}.target"], wanted, known)
-                for role in roles(self.settings.on)
-            ]
-        ).mean(0)
-        return Loss(rows.mean() if pairs else rows.sum(), by_language([pair.lang for pair in pairs], rows))
+        lessons, langs = self._lessons(batch), [record.lang for record in batch[self.settings.of]]
+        if not langs:
+            return Loss(torch.stack([vectors[name].float().sum() for name in lessons]).sum())
+        if self.settings.loss == "scores":
+            rows = self._scores(lessons, vectors)
+            return Loss(rows.mean(), by_language(langs, rows))
+        read = {id(texts.texts): texts for _, texts in lessons.values()}  # both sides of pairs may have one lesson
+        taught = {key: self._taught(texts) for key, texts in read.items()}
+        found = [
+            self._rows(vectors[name], texts.texts, taught[id(texts.texts)]) for name, (_, texts) in lessons.items()
+        ]
+        if self.settings.of == "questions":  # negatives are taught, too
+            value = torch.stack([rows.mean() for rows in found]).mean()
+            return Loss(value, by_language(langs, found[0]))
+        # as in the paper of the squares, the losses of both sides are added up; two encoders are averaged
+        rows = torch.stack(found).sum(0) / len(roles(self.settings.on))
+        if self.settings.loss == "contrast":
+            rows = rows / (len(found) // len(roles(self.settings.on)))
+        return Loss(rows.mean(), by_language(langs, rows))
 
-    def _rows(self, source: Tensor, target: Tensor, wanted: Tensor, known: Sequence[str]) -> Tensor:
+    def _lessons(self, batch: Batch) -> dict[str, tuple[Texts, Texts]]:
+        """By name, what the student reads, and what the teacher reads in its place."""
+        records, on = batch[self.settings.of], roles(self.settings.on)
+        if self.settings.of == "questions":
+            questions = require(records, QuestionPassage, self)
+            passages = [as_text(passage) for passage in candidates(questions, self.settings.hard_negatives)]
+            asked = Texts("query", [question.question for question in questions])
+            return {"queries": (asked, asked), "passages": (found := Texts("passage", passages), found)}
+        if self.settings.of == "sentences":
+            texts = [sentence.text for sentence in require(records, Sentence, self)]
+            return {f"{role}.text": (Texts(role, texts), Texts("passage", texts)) for role in on}
+        pairs = require(records, ParallelPair, self)
+        known = None if self.settings.lang is None else [known_side(pair, self.settings.lang) for pair in pairs]
+        return {
+            name: (texts, Texts("passage", known or texts.texts))
+            for name, texts in pair_requests(pairs, self.settings.on).items()
+        }
+
+    def _rows(self, student: Tensor, texts: Sequence[Text], taught: Tensor) -> Tensor:
+        wanted = taught.to(student.device)
         if self.settings.loss == "squares":
-            return distil_vectors_rows(source, target, wanted)
-        numbers: dict[str, int] = {}
-        groups = torch.tensor([numbers.setdefault(text, len(numbers)) for text in known], dtype=torch.long)
-        return torch.stack(
-            [
-                distil_contrastive_rows(side, wanted, temperature=self.settings.temperature, groups=groups)
-                for side in (source, target)
-            ]
-        ).mean(0)
+            check_paired(student, wanted, "distillation, student and teacher")
+            return (student.float() - wanted).square().mean(-1)
+        numbers: dict[Text, int] = {}
+        groups = torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.long)
+        return distil_contrastive_rows(student, wanted, temperature=self.settings.temperature, groups=groups)
+
+    def _scores(self, lessons: Mapping[str, tuple[Texts, Texts]], vectors: Mapping[str, Tensor]) -> Tensor:
+        """The divergence of each question's scores; a passage that comes twice is one candidate."""
+        asked, passages = (self._taught(lessons[name][1]) for name in ("queries", "passages"))
+        first: dict[Text, int] = {}
+        again = torch.tensor([first.setdefault(t, n) != n for n, t in enumerate(lessons["passages"][0].texts)])
+        return distil_scores_rows(
+            similarities(vectors["queries"], vectors["passages"]) / self.settings.temperature,
+            similarities(asked, passages) / (self.settings.teacher_temperature or self.settings.temperature),
+            mask=again.expand(len(asked), -1),
+        )
 
     @torch.no_grad()
-    def _taught(self, texts: Sequence[str]) -> Tensor:
+    def _taught(self, texts: Texts) -> Tensor:
         """The teacher's vectors `[texts, dim]`, each distinct text read once."""
-        rows: dict[str, int] = {}
-        places = [rows.setdefault(text, len(rows)) for text in texts]
-        return self.teacher(list(rows))[places].float()
+        rows: dict[Text, int] = {}
+        places = [rows.setdefault(text, len(rows)) for text in texts.texts]
+        found = self.teacher(list(rows)) if texts.role == "passage" else self.teacher(list(rows), texts.role)
+        return found[places].float()
+
+
+def candidates(questions: Sequence[QuestionPassage], negatives: int) -> list[Passage]:
+    """The first positive of each question, then up to `negatives` of each one's hard negatives."""
+    return [question.positives[0] for question in questions] + [
+        negative for question in questions for negative in question.negatives[:negatives]
+    ]
+
+
+def taught_texts(settings: Distillation.Settings, records: Iterable[Any]) -> Iterator[tuple[str, Text]]:
+    """The role and text of all that the teacher will be asked for, of all records of a stream."""
+    for record in records:
+        if settings.of == "questions":
+            yield "query", record.question
+            yield from (("passage", as_text(one)) for one in candidates([record], settings.hard_negatives))
+        elif settings.of == "sentences":
+            yield "passage", record.text
+        elif settings.lang is None:
+            yield from (("passage", record.source), ("passage", record.target))
+        else:
+            yield "passage", known_side(record, settings.lang)
 
 
 def known_side(pair: ParallelPair, lang: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,16 @@ from interlingua.models.folder import model_folder
 from interlingua.models.inference.machine import cpu_has_bfloat16
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static.embedding import StaticEmbedding
+from interlingua.models.subwords import Text
 from interlingua.objectives import Distillation, LateInteraction, Retrieval
+from interlingua.objectives.distillation import TeacherSpec, taught_texts
 from interlingua.training.backbones import Backbone, build_encoder, freeze
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import LossScale, Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve, same_recipe
-from interlingua.training.teacher import learn_from
+from interlingua.training.teacher import TeacherVectors, learn_from
 from interlingua.training.trainer import Trainer, Validate, retrieval_nll
 from interlingua.training.weighted import WeightedObjective, advise, check, kind_of, options_of, weighted_objective
 
@@ -197,14 +199,7 @@ def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
 
 def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]], processes: Processes) -> Trainer:
     named = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
-    teachers = {}
-    for name, spec in named.items():
-        if kind_of(name, spec) == "distillation":
-            entry, options = options_of(name, spec, recipe)
-            assert isinstance(options, Distillation.Settings)
-            pairs = stores[entry.reads.get("parallel", "parallel")]
-            assert not callable(options.teacher)  # nothing in a recipe is
-            teachers[name] = learn_from(options.teacher, pairs, options.lang, model.dim, out, processes)
+    teachers = _teachers(recipe, named, model, stores, out, processes)
     objectives = [
         weighted_objective(name, spec, model, recipe, first=processes.first, teachers=teachers)
         for name, spec in named.items()
@@ -238,6 +233,44 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
         recipe.seed,
         _validation(recipe, out, objectives, processes),
     )
+
+
+def _teachers(
+    recipe: Recipe,
+    named: Mapping[str, dict[str, Any]],
+    model: Model,
+    stores: Mapping[str, Store[Any]],
+    out: Path,
+    processes: Processes,
+) -> dict[str, TeacherVectors]:
+    """What each entry learns from, by its name. Entries with one teacher share its vectors, of all their texts."""
+    pupils: dict[str, list[tuple[str, Distillation.Settings, Store[Any]]]] = {}
+    specs: dict[str, TeacherSpec] = {}
+    for name, spec in named.items():
+        if kind_of(name, spec) == "distillation":
+            entry, options = options_of(name, spec, recipe)
+            assert isinstance(options, Distillation.Settings)
+            assert not callable(options.teacher)  # nothing in a recipe is
+            given = options.teacher
+            teacher = TeacherSpec(model=given) if isinstance(given, str) else given  # type: ignore[call-arg]
+            stream = entry.reads.get(options.of, options.of)
+            if stream not in stores:
+                raise BadInput(f"objectives.{name}: needs data named '{stream}'; the recipe has {', '.join(stores)}.")
+            key = teacher.model_dump_json()
+            specs[key] = teacher
+            pupils.setdefault(key, []).append((name, options, stores[stream]))
+    found: dict[str, TeacherVectors] = {}
+    for number, (key, some) in enumerate(pupils.items()):
+
+        def texts(some: list[tuple[str, Distillation.Settings, Store[Any]]] = some) -> Iterator[tuple[str, Text]]:
+            for _, options, store in some:
+                yield from taught_texts(options, (store[row] for row in range(len(store))))
+
+        # each teacher has a folder of its own
+        place = out if number == 0 else out / f"teacher-{number + 1}"
+        vectors = learn_from(specs[key], texts, model.dim, place, processes)
+        found |= {name: vectors for name, _, _ in some}
+    return found
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.array_folder import mapped_array, write_array
-from interlingua.data.store import Store
 from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
-from interlingua.objectives.distillation import TeacherSpec, known_side
+from interlingua.models.subwords import Text, plain_text
+from interlingua.objectives.distillation import TeacherSpec
 from interlingua.progress import track
 from interlingua.training.processes import Processes
 
@@ -33,14 +33,15 @@ BLOCK = 4_096
 
 
 class TeacherVectors:
-    """Texts → the teacher's vectors `[texts, dim]`, float32.
+    """Texts, and their role → the teacher's vectors `[texts, dim]`, float32.
 
     A folder of `keys.npy` (uint64 [texts, 2]: 128 bits of each text, sorted), `vectors.npy` (float16 [texts, teacher's
-    dim], memory-mapped) and `teacher.json`. With fewer dimensions than the teacher has, vectors are projected on the
-    first principal components of them all and brought to unit length.
+    dim], memory-mapped) and `teacher.json`. With `centre`, the mean of them all is subtracted, and they are brought to
+    unit length. With fewer dimensions than the teacher has, vectors are projected on the first principal components of
+    them all, which does both.
     """
 
-    def __init__(self, folder: Path, dim: int, device: torch.device | None = None) -> None:
+    def __init__(self, folder: Path, dim: int, device: torch.device | None = None, centre: bool = False) -> None:
         self.device = device
         try:
             self.keys: NDArray[np.uint64] = np.load(folder / "keys.npy")
@@ -59,17 +60,22 @@ class TeacherVectors:
                 f"objectives.distillation.teacher: its vectors have {given} numbers, those of the "
                 f"model {dim}. They must have at least as many."
             )
-        self.space = principal_axes(self.vectors, dim) if dim < given else None
+        self.space: tuple[NDArray[np.float32], NDArray[np.float32] | None] | None = None
+        if dim < given:
+            self.space = principal_axes(self.vectors, dim)
+        elif centre:
+            self.space = sample_of(self.vectors).mean(0).astype(np.float32), None
 
     @staticmethod
-    def build(folder: Path, teacher: DualEncoder, texts: Iterable[str]) -> dict[str, Any]:
-        """Encode `texts` (repeated ones once) with `teacher.encode_document` into `folder`, unless they are there
-        already from the same teacher. A run that was killed goes on where it was; one that finds another at work waits
-        for it. What another run has open of other texts or of another teacher stays as it is for that run.
+    def build(folder: Path, teacher: DualEncoder, texts: Iterable[tuple[str, Text] | str]) -> dict[str, Any]:
+        """Encode `texts` (repeated ones once) with `teacher` into `folder`, unless they are there already from the same
+        teacher: passages, or each with its role. A run that was killed goes on where it was; one that finds another at
+        work waits for it. What another run has open of other texts or of another teacher stays as it is for that run.
         Returns what `about` must be of those that are opened then: else another run has replaced them."""
         from interlingua.models.folder import fingerprint
 
-        by_key = {key_of_text(text): text for text in texts}
+        with_roles = (("passage", text) if isinstance(text, str) else text for text in texts)
+        by_key = {key_of_text(text, role): (role, text) for role, text in with_roles}
         in_order = sorted(by_key)
         keys, ordered = np.array(in_order, dtype=np.uint64).reshape(-1, 2), [by_key[key] for key in in_order]
         about = {
@@ -98,47 +104,59 @@ class TeacherVectors:
                 else mapped_array(path, np.float16, (len(ordered), teacher.dim))
             )
             for start in track(range(done, len(ordered), BLOCK), "encode with the teacher"):
-                part = teacher.encode_document(ordered[start : start + BLOCK], show_progress_bar=False)
-                vectors[start : start + len(part)] = part
+                part = ordered[start : start + BLOCK]
+                for role, encode in (("query", teacher.encode_query), ("passage", teacher.encode_document)):
+                    rows = [number for number, one in enumerate(part, start) if one[0] == role]
+                    if rows:
+                        vectors[rows] = encode([ordered[row][1] for row in rows], show_progress_bar=False)
                 vectors.flush()
                 with atomic_write(folder / "teacher.json") as stream:
                     json.dump({**about, "done": start + len(part)}, stream)
         logger.info(f"{folder}: the teacher's vectors of {len(ordered):,} texts")
         return about
 
-    def __call__(self, texts: Sequence[str]) -> Tensor:
+    def __call__(self, texts: Sequence[Text], role: str = "passage") -> Tensor:
         """Raises BadInput for a text that was not among those of `build`."""
-        vectors = torch.from_numpy(self.vectors[self._rows(texts)].astype(np.float32))
+        vectors = torch.from_numpy(self.vectors[self._rows(texts, role)].astype(np.float32))
         if self.space is not None:
-            centre, axes = map(torch.from_numpy, self.space)
-            vectors = F.normalize((vectors - centre) @ axes, dim=1)
+            centre, axes = self.space
+            vectors -= torch.from_numpy(centre)
+            vectors = F.normalize(vectors if axes is None else vectors @ torch.from_numpy(axes), dim=1)
         return vectors.to(self.device)
 
-    def _rows(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        wanted = np.array([key_of_text(text) for text in texts], dtype=np.uint64).reshape(-1, 2)
+    def _rows(self, texts: Sequence[Text], role: str) -> NDArray[np.int64]:
+        wanted = np.array([key_of_text(text, role) for text in texts], dtype=np.uint64).reshape(-1, 2)
         rows = np.searchsorted(self.keys[:, 0], wanted[:, 0])
         found = np.minimum(rows, len(self.keys) - 1)
         missing = (self.keys[found] != wanted).any(1)
         if missing.any():
             raise BadInput(
                 f"distillation: the teacher was not asked for the text "
-                f"{texts[int(missing.argmax())][:60]!r} when its vectors were computed."
+                f"{plain_text(texts[int(missing.argmax())])[:60]!r} when its vectors were computed."
             )
         return found
 
 
-def key_of_text(text: str) -> tuple[int, int]:
-    """128 bits that stand for a text."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def key_of_text(text: Text, role: str = "passage") -> tuple[int, int]:
+    """128 bits that stand for a text in a role."""
+    plain = (
+        text
+        if isinstance(text, str) and role == "passage"
+        else "\0".join([role, *([text] if isinstance(text, str) else text)])
+    )
+    digest = hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 
 
-def principal_axes(
-    vectors: NDArray[Any], dim: int, sample: int = 100_000
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The mean `[teacher's dim]` and the first `dim` principal axes `[teacher's dim, dim]` of `vectors`, from up to
-    `sample` of them, evenly spaced. Each axis points to where its largest component is positive."""
-    part = np.asarray(vectors[:: max(1, len(vectors) // sample)], dtype=np.float64)
+def sample_of(vectors: NDArray[Any], most: int = 100_000) -> NDArray[np.float64]:
+    """Up to `most` rows of `vectors`, evenly spaced."""
+    return np.asarray(vectors[:: -(-len(vectors) // most) or 1], dtype=np.float64)
+
+
+def principal_axes(vectors: NDArray[Any], dim: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The mean `[teacher's dim]` and the first `dim` principal axes `[teacher's dim, dim]` of a sample of `vectors`.
+    Each axis points to where its largest component is positive."""
+    part = sample_of(vectors)
     centre = part.mean(0)
     first = np.linalg.eigh((part - centre).T @ (part - centre)).eigenvectors[:, ::-1][:, :dim]
     signs = np.sign(first[np.abs(first).argmax(0), np.arange(dim)])
@@ -170,19 +188,17 @@ def _done(folder: Path, about: dict[str, Any]) -> int:
 
 
 def learn_from(
-    spec: str | TeacherSpec, pairs: Store[Any], lang: str, dim: int, out: Path, processes: Processes
+    spec: TeacherSpec, texts: Callable[[], Iterable[tuple[str, Text]]], dim: int, out: Path, processes: Processes
 ) -> TeacherVectors:
-    """The vectors of `spec`'s model, with the prompt and the calibration of passages, for the side in `lang` of all
-    `pairs`, in `dim` dimensions; kept in the folder that the spec names, or under `out`."""
-    if isinstance(spec, str):
-        spec = TeacherSpec(model=spec, vectors=None)
+    """The vectors of `spec`'s model, with its prompts and the calibration of each role, for `texts`, in `dim`
+    dimensions; kept in the folder that the spec names, or under `out`."""
     folder = Path(spec.vectors) if spec.vectors else out / "data" / "teacher"
     made: dict[str, Any] | None = None
     if processes.first:
-        teacher = DualEncoder.load(spec.model, device=str(processes.device))
-        made = TeacherVectors.build(folder, teacher, (known_side(pairs[number], lang) for number in range(len(pairs))))
+        teacher = DualEncoder.load(spec.model, device=str(processes.device), precision=spec.precision)
+        made = TeacherVectors.build(folder, teacher, texts())
     processes.wait()
-    vectors = TeacherVectors(folder, dim, processes.device)
+    vectors = TeacherVectors(folder, dim, processes.device, spec.centre)
     if made is not None and vectors.about != made:
         raise Stale(
             f"{folder}: another run has put other vectors there just now. Give each run a folder of "

@@ -218,8 +218,9 @@ def training_digest(recipe: Recipe) -> str:
     if isinstance(recipe.model.backbone, str):
         read = set()
         for name, spec in named.items():
-            entry, _ = options_of(name, spec, recipe)
-            for stream in (one.removesuffix("?") for one in OBJECTIVES[kind_of(name, spec)].streams):
+            entry, options = options_of(name, spec, recipe)
+            streams = [one.removesuffix("?") for one in OBJECTIVES[kind_of(name, spec)].streams]
+            for stream in [options.of] if isinstance(options, Distillation.Settings) else streams:
                 read.add(entry.reads.get(stream, stream))
         data = {name: spec for name, spec in data.items() if name in read}
     same = recipe.model_copy(update={"description": "", "objectives": named, "data": data})
