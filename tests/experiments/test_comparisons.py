@@ -44,6 +44,19 @@ def test_a_mark_after_correction_only():
     assert lines(AB, {"A": [run(de=a, fr=a, sw=a)], "B": [run(de=b, fr=b, sw=b)]}) == [["+0.028"] * 3]
 
 
+@pytest.mark.parametrize("scale", ["mini", "paper"])
+def test_the_family_of_the_table_counts_at_every_scale(scale):
+    a, b = [0.31, 0.42, 0.55, 0.61, 0.72, 0.83], [0.30, 0.38, 0.50, 0.61, 0.70, 0.78]
+    results = {"A": [run(de=a, fr=a)], "B": [run(de=b, fr=b)]}
+    table = {"title": "T", "measures": ["RR@100"], "rows": {"A": {}, "B": {}}, "compare": AB}
+    table["scales"] = {scale: {"recipe": "r", "suites": "s"}}
+    assert "+0.028*" in present(TableSpec.model_validate(table), scale, results)
+    text = present(TableSpec.model_validate({**table, "family": 6}), scale, results)
+    assert "Bonferroni with a family of 6, " in text
+    assert "+0.028*" not in text
+    assert "+0.028" in text
+
+
 @pytest.mark.parametrize("pairs", [[("A", "C")], [("C", "A")]])
 def test_what_was_not_run_is_left_out(pairs):
     results = {"A": [run(de=[0.1])], "B": [run(de=[0.2])]}

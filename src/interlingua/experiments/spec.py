@@ -333,7 +333,7 @@ class TableSpec(Settings):
         "significant one (*)",
     )
     family: int | None = Field(
-        None, gt=0, description="tests in a family at the paper's scales, as the paper counts them"
+        None, gt=0, description="tests in a family, as the paper counts them; more where a scale has more columns"
     )
     subsets: dict[str, dict[str, list[str]]] = Field(default_factory=dict, description="named averages, by scale")
     x: str | None = Field(None, description="a figure: what the rows' x means")
