@@ -24,7 +24,7 @@ def trec(tmp_path_factory):
     for number, lang in enumerate(LANGS):
         collection = load_collection(f"encyclopedia:{lang}")
         for name, worse in (("a", 0.0), ("b", 0.12 * number)):
-            queries = rng.sample(list(collection.qrels), len(collection.qrels))  # in any order, and one is missing
+            queries = rng.sample(list(collection.qrels), len(collection.qrels))  # in any order, and one finds nothing
             Run.from_scores(
                 {
                     query: {
@@ -33,6 +33,7 @@ def trec(tmp_path_factory):
                     }
                     for query in queries[1:]
                 }
+                | {queries[0]: {"nowhere": 1.0}}
             ).write_trec(root / f"{name}.{lang}.run")
         (root / f"{lang}.qrels").write_text(
             "".join(
@@ -102,6 +103,28 @@ def test_permutation_and_alpha(trec, capsys):
         t, permuted = (float(re.search(r"test p = ([\d.e-]+)", one)[1]) for one in (line, other))
         assert permuted == pytest.approx(t, abs=0.03)
     assert all(line.endswith(": not significant") for line in compared(capsys, *given, "--alpha", "1e-12")[8:])
+
+
+def test_a_run_that_lacks_queries_is_named_and_the_comparison_printed(trec, tmp_path, capsys):
+    whole, qrels = trec / "a.sw.run", trec / "sw.qrels"
+    run, short = Run.read_trec(trec / "b.sw.run"), tmp_path / "short.run"
+    queries = list(load_collection("encyclopedia:sw").qrels)
+    Run.from_scores({query: dict(run[query]) for query in queries[2:]}).write_trec(short)
+    assert main(["compare", str(whole), str(short), "--qrels", str(qrels)]) == 2
+    printed, said = capsys.readouterr()
+    a, b = (reciprocal_ranks(file, load_collection("encyclopedia:sw").qrels) for file in (whole, short))
+    assert f"{short}: RR@100 {b.mean():.4f}" in printed
+    assert f"paired t test p = {stats.ttest_rel(a, b).pvalue:.3g}" in printed
+    assert said == (
+        f"interlingua: the comparison is printed, and is not complete: {short}: no results for 2 of the 56 queries of "
+        f"{qrels}, such as '{queries[0]}'; they count as nothing found\n"
+    )
+    # of a family the others are printed too, and a run that stands in two of its comparisons is named once
+    argv = [str(file) for file in (whole, short, short, whole, "--qrels", qrels)]
+    assert main(["compare", *argv]) == 2
+    printed, said = capsys.readouterr()
+    assert printed.count("paired t test") == 2
+    assert said.count("no results for") == 1
 
 
 def test_several_systems_on_one_collection_are_a_family_too(trec, capsys):

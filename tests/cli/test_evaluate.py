@@ -181,6 +181,25 @@ def test_xor_retrieve_and_its_run_scored_again(place, tmp_path, capsys, words):
     assert {row["system"] for row in both} == {model, str(tmp_path / "p.json")}
 
 
+@pytest.mark.parametrize("kind", ["run", "json"])
+def test_predictions_that_lack_questions_are_named_and_the_rest_is_printed(place, tmp_path, capsys, words, kind):
+    passage, questions = load_collection("encyclopedia:en").passages[0], xor_questions(place)
+    file = tmp_path / f"some.{kind}"
+    if kind == "run":
+        Run.from_scores({query.id: {passage.id: 1.0} for query in questions[2:]}).write_trec(file)
+    else:
+        found = [{"id": query.id, "lang": query.lang, "ctxs": [passage.text]} for query in questions[2:]]
+        file.write_text(json.dumps(found), encoding="utf-8")
+    given = ["--xor", place / "xor.jsonl", "--passages", "encyclopedia:en", "--predictions", file, "--format", "json"]
+    assert main(["evaluate", *map(str, given)]) == 2
+    out, said = capsys.readouterr()
+    assert {row["column"] for row in tables(out)} == {"fi", "ko", "avg w/o en"}
+    assert said.splitlines()[-1] == (
+        f"interlingua: the tables are printed, and are not complete: {file}: no results for 2 of the 16 queries of "
+        f"{place / 'xor.jsonl'}, such as '{questions[0].id}'; they count as nothing found"
+    )
+
+
 def xor_questions(place):
     from interlingua.data.irds import read_answered
 

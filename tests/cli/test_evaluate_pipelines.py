@@ -111,6 +111,24 @@ def test_runs_of_pipelines_read_back_as_pipelines(there, tmp_path, capsys):
     assert len({cells["RR@10"]["fi"] for cells in again.values()}) == 1
 
 
+def test_a_run_file_that_lacks_queries_is_named_and_the_rest_is_printed(there, tmp_path, capsys):
+    collection, file = load_collection("encyclopedia:fi"), tmp_path / "some.run"
+    queries = list(collection.qrels)
+    Run.from_scores({query: dict.fromkeys(collection.qrels[query], 1.0) for query in queries[3:]}).write_trec(file)
+    pipelines = ["bm25", f"run({file})", f"bm25 + run({file})"]
+    asked = ["--on", "encyclopedia:fi", "--measures", "RR@10", "--format", "json"]
+    assert main(["evaluate", "--pipeline", *pipelines, *asked]) == 2
+    printed, said = capsys.readouterr()
+    rows = {(row["system"], row["column"]): row["value"] for row in json.loads(printed)}
+    assert rows[f"run({file})", "fi"] == pytest.approx(1 - 3 / len(queries))
+    assert rows["bm25", "fi"] > 0.5
+    assert rows[f"bm25 + run({file})", "fi"] > 0.5
+    assert said.splitlines()[-1] == (
+        f"interlingua: the tables are printed, and are not complete: {file}: no results for 3 of the {len(queries)} "
+        f"queries of {collection.name}, such as '{queries[0]}'; they count as nothing found"
+    )
+
+
 @pytest.mark.slow
 def test_questions_translated_beforehand(there, capsys):
     given = ["--on", "encyclopedia:fi", "encyclopedia:sw", "--passages", "encyclopedia:en", "--measures", "RR@10"]

@@ -8,6 +8,7 @@ from scipy.stats import ttest_rel
 from interlingua.evaluation.significance import seed_interval, stratified_interval
 from interlingua.experiments.present import comparisons, paper_gains, present, relative_gains, subset_differences
 from interlingua.experiments.spec import TableSpec, read_table
+from interlingua.training.recipe import read_yaml, recipe_folder
 
 AB = [("A", "B")]
 
@@ -42,6 +43,19 @@ def test_a_mark_after_correction_only():
     assert lines([("A", "B", "†")], two) == [["+0.028†", "+0.028†"]]
     assert lines(AB, two, family=6) == [["+0.028", "+0.028"]]  # the paper's family, of which two are measured
     assert lines(AB, {"A": [run(de=a, fr=a, sw=a)], "B": [run(de=b, fr=b, sw=b)]}) == [["+0.028"] * 3]
+
+
+@pytest.mark.parametrize("scale", ["mini", "paper"])
+def test_the_family_of_the_table_counts_at_every_scale(scale):
+    a, b = [0.31, 0.42, 0.55, 0.61, 0.72, 0.83], [0.30, 0.38, 0.50, 0.61, 0.70, 0.78]
+    results = {"A": [run(de=a, fr=a)], "B": [run(de=b, fr=b)]}
+    table = {"title": "T", "measures": ["RR@100"], "rows": {"A": {}, "B": {}}, "compare": AB}
+    table["scales"] = {scale: {"recipe": "r", "suites": "s"}}
+    assert "+0.028*" in present(TableSpec.model_validate(table), scale, results)
+    text = present(TableSpec.model_validate({**table, "family": 6}), scale, results)
+    assert "Bonferroni with a family of 6, " in text
+    assert "+0.028*" not in text
+    assert "+0.028" in text
 
 
 @pytest.mark.parametrize("pairs", [[("A", "C")], [("C", "A")]])
@@ -98,6 +112,57 @@ def test_relative_gains_by_both_definitions_as_the_papers_cells_give_them():
         "- XLM-align DPR + C3 over XLM-align DPR: Δ +6.5%, Δ of means +5.9%",
     ]
     assert [line.split("Δ ")[1].split("%")[0] for line in said["nDCG@10"]] == ["+9.0", "+14.0", "+7.9", "+9.0"]
+
+
+TABLES = [
+    f"{path.parent.name}/{path.stem}"
+    for paper in ("c3", "ccp", "hu2023")
+    for path in sorted((recipe_folder() / paper).glob("*.yaml"))
+    if "compare" in read_yaml(path)
+]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_scale_compares_every_pair_of_the_papers_tables_whose_rows_it_has(name):
+    """Of a table with several seeds each of them has an interval."""
+    table = read_table(name)
+    assert isinstance(table, TableSpec)
+    for scale in (*table.scales, *table.merged):
+        results = {
+            row: [run(de=[0.1 * seed]) for seed in (1, 2)] for row, one in table.rows_at(scale).items() if one.shown
+        }
+        found = comparisons(table.compare, results, "mono", "RR@100")
+        both = [f"{pair[0]} − {pair[1]}" for pair in table.compare if {*pair[:2]} <= results.keys()]
+        assert both
+        assert [line[0] for line in found[1:]] == both
+        assert all(line[3].endswith(" seeds") for line in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        (
+            "ccp/table5",
+            [
+                (f"{row}, τ=0.1", f"{row}, τ={other}")
+                for row in ("L2 + asymmetric BN", "L2 + plain BN + bank")
+                for other in ("0.001", "0.01", "1")
+            ],
+        ),
+        ("c3/figure2", [("ZS + C3", "XLM-R-large, ZS")]),
+        (
+            "hu2023/table3",
+            [(f"{backbone} + semantic", backbone) for backbone in ("XLM-R", "InfoXLM", "LaBSE")]
+            + [("XLM-R + semantic", other) for other in ("BM25", "InfoXLM + semantic", "LaBSE + semantic")],
+        ),
+        ("hu2023/table6", [("+ both", "XLM-R + semantic"), ("LaBSE + semantic", "LaBSE")]),
+        ("ccp/table3", [("CCP", "InfoXLM"), ("CCP", "mBERT"), ("CCP", "LaBSE")]),
+        ("ccp/table4", [("CCP", "InfoXLM"), ("CCP", "LaBSE")]),
+        ("ccp/figure1", [("CCP", "before"), ("CCP + calibration", "CCP"), ("CCP + calibration (short)", "CCP")]),
+    ],
+)
+def test_claims_of_the_papers_have_a_paired_difference(name, pairs):
+    assert {*pairs} <= {pair[:2] for pair in read_table(name).compare}
 
 
 def figure(seeds, **columns):

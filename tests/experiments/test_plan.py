@@ -13,7 +13,7 @@ from interlingua.cli import main
 from interlingua.errors import BadInput
 from interlingua.experiments.catalogue import Catalogue, Check, Found, examine, measured
 from interlingua.experiments.cost import in_all
-from interlingua.experiments.plan import needs, plan, together
+from interlingua.experiments.plan import elsewhere, needs, plan, together
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import read_yaml, recipe_folder, resolve
@@ -274,7 +274,7 @@ def test_tables_of_a_paper_share_what_is_trained_before_a_row(tmp_path):
 def test_a_model_that_reranks_is_priced_by_what_it_reads(tmp_path):
     text, _ = plan(Reproduction(read_table("c3/table1"), "c3/table1", "paper-zh", str(tmp_path), tmp_path))
     assert "evaluation: 120 questions × 1,000 passages at most = 120,000 passages × 180 tokens" in text
-    assert "646,305" not in text
+    assert "646,305 passages" not in text
 
 
 @pytest.mark.slow
@@ -309,12 +309,73 @@ def test_every_vector_file_of_criss_is_named_as_missing(tmp_path):
     assert "es-en.es.npy" in text
 
 
+def test_collections_of_ir_datasets_are_looked_for_in_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path))
+    catalogue, asked = Catalogue.read(), ["mr-tydi/sw/test", "mr-tydi/th/test", "mr-tydi/sw/dev", "hc4/fa/test"]
+    linked = "clirmatrix/zh/bi139-full/en/train"
+
+    def said():
+        text = "\n".join(elsewhere(catalogue, [*asked, linked], ["xlm-roberta-base"]))
+        return {part.split("\n")[0]: part for part in text.split("\n- ")[1:]}
+
+    before = said()
+    assert list(before)[:3] == [
+        f"not in ir_datasets' folder {tmp_path}: Mr.TyDi v1.0 (test, dev): {', '.join(asked[:3])}",
+        f"not in ir_datasets' folder {tmp_path}: HC4 (test): hc4/fa/test",
+        f"not in ir_datasets' folder {tmp_path}: CLIRMatrix: {linked}",
+    ]
+    assert list(before)[3].startswith("fetched from the hub at first use, not checked here: xlm-roberta-base 278,")
+    for part in list(before.values())[:3]:
+        for key in ("missing", "address", "size", "licence", "fetch", "check"):
+            assert f"\n    {key}: " in part
+    for file in (
+        *(f"mr-tydi/sw.data/mrtydi-v1.0-swahili/{name}" for name in ("topic.test.tsv", "qrels.test.txt")),
+        "mr-tydi/sw.data/mrtydi-v1.0-swahili/collection/docs.jsonl.gz",
+        "hc4/fas/hc4_docs.jsonl",
+        "hc4/test.topics.v1-0.jsonl",
+        "clirmatrix/clirmatrix_downloads.json.gz",
+    ):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x", encoding="utf-8")
+    (tmp_path / "hc4/fas/test.qrels.v1-0.txt").touch()  # cut
+    after = said()
+    assert list(after)[:4] == [
+        f"there, not read, in ir_datasets' folder {tmp_path}: Mr.TyDi v1.0 (test, dev): mr-tydi/sw/test",
+        f"not in ir_datasets' folder {tmp_path}: Mr.TyDi v1.0 (test, dev): mr-tydi/th/test, mr-tydi/sw/dev",
+        f"not in ir_datasets' folder {tmp_path}: HC4 (test): hc4/fa/test",
+        f"partly in ir_datasets' folder {tmp_path}: CLIRMatrix: {linked}",
+    ]
+    whole, some, hc4, listed = list(after.values())[:4]
+    assert "missing" not in whole + listed
+    assert "\n    not looked for: the documents and queries that this list of files names" in listed
+    assert "\n    missing: hc4/fas/test.qrels.v1-0.txt\n" in hc4
+    missing = some.split("missing: ")[1].split("\n")[0].split(", ")
+    assert missing[:2] == ["mr-tydi/th.data/*/topic.test.tsv", "mr-tydi/th.data/*/qrels.test.txt"]
+    assert "mr-tydi/sw.data/*/topic.dev.tsv" in missing
+    assert "mr-tydi/sw.data/*/collection/docs.jsonl.gz" not in missing  # test and dev have the same passages
+
+
+@pytest.mark.parametrize("table", ["hu2023/table3", "c3/table1"])
+def test_the_plan_says_size_and_licence_of_what_ir_datasets_keeps(table, tmp_path, monkeypatch):
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
+    work = Reproduction(read_table(table), table, "paper", str(tmp_path), tmp_path)
+    text, _ = plan(work)
+    for part in work.parts():
+        for name in needs(part)[1]:
+            about = next(one for pattern, one in Catalogue.read().fetched.items() if fnmatchcase(name, pattern))
+            for fact in (about.name, about.address, about.size, about.licence, about.fetch, name):
+                assert fact in text
+
+
 def test_the_page_names_every_data_set_of_the_papers_and_how_it_lies():
     page = " ".join((Path(__file__).parents[2] / "docs/reproduce.md").read_text(encoding="utf-8").split())
     for data in Catalogue.read().data:
         if not any(path.startswith(("train/", "dev/")) for path in data.files):
             for fact in (data.name, data.size, data.licence, data.layout, data.convert):
                 assert " ".join(fact.split()) in page, f"{data.name}: {fact}"
+    for about in Catalogue.read().fetched.values():
+        for fact in (about.name, about.address, about.size, about.licence, about.fetch, about.unchecked):
+            assert fact in page, f"{about.name}: {fact}"
 
 
 COST = re.compile(

@@ -350,7 +350,7 @@ def test_scales_that_are_merged_are_one_report_with_the_papers_numbers_and_famil
     assert "Bonferroni with a family of 3" in printed
     assert re.search(r"\| run − BM25 +\| +[+-]0\.\d+", printed)
     # a run with fewer queries than the qrels
-    lacking = r"a\.trec: no results for 3 of the \d+ queries of fi, such as '.*\.fi'; they count 0"
+    lacking = r"a\.trec: no results for 3 of the \d+ queries of fi, such as '.*\.fi'; they count as nothing found"
     assert re.search(lacking, said.splitlines()[-1])
     assert re.search(lacking, printed)
     assert reproduced(parts, "--scale", "paper") == 2  # said again of what was done before
@@ -397,7 +397,7 @@ def test_columns_that_come_later_are_measured_and_no_others(parts, capsys):
     assert whole["mono"]["RR@10"]["fi"] == first["mono"]["RR@10"]["fi"]
 
 
-def test_a_seed_that_crashes_is_named_and_the_rest_is_printed(made, tmp_path, monkeypatch):
+def test_a_seed_that_crashes_is_named_and_the_rest_is_printed(made, tmp_path, monkeypatch, capsys):
     root, table, results = made
     trained = reproduce.train
 
@@ -414,6 +414,11 @@ def test_a_seed_that_crashes_is_named_and_the_rest_is_printed(made, tmp_path, mo
         found = work.run()
     finally:
         (tmp_path / "values.json").rename(kept)
+    argv = ["reproduce", str(root / "small.yaml"), "--scale", "tiny", "--out", str(tmp_path), "--seeds", "2"]
+    assert main(argv) == 2
+    out, said = capsys.readouterr()
+    assert "(1 of 2 seeds)" in out
+    assert said.splitlines()[-1].endswith("is not complete: row '+ semantic', seed 2: RuntimeError: out of memory")
     assert found == {"retrieval": results["retrieval"], "+ semantic": [results["+ semantic"][0], {}]}
     assert work.problems == ["row '+ semantic', seed 2: RuntimeError: out of memory"]
     printed = present(table, "tiny", found, problems=work.problems)

@@ -51,7 +51,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare."""
-    from interlingua.evaluation.measures import evaluate
+    from interlingua.evaluation.measures import evaluate, unanswered
     from interlingua.evaluation.significance import compare_all
     from interlingua.retrieval.run import Run
 
@@ -59,6 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise BadInput(f"--alpha {arguments.alpha}: must lie between 0 and 1.")
     pairs = pairs_of(arguments)
     family: dict[str, Any] = {}
+    lacking: list[str] = []
     for number, (file_a, file_b, judged, qrels) in enumerate(pairs, 1):
         runs = {"A": Run.read_trec(file_a), "B": Run.read_trec(file_b)}
         for file, one in zip((file_a, file_b), runs.values(), strict=True):
@@ -66,6 +67,8 @@ def run(arguments: argparse.Namespace) -> None:
                 raise BadInput(
                     f"{file}: has results for no query of {judged}. The run and the qrels must be of one test set."
                 )
+            if (said := unanswered(file, one, qrels, judged)) is not None:
+                lacking.append(said)
         family["A vs B" if len(pairs) == 1 else f"{number}. {judged}"] = (*runs.values(), qrels)
     for (file_a, file_b, _, qrels), (a, b, _) in zip(pairs, family.values(), strict=True):
         for file, one in ((file_a, a), (file_b, b)):
@@ -73,6 +76,8 @@ def run(arguments: argparse.Namespace) -> None:
     correction = None if len(pairs) == 1 or arguments.correction == "none" else arguments.correction
     for comparison in compare_all(family, arguments.measure, arguments.test, correction, alpha=arguments.alpha):
         print(comparison)
+    if lacking:
+        raise BadInput(f"the comparison is printed, and is not complete: {'; '.join(dict.fromkeys(lacking))}")
 
 
 def pairs_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, Any]]:

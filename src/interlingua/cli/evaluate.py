@@ -103,7 +103,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Evaluate every model on every collection, Tatoeba file, BUCC pair and XOR question."""
+    """Evaluate every model on every collection, Tatoeba file, BUCC pair and XOR question. Raises BadInput, when all is
+    printed, for files of results that lack some of the questions."""
     from interlingua.data.collections import cross, load_collection
     from interlingua.models.protocols import has_token_vectors
 
@@ -119,10 +120,11 @@ def run(arguments: argparse.Namespace) -> None:
     translated = translations(arguments, collections)
     models: dict[str, AnyEncoder] = dict(load_models(arguments))
     single = {name: model for name, model in models.items() if not has_token_vectors(model)}
+    lacking: list[str] = []
     if arguments.matrix:
         print_matrices(arguments, single, collections)
     elif pipelines or len(single) < len(models):
-        print_pipelines(arguments, models, pipelines, collections, translated)
+        lacking += print_pipelines(arguments, models, pipelines, collections, translated)
     elif collections:
         print_tables(arguments, single, collections)
     if sentences:
@@ -130,7 +132,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.bucc:
         print_bucc(arguments, single)
     if scored:
-        print_xor(arguments, single, *scored)
+        lacking += print_xor(arguments, single, *scored)
+    if lacking:
+        raise BadInput(f"the tables are printed, and are not complete: {'; '.join(lacking)}")
 
 
 def check_options(arguments: argparse.Namespace) -> None:

@@ -221,10 +221,11 @@ def print_pipelines(
     pipelines: Mapping[str, Pipeline],
     collections: Sequence[Collection],
     translated: Mapping[str, Sequence[Query]],
-) -> None:
-    """A row for each model and each pipeline, the models read in pipelines among them loaded once."""
+) -> list[str]:
+    """A row for each model and each pipeline, the models read in pipelines among them loaded once. Returns what is to
+    be told of run files that lack some of the questions."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
-    from interlingua.evaluation.protocol import evaluate_pipelines
+    from interlingua.evaluation.protocol import evaluate_pipelines, incomplete_runs
     from interlingua.models.late_interaction import load_any
     from interlingua.retrieval.pipeline.grammar import Model
 
@@ -238,6 +239,7 @@ def print_pipelines(
         translated=translated,
     )
     print_systems(arguments, systems, collections)
+    return incomplete_runs(pipelines.values(), collections)
 
 
 def read_xor(arguments: argparse.Namespace) -> tuple[list[AnsweredQuery], list[Passage], dict[str, Texts]]:
@@ -268,9 +270,11 @@ def print_xor(
     questions: list[AnsweredQuery],
     passages: list[Passage],
     predicted: Mapping[str, Texts],
-) -> None:
-    """XOR-Retrieve, a table for each number of tokens and each way to read the answers; run files where asked for."""
+) -> list[str]:
+    """XOR-Retrieve, a table for each number of tokens and each way to read the answers; run files where asked for.
+    Returns what is to be told of predictions that lack some of the questions."""
     from interlingua.data.records import Collection
+    from interlingua.evaluation.measures import unanswered
     from interlingua.evaluation.protocol import results_table
     from interlingua.evaluation.xor import run_texts, xor_results
     from interlingua.retrieval.dense.exact import retrieve
@@ -284,6 +288,10 @@ def print_xor(
     for measure in next(iter(systems.values()))[0].scores:
         table = results_table(systems, measure, intervals=not arguments.no_intervals)
         print(table.render(arguments.format, digits=1, intervals=not arguments.no_intervals) + "\n")
+    results = next(iter(systems.values()))
+    counted = [query for result in results for query in next(iter(result.scores.per_query.values()))]
+    told = [unanswered(file, predicted[file], counted, arguments.xor) for file in arguments.predictions]
+    return [said for said in told if said is not None]
 
 
 def print_systems(

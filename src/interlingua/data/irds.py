@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.text.languages import normalise_code
 
 PREFIX = "ir_datasets:"
+
+
+def irds_home() -> Path:
+    """The folder where ir_datasets keeps what it has fetched."""
+    return Path(os.environ.get("IR_DATASETS_HOME") or Path.home() / ".ir_datasets")
 
 
 def load_irds(dataset_id: str, lang: str) -> Collection:

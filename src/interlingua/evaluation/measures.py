@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -126,6 +126,17 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
         for query_id, name, value in _calculate(whole, judged, ranked, None):
             per_query[name][query_id] = value
     return Scores(per_query)
+
+
+def unanswered(file: str, answered: Container[str], queries: Collection[str], of: str) -> str | None:
+    """How many of `queries` a file of results lacks, with one of them as an example; None where it lacks none."""
+    lacking = [query for query in queries if query not in answered]
+    if not lacking:
+        return None
+    return (
+        f"{file}: no results for {len(lacking):,} of the {len(queries):,} queries of {of}, such as '{lacking[0]}'; "
+        "they count as nothing found"
+    )
 
 
 def _is_cut_rr(name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from interlingua.data.layouts import StoredPassages
 from interlingua.data.records import Collection, Qrels, Query
 from interlingua.errors import BadInput
-from interlingua.evaluation.measures import DEFAULT_MEASURES, Scores, canonical, check_depth, evaluate
+from interlingua.evaluation.measures import DEFAULT_MEASURES, Scores, canonical, check_depth, evaluate, unanswered
 from interlingua.evaluation.significance import Interval, bootstrap_interval, stratified_interval
 from interlingua.evaluation.table import Row, Table
 from interlingua.models.protocols import Encoder
@@ -255,3 +255,12 @@ def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection
             translated_queries(collection.queries, translations, language_of(collection.passages), path)
     for name in dict.fromkeys(leaf.name for leaf in named if isinstance(leaf, Model)):
         load(name)
+
+
+def incomplete_runs(pipelines: Iterable[Pipeline], collections: Sequence[Collection]) -> list[str]:
+    """What to tell of the run files in the pipelines that have no results for some of a collection's judged queries, a
+    line for each file and collection."""
+    named = dict.fromkeys(leaf.path for pipeline in pipelines for leaf in leaves(pipeline) if isinstance(leaf, RunFile))
+    runs = {path: Run.read_trec(path) for path in named}
+    told = [unanswered(path, run, one.qrels, one.name) for path, run in runs.items() for one in collections]
+    return [said for said in told if said is not None]

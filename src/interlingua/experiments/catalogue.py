@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -79,12 +79,43 @@ class DataSet(Settings):
 
 
 class Fetched(Settings):
-    """Collections of ir_datasets."""
+    """Collections of ir_datasets, which keeps them in its own folder."""
 
     name: str
     address: str
+    size: str
     licence: str
+    fetch: str
+    cached: list[str] = Field(description="patterns of files in the folder of ir_datasets; {1} is a part of the id")
+    unchecked: str = Field("", description="what else is needed, and cannot be looked for by its name")
     tokens: int = Field(description="subwords of a passage, assumed")
+
+    def files(self, name: str) -> list[str]:
+        """The patterns of the files of one collection."""
+        return [pattern.format(*name.split("/")) for pattern in self.cached]
+
+    def lines(self, names: Sequence[str], home: Path) -> Iterator[str]:
+        """What of these collections lies in the folder of ir_datasets, by the names of its files, and where the rest
+        comes from."""
+        groups: dict[bool, list[str]] = {}
+        for name in names:
+            groups.setdefault(all(_filled(home, pattern) for pattern in self.files(name)), []).append(name)
+        for there, of_group in groups.items():
+            files = list(dict.fromkeys(pattern for name in of_group for pattern in self.files(name)))
+            state = "not" if not there else "partly" if self.unchecked else "there, not read,"
+            yield f"- {state} in ir_datasets' folder {home}: {self.name}: {', '.join(of_group)}"
+            if not there:
+                yield f"    missing: {', '.join(pattern for pattern in files if not _filled(home, pattern))}"
+            for key in ("address", "size", "licence", "fetch"):
+                yield f"    {key}: {getattr(self, key)}"
+            yield f"    check: by the names of {len(files)} file{'s' * (len(files) > 1)}, not read"
+            if self.unchecked:
+                yield f"    not looked for: {self.unchecked}"
+
+
+def _filled(home: Path, pattern: str) -> bool:
+    """Whether a file that is not empty fits the pattern."""
+    return any(file.stat().st_size for file in home.glob(pattern))
 
 
 class HubModel(Settings):

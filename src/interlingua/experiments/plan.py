@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from interlingua.data.datasets import DataSpec
+from interlingua.data.irds import irds_home
 from interlingua.errors import BadInput
 from interlingua.experiments.catalogue import Catalogue, Found, examine
 from interlingua.experiments.cost import MARK, costs, digest, in_all, trained_rows, trainings
@@ -103,16 +104,18 @@ def together(work: Reproduction) -> list[str]:
 
 
 def elsewhere(catalogue: Catalogue, fetched: Iterable[str], models: Iterable[str]) -> list[str]:
-    """What is not in the data folder: it is named, not checked."""
-    lines = []
+    """What is not in the data folder. Of collections of ir_datasets the files are looked for; models of the hub are
+    named, not checked."""
+    lines: list[str] = []
     groups: dict[str, list[str]] = {}
     for name in fetched:
         pattern = next((one for one in catalogue.fetched if fnmatchcase(name, one)), "")
         groups.setdefault(pattern, []).append(name)
     for pattern, names in groups.items():
-        about = catalogue.fetched.get(pattern)
-        said = f"{about.name}, {about.licence}, {about.address}" if about else "see https://ir-datasets.com"
-        lines.append(f"- fetched by ir_datasets at first use, not checked here: {said}: {', '.join(names)}")
+        if pattern:
+            lines += catalogue.fetched[pattern].lines(names, irds_home())
+        else:
+            lines.append(f"- of ir_datasets, not checked here: see https://ir-datasets.com: {', '.join(names)}")
     for name in models:
         backbone = catalogue.models.get(name)
         about_model = f"{backbone.parameters:,} parameters, {backbone.licence}, {backbone.address}" if backbone else ""

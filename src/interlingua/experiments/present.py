@@ -151,7 +151,6 @@ def present(
     parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}."]
     if problems:
         parts.append("**Not complete:**\n\n" + "\n".join(f"- {problem}" for problem in problems))
-    family = table.family if of_the_paper(scale) else None
     for suite, measure in _measured(results):
         # a row that is ranked by a pipeline has no numbers of the suites that are not searched
         these = {row: runs for row, runs in results.items() if done(runs, suite, measure)}
@@ -160,9 +159,9 @@ def present(
         parts.append(averages(table, scale, these, suite, measure))
         if varied := spreads(table, these, suite, measure):
             parts.append(varied)
-        if tested := comparisons(table.compare, these, suite, measure, family):
+        if tested := comparisons(table.compare, these, suite, measure, table.family):
             marks = "".join(dict.fromkeys(pair[2] if len(pair) == 3 else "*" for pair in table.compare))
-            counted = f"a family of {family}" if family else "the columns a family"
+            counted = f"a family of {table.family}" if table.family else "the columns a family"
             parts.append(
                 f"Differences. {' or '.join(marks)}: significant (paired t-test over questions, Bonferroni with "
                 f"{counted}, p < .05). Δ: mean of the columns' relative gains."

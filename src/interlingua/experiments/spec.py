@@ -19,12 +19,12 @@ from interlingua.data.datasets import DataSpec
 from interlingua.data.records import Collection, Query
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.measures import evaluate
+from interlingua.evaluation.protocol import incomplete_runs
 from interlingua.files import existing
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.dense.sharded import Shards
-from interlingua.retrieval.pipeline.grammar import RunFile, leaves, parse_pipeline
+from interlingua.retrieval.pipeline.grammar import parse_pipeline
 from interlingua.retrieval.pipeline.run import PipelineRun, RetrieverPool, searching_models
-from interlingua.retrieval.run import Run
 from interlingua.settings import Settings, explain
 from interlingua.training.recipe import Recipe, find_recipe, merge, raw_recipe, read_yaml, resolve
 
@@ -102,15 +102,8 @@ class Ranking:
                 one.search_ahead(settings, DEPTH, shards, collection.name)
         if shards is not None and not shards.processes.first:
             return {}
-        for path in dict.fromkeys(
-            leaf.path for leaf in leaves(parse_pipeline(settings[0])) if isinstance(leaf, RunFile)
-        ):
-            held = Run.read_trec(path)
-            if lacking := [query for query in collection.qrels if query not in held]:
-                report(
-                    f"{path}: no results for {len(lacking):,} of the {len(collection.qrels):,} queries of "
-                    f"{collection.name}, such as '{lacking[0]}'; they count 0"
-                )
+        for said in incomplete_runs([parse_pipeline(settings[0])], [collection]):
+            report(said)
         if tuning is not None and dev is not None:
             settings = [_best(scored(settings, tuning, dev), measures[0], list(dev.qrels))]
             logger.info(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
@@ -352,7 +345,7 @@ class TableSpec(Settings):
         "significant one (*)",
     )
     family: int | None = Field(
-        None, gt=0, description="tests in a family at the paper's scales, as the paper counts them"
+        None, gt=0, description="tests in a family, as the paper counts them; more where a scale has more columns"
     )
     subsets: dict[str, dict[str, list[str]]] = Field(default_factory=dict, description="named averages, by scale")
     x: str | None = Field(None, description="a figure: what the rows' x means")
