@@ -1,4 +1,4 @@
-"""What it costs that a power cut cannot undo a write: durability full against process.
+"""The cost of writes that a power cut cannot undo: durability full against process.
 
     python benchmarks/durability.py --sizes 1 100 10000 --repeat 3
 

@@ -261,7 +261,7 @@ READERS: dict[str, Callable[..., Iterable[Any]]] = {
     "contexts": read_documents,
     "linked": read_linked,
 }
-"""What reads the files of an entry, by what it holds."""
+"""The reader of an entry's files, by the kind of record that they hold."""
 
 
 def read(name: str, spec: DataSpec) -> Iterator[Any]:

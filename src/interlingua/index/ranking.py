@@ -19,7 +19,7 @@ from interlingua.retrieval.run import Run
 from interlingua.text.languages import find_code
 
 Row = TypeVar("Row")
-"""What a store has for a passage: a place, a row."""
+"""A store's own handle of a passage: a place, a row."""
 Find = Callable[[Sequence[str]], Mapping[str, list[Row]]]
 """ids → for each the rows of the passages that have it; an id that no passage has is left out"""
 
@@ -157,8 +157,8 @@ OWN_STATES, FOREIGN_STATES = 0.5, 1.4
 UNKNOWN = 3.0
 """Instead of either `FOREIGN`, for a question whose language is not known."""
 SHORTER = 0.4
-"""How much of its score by subwords a passage loses each time that it has e times as many of them, where all passages
-are in the question's language: there many subwords are the question's own by chance."""
+"""The loss in a passage's subword score for each factor e in its number of subwords, where all passages are in the
+question's language: there many subwords are the question's own by chance."""
 
 
 def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
@@ -206,7 +206,7 @@ class TokenMatcher(Protocol):
     """`StaticMaxSim`, or `StateMaxSim`: what scores passages by their subwords or tokens."""
 
     def question(self, text: str) -> Any:
-        """What a question is compared by."""
+        """The form of a question that `scores` takes."""
 
     def scores(self, question: Any, passages: Any) -> NDArray[np.float32]:
         """The score of each of some passages, given by its tokens."""

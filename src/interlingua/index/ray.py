@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 WAITING = "waiting"
 """The folder, inside that of the parts, of passages that are not encoded yet."""
 PART = f"part-{'[0-9]' * 7}-{'[0-9a-f]' * 16}.parquet"
-"""How parts are named: files of other software in the same folder are not."""
+"""The pattern of the parts' names: files of other software in the same folder do not have it."""
 BLOCKS = 10_000  # pieces of work that Ray is to keep books on
 PATIENCE = 20
 """Seconds that a cluster has to let this machine in; Ray itself would try for a quarter of an hour."""

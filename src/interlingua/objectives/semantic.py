@@ -119,7 +119,7 @@ class Semantic(Objective):
     """`semantic_contrastive` on the pairs of a parallel stream."""
 
     class Settings(ObjectiveSettings):
-        """How sentences are compared."""
+        """Options of the comparison of sentences."""
 
         temperature: float = Field(0.1, gt=0, description="τ; the paper does not report it")
         on: Roles = Field("passage", description=ON)

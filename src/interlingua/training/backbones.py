@@ -132,7 +132,7 @@ def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedToke
 
 
 def token_counts(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> Counter[int]:
-    """How often each token id occurs in `texts`, without special tokens."""
+    """Count the token ids in `texts`, without special tokens."""
     counts: Counter[int] = Counter()
     batch: list[str] = []
     for text in texts:
@@ -219,7 +219,7 @@ class Backbone(Settings):
 
     @classmethod
     def of(cls, spec: str | Path | Mapping[str, Any] | Backbone) -> Backbone:
-        """What a recipe's `backbone:` says; a bare text is a name. Raises BadInput for what cannot be."""
+        """Read a recipe's `backbone:`; a bare text is a name. Raises BadInput for what cannot be."""
         if isinstance(spec, Backbone):
             return spec
         return cls.checked({"name": str(spec)} if isinstance(spec, (str, Path)) else spec, "model.backbone")

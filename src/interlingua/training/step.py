@@ -23,7 +23,7 @@ from interlingua.training.weighted import WeightedObjective
 
 @dataclass(slots=True)
 class Report:
-    """What one objective did in one step."""
+    """The result of one objective in one step."""
 
     loss: float
     details: dict[str, float] = field(default_factory=dict)

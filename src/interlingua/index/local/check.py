@@ -22,7 +22,7 @@ from interlingua.index.store import Finding
 from interlingua.retrieval.dense.int8 import LAYOUT as INT8
 
 FAULTS = (BadInput, Damaged, NotFound, OSError)
-"""What a part of an index that cannot be read raises."""
+"""The exceptions of a part of an index that cannot be read."""
 Digests = NDArray[np.uint64]
 GONE = "was removed by a writer meanwhile"
 REBUILD = "build the index again, or restore a backup"

@@ -64,8 +64,8 @@ class Config(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What lies in `place`: configuration, most tokens, hashes of the float32 weights, least cosine with float32; the
-    `weights_file`, and what stands before the names in it; what makes ids of texts."""
+    """A conversion in `place`: configuration, most tokens, hashes of the float32 weights, least cosine with float32;
+    the `weights_file`, and the prefix of the names in it; the tokenizer."""
 
     place: Path
     precision: str
@@ -100,8 +100,8 @@ class Kept(NamedTuple):
 
 
 def place_of(folder: Path, precision: str) -> Path:
-    """Where the conversion of a model folder lies. The first part of the name tells folders apart, the second what was
-    in them: the names, sizes, times, and first and last bytes of files."""
+    """The place of a model folder's conversion. The first part of the name tells folders apart, the second their
+    content: the names, sizes, times, and first and last bytes of files."""
     files = sorted({path for pattern in SOURCES for path in folder.glob(pattern)})
     found = hashlib.sha256(str(FORMAT).encode())
     for path in files:

@@ -24,7 +24,7 @@ from interlingua.models.static.encoder import mapped
 from interlingua.models.subwords import Subwords
 
 PENALTY = 10.0
-"""How much less probable an unknown character is than the least probable piece."""
+"""The difference between the log probabilities of the least probable piece and of an unknown character."""
 WORDS, TRIE = "words.json", "trie.safetensors"
 FEW = 2_000
 """Characters of a call up to which the search is not compiled: loading numba takes longer."""

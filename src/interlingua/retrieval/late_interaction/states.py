@@ -90,7 +90,7 @@ class TokenStates:
 
 
 def _inside(ids: Sequence[int], bare: Sequence[int]) -> slice:
-    """Where the tokens of a text are among its `ids`: between the prompt and the special tokens, which are `bare`."""
+    """The place of a text's own tokens among its `ids`: between the prompt and the special tokens, which are `bare`."""
     before = next((at for at, (one, two) in enumerate(zip(ids, bare, strict=False)) if one != two), len(bare))
     return slice(before, max(before, len(ids) - (bool(bare) and ids[-1] == bare[-1])))
 
