@@ -39,8 +39,8 @@ SOURCES = "sources.json"
 
 @dataclass(frozen=True)
 class IndexMetadata:
-    """`model` is the name or folder of the encoder ("" if it was not said) and `fingerprint` its own; `k1` and `b` are
-    BM25's. `made` is another one for each index that is built."""
+    """The metadata of an index. `model` is the name or folder of the encoder ("" if none was given), `fingerprint` that
+    of the encoder; `k1` and `b` are BM25's. `made` is unique to each index that is built."""
 
     model: str
     fingerprint: dict[str, Any]

@@ -1,9 +1,9 @@
 """Encode and build on several machines with Ray.
 
 All machines share one folder (a network file system), as Ray Data expects, and can load the model by the same name.
-A part is a Parquet file of `vector_files`, named by its number and by a hash of its passages and of the model. So the
-order in which parts come does not matter, a part that is there is never made again, and a run that was stopped goes
-on with what is missing, also where passages have changed meanwhile.
+A part is a Parquet file of `interlingua.index.export`, named by its number and by a hash of its passages and of the
+model. So the order in which parts come does not matter, a part that is there is never made again, and a run that was
+stopped goes on with the missing parts, also where passages have changed meanwhile.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ CHUNK = 4096
 class LexicalMatches(Generic[Row]):
     """The passages with terms of one question.
 
-    `best` has the BM25 scores of the `depth` best passages, those above 0 only; `weights` is the inverse document
-    frequency of each term, also of one that no passage has: what the term gives a passage at the most, each time that
-    the question has it; `scores` gives the scores of any rows of the view, 0 for one without a term.
+    `best` has the BM25 scores of the `depth` best passages, those above 0 only. `weights` has the inverse document
+    frequency of each term, also of one that no passage has: the most that one occurrence of the term in the question
+    adds to a score. `scores` gives the scores of any rows of the view, 0 for one without a term.
     """
 
     best: Scores[Row]

@@ -70,7 +70,7 @@ def split_sentences(text: str, lang: str) -> list[str]:
     """The sentences of a text, in order, without the white space between them; nothing else is lost or changed.
 
     `lang` is any language tag. A language without rows of its own, or an unknown one, has the common rules. A single
-    line break is a space; a blank line ends a paragraph and with it a sentence. Thai: see `thai_sentences.py`.
+    line break is a space; a blank line ends a paragraph and with it a sentence. Thai: see `thai_ends`.
     """
     code = find_code(lang) or ""
     sentences: list[str] = []

@@ -180,9 +180,9 @@ class Scratch(Settings):
 class Static(Settings):
     """Subword vectors without a transformer.
 
-    `sif` is a of the weights a / (a + p(token)) that the random vectors start with (smooth inverse frequency, Arora
-    et al. 2017), so that frequent subwords weigh little. `byte_fallback`: characters without a token of their own are
-    their bytes. `int8`: how the trained vectors are saved.
+    `sif` is the constant a in the weight a / (a + p(token)) that the random vectors start with (smooth inverse
+    frequency, Arora et al. 2017), so that frequent subwords weigh little. With `byte_fallback` a character without a
+    token of its own becomes its bytes. With `int8` the trained vectors are saved in 8 bits.
     """
 
     vocab_size: int = Field(32_000, ge=16, le=10_000_000)
