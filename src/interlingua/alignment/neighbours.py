@@ -238,7 +238,7 @@ class Neighbours:
 
     @classmethod
     def empty(cls, vectors: int, k: int) -> Neighbours:
-        """To be filled in."""
+        """An empty result, which `fill` completes."""
         return cls(np.empty((vectors, k), dtype=np.int64), np.empty((vectors, k), dtype=np.float32))
 
     def fill(self, start: int, candidates: Candidates) -> None:

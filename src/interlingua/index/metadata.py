@@ -179,7 +179,7 @@ def load_encoder(
 
 
 def made_in(made: IndexMetadata) -> str:
-    """That of the index, or float32 where a GPU computes and where the processor cannot have it."""
+    """The precision of the index, or float32 where a GPU computes and where the processor does not have it."""
     from interlingua.models.inference.machine import cpu_has_bfloat16, has_no_gpu
 
     precision = str(made.fingerprint.get("precision", "float32"))

@@ -261,8 +261,8 @@ def fuse(lexical: Mapping[str, float], meanings: Sequence[Mapping[str, float]], 
 
 
 def _means(scores: NDArray[np.float64], langs: Sequence[str]) -> NDArray[np.float64]:
-    """For each score the mean over the scores of its language and, as one more, the mean of all. Without the latter the
-    only passage in a language would never be above its mean."""
+    """The mean for each score: over the scores of its language and, as one more, the mean of all. Without the latter
+    the only passage in a language would never be above its mean."""
     every = sum(scores.tolist()) / len(scores)
     held: dict[str, list[float]] = {}
     for score, lang in zip(scores.tolist(), langs, strict=True):

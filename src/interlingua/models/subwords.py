@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def normalizer(lowercase: bool) -> Normalizer:
-    """As a part of a tokenizer."""
+    """The normaliser of a tokenizer: NFKC, single spaces, and perhaps lower case."""
     steps: list[Normalizer] = [NFKC(), Replace(Regex(r"\s+"), " "), Strip()]
     return NormalizerSequence([*steps, Lowercase()] if lowercase else steps)
 

@@ -184,7 +184,7 @@ def _texts(batch: Any) -> list[dict[str, Any]]:
 
 
 def _digests(rows: Sequence[Mapping[str, Any]], vectors: NDArray[np.float32]) -> Digests:
-    """Of each row with its vector."""
+    """The digest of each row with its vector."""
     told = ([row[name] for name in (*TEXTS, COLUMN)] for row in rows)
     return np.array(
         [_digest(one, vector.tobytes()) for one, vector in zip(told, vectors, strict=True)], dtype=np.uint64

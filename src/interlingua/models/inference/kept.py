@@ -54,7 +54,7 @@ class Config(NamedTuple):
 
     @classmethod
     def of(cls, config: Any) -> Config:
-        """Of a transformers configuration. Raises BadInput for a model that is computed in another way."""
+        """Read a transformers configuration. Raises BadInput for a model that is computed in another way."""
         if not cls.fits(config):
             raise BadInput(
                 f"a {config.model_type} model has no precision to choose: only BERT, RoBERTa and XLM-R with GELU are "
@@ -79,8 +79,8 @@ class Kept(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, precision: str) -> Kept:
-        """That of the model in `folder`. Raises FileNotFoundError where there is none, and OSError, ValueError,
-        KeyError or TypeError for a damaged one."""
+        """Read the conversion of the model in `folder`. Raises FileNotFoundError where there is none, and OSError,
+        ValueError, KeyError or TypeError for a damaged one."""
         place = place_of(folder, precision)
         about = json.loads((place / MARKER).read_text(encoding="utf-8"))
         prefix, vocabulary = about["prefix"], about["vocabulary"]

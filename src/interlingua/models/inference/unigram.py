@@ -43,7 +43,7 @@ class Trie(NamedTuple):
 
     @classmethod
     def of(cls, vocabulary: Sequence[tuple[str, float]]) -> Trie:
-        """Of pieces with their log probabilities; of equal pieces the last counts, as in `tokenizers`."""
+        """Build a trie of pieces with their log probabilities; of equal pieces the last counts, as in `tokenizers`."""
         last = {piece: number for number, (piece, _) in enumerate(vocabulary) if piece}
         names = sorted(last)
         lengths = np.array([len(name) for name in names])

@@ -40,7 +40,7 @@ class TokenStates:
 
     @classmethod
     def of(cls, encoder: AnyEncoder | None, before: TokenStates | None = None) -> TokenStates | None:
-        """That of an encoder; None for one that has no token states. `before` is returned where it is of the same."""
+        """Wrap an encoder; None for one that has no token states. `before` is returned where it wraps the same one."""
         if not has_token_states(encoder):
             return None
         return before if before is not None and before.states_of is encoder else cls(encoder)
