@@ -1,4 +1,4 @@
-"""Which analyzer serves which language: MRR@100 of BM25 by each kind, on every collection of one language.
+"""Choose an analyzer for each language: MRR@100 of BM25 by each kind, on every collection of one language.
 
     python benchmarks/analyzers.py --data path/to/collections
     python benchmarks/analyzers.py --data path/to/collections --languages th ja --segmenters

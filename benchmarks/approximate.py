@@ -26,7 +26,7 @@ QUESTIONS, WORDS, DEPTH = 200, 8, 100
 
 
 def timed(near: Any, snapshot: Any, queries: Any) -> tuple[list[dict[Any, float]], np.ndarray[Any, Any]]:
-    """What `near` finds for each question, and the milliseconds it takes."""
+    """The results of `near` for each question, and the milliseconds it takes."""
     found, times = [], []
     for query in queries:
         start = time.perf_counter()
@@ -36,7 +36,7 @@ def timed(near: Any, snapshot: Any, queries: Any) -> tuple[list[dict[Any, float]
 
 
 def share(found: Sequence[dict[Any, float]], exact: Sequence[dict[Any, float]], depth: int) -> float:
-    """How many of the exact `depth` best were found."""
+    """The share of the exact `depth` best that were found."""
 
     def best(scores: dict[Any, float]) -> set[Any]:
         return set(sorted(scores, key=lambda place: -scores[place])[:depth])

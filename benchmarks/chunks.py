@@ -1,4 +1,4 @@
-"""How many subwords of a model's tokenizer a chunk of one's own files has, language by language.
+"""Count the subwords of a model's tokenizer in chunks of one's own files, language by language.
 
     python benchmarks/chunks.py MODEL --data DIR [--chunk-chars 800]
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share. Nothing heavy is imported at the top: memory.py's parent process must stay small."""
+"""Shared parts of the benchmarks. Nothing heavy is imported at the top: memory.py's parent must stay small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Seconds(NamedTuple):
-    """How long a run took: on the clock, and of the processor (which hardly depends on what else the machine does)."""
+    """The time of a run: on the clock, and of the processor (which hardly depends on what else the machine does)."""
 
     elapsed: float
     processor: float

@@ -43,8 +43,8 @@ LANG, WINDOW = "en", 5
 
 
 def draw(windows: int) -> list[ContextPair]:
-    """As many windows, each of a document of its own, so no text twice: what is saved by encoding a repeated text once
-    is not measured here."""
+    """Draw windows, each from a document of its own. So no text occurs twice, and the gain from encoding a repeated
+    text once is not measured."""
     documents = list(with_context(encyclopedia.documents(None, [LANG])))
     if windows > len(documents):
         raise SystemExit(f"--windows {windows}: the encyclopedia has {len(documents)} documents in '{LANG}'.")

@@ -1,4 +1,4 @@
-"""What it costs that a power cut cannot undo a write: durability full against process.
+"""The cost of writes that a power cut cannot undo: durability full against process.
 
     python benchmarks/durability.py --sizes 1 100 10000 --repeat 3
 
@@ -45,7 +45,7 @@ class Noise:
         self.dim = dim
 
     def encode_query(self, sentences: Any, **options: Any) -> Any:
-        """Of questions; the same each time, as they tell the model."""
+        """Random vectors of questions, the same at each call, as the model's fingerprint is made from them."""
         return np.random.default_rng(0).standard_normal((len(sentences), self.dim), np.float32)
 
     encode_document = encode_query

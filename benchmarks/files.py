@@ -129,14 +129,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="default: 2")
     arguments = parser.parse_args()
     columns = [
-        "what",
+        "files",
         "command",
         "seconds",
-        "of processors",
+        "processor seconds",
         "passages/s",
-        "of a processor",
+        "passages/processor second",
         "peak MB",
-        "without files",
+        "without mapped files",
     ]
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for count in arguments.files:

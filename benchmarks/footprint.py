@@ -1,4 +1,4 @@
-"""What a passage costs: bytes of text, vector and postings, processor time to encode it, what smaller vectors lose.
+"""The cost of a passage: bytes of text, vector and postings, processor time to encode it, loss by smaller vectors.
 
     python benchmarks/footprint.py MODEL passages.jsonl [more …] [--questions questions.txt] [--limit 20000]
 

@@ -1,4 +1,4 @@
-"""How well an index ranks by meaning, by words and by both, and what other weights of the two would give.
+"""The quality of dense, lexical and hybrid search in an index, and of hybrid search with other weights.
 
     python benchmarks/hybrid.py --model default --data DATA/dev --questions 200
     python benchmarks/hybrid.py --model multilingual-e5-small --precision int8 --tokens --langs ar en zh --weights \
@@ -9,7 +9,7 @@ English; of the other collections as people asked them. Prints the mean reciproc
 each native collection. Then the bundled encyclopedia, eleven languages in one index, and XQuAD, twelve: average
 precision, where a passage that answers is relevant in every language, the reciprocal rank of that in the question's
 own, and how often this one comes before its translations. "without subwords" leaves out what is matched subword by
-subword (retrieval/late_interaction/static.py); "weight" is one of meaning beside words, for all languages
+subword (retrieval/late_interaction/static.py); "weight" is that of the dense score, one for all languages
 (index/ranking.py). With --tokens the token states of a transformer are kept, and "without subwords" is without them;
 --langs limits XQuAD to some languages and leaves out all else.
 """

@@ -1,4 +1,4 @@
-"""What each model is worth and what it costs: quality on collections of many languages, size, speed, peak memory.
+"""The quality and the cost of each model: scores on collections of many languages, size, speed, peak memory.
 
     python benchmarks/models.py default multilingual-e5-small multilingual-e5-small:int8 --data DATA/dev
 

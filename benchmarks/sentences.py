@@ -15,7 +15,7 @@ from interlingua.text.sentences import split_sentences
 
 
 def ends(sentences: list[str]) -> set[int]:
-    """Where sentences end, counted in characters that are no spaces; the last end, which is given, left out."""
+    """The ends of sentences, counted in characters that are no spaces, without the last end, which is given."""
     found, place = set(), 0
     for sentence in sentences:
         place += len("".join(sentence.split()))

@@ -1,4 +1,4 @@
-"""How much of the processor a command takes from its start to its end, on a small index by the bundled model.
+"""The processor time of a command from its start to its end, on a small index by the bundled model.
 
     python benchmarks/start.py --repeat 5
     python benchmarks/start.py --repeat 5 --models multilingual-e5-small multilingual-e5-small:int8

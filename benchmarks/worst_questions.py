@@ -1,4 +1,4 @@
-"""How many times as long as an ordinary question the worst ones take: search by words and vectors, with highlights.
+"""The time of the worst questions against that of an ordinary one: hybrid search, with highlights.
 
     python benchmarks/worst_questions.py
 

@@ -20,7 +20,7 @@ from interlingua.errors import BadInput, Damaged, NotFound, Stale
 from interlingua.files import atomic_folder, existing
 
 DAMAGE = (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError)
-"""What reading a folder raises whose files are cut, changed or gone."""
+"""The exceptions of reading a folder whose files are cut, changed or gone."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +247,6 @@ class ArrayWriter:
 
 
 def _reason(error: BaseException) -> str:
-    """What is wrong, on one line."""
+    """The message of an error, on one line."""
     text = " ".join(str(error).split())
     return f"no {text}" if isinstance(error, KeyError) else text or type(error).__name__

@@ -138,7 +138,7 @@ class WrittenOnce:
         self.folder = folder
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """What is known, by file. A line that is cut, as a power cut leaves the last one, says nothing."""
+        """The known checksums, by file. A line that is cut, as a power cut leaves the last one, is skipped."""
         known: dict[str, dict[str, Any]] = {}
         with suppress(FileNotFoundError), open(self.folder / self.NAME, encoding="utf-8", errors="replace") as lines:
             for line in lines:

@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 Durability = Literal["full", "process"]
-"""What a write survives once its call has returned: "full" a power cut, "process" only the end of the process."""
+"""The failure that a returned write survives: "full" a power cut, "process" only the end of the process."""
 UNREADABLE = (EOFError, OSError, zlib.error)
-"""What reading a broken file raises: one that is gzipped and cut short or damaged, a disk that fails."""
+"""The exceptions of reading a broken file: one that is gzipped and cut short or damaged, a disk that fails."""
 STDIN = Path("/dev/stdin")
 LONGEST_LINE = 64 << 20
 """Bytes of a line of text. A longer one is an error: a small gzip file can hold a line that fills the memory."""
@@ -149,7 +149,7 @@ def read_object(path: Path, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
 
 
 def json_kind(value: object) -> str:
-    """What a value of JSON is, in words."""
+    """The kind of a JSON value, in words."""
     return JSON_KINDS.get(type(value), "null")
 
 

@@ -121,7 +121,7 @@ _copies: dict[tuple[int, int], _Copy] = {}
 
 
 def _parts(path: Path, source: int, named: bool) -> Iterator[bytes]:
-    """What `source` gives until its writers have closed it. A `named` pipe is opened without waiting for a writer, and
+    """Read `source` until its writers have closed it. A `named` pipe is opened without waiting for a writer, and
     at first looks as if it had ended: reading it is refused with EAGAIN, or gives bytes, once a writer is there."""
     poll = select.poll()
     poll.register(source, select.POLLIN)

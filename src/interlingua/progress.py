@@ -1,4 +1,4 @@
-"""What a person is told while work goes on: messages through `logging`, and how far along the work is.
+"""Messages to the person while work goes on, through `logging`, and the progress of the work.
 
 Each module of the package reports to the logger of its name, below "interlingua": news at INFO, what a person should
 act on at WARNING. Who uses the package as a library sees warnings, unless logging is set up; the command line shows
@@ -75,7 +75,7 @@ def shown(level: int = logging.INFO) -> Iterator[None]:
 
 
 class Progress:
-    """How far along work is, where messages of level INFO are shown: a bar on a terminal, else a message each `every`
+    """The progress of work, shown where messages of level INFO are: a bar on a terminal, else a message each `every`
     seconds. `total` is None where it is not known. With `always` the bar is also there where no messages are."""
 
     def __init__(self, what: str, total: int | None = None, *, every: float = 15.0, always: bool = False) -> None:

@@ -20,7 +20,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     former_names: ClassVar[Mapping[str, str]] = {}
-    """What a field was called before → its name; said to who uses the old one."""
+    """A field's former name → its name; an error tells it to a person who uses the former one."""
 
     @classmethod
     def checked(cls, options: Mapping[str, Any], where: str) -> Self:

@@ -286,7 +286,7 @@ class Calibration:
         adversarial: Adversarial | None = None,
         gate: bool = True,
     ) -> Calibration:
-        """Fit on `vectors`: language → [texts, dim] of raw sentences, which are nobody's translations.
+        """Fit on `vectors`: language → [texts, dim] of raw sentences, which need not be translations of each other.
 
         For each language, x → W·(x − mean) / std (`scale` "std", "variance" or None), each step measured by itself.
         W is orthogonal, from the language to the pivot; the pivot is not rotated. Two other languages meet in the

@@ -88,9 +88,9 @@ WINDOW = 16_384  # sentences encoded together
 
 @dataclass
 class CorpusSide:
-    """Distinct sentences in the order in which they first come. `ids` are those of first comings, `repeated` says which
-    sentences came again; `rows`, `empty` and `zero` count what was given, what was blank, and sentences whose vector is
-    zero (a static encoder that knows no part of them)."""
+    """Distinct sentences, in the order of their first occurrences. `ids` are those of the first occurrences, `repeated`
+    says which sentences occur again. `rows` counts the given sentences, `empty` the blank ones, and `zero` those whose
+    vector is zero (a static encoder that knows no part of them)."""
 
     name: str
     texts: list[str] = field(default_factory=list)

@@ -205,8 +205,8 @@ def _width(length: int, k: int) -> int:
 
 
 def _reaching(tiles: Tensor, candidates: Candidates, dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where in `tiles` [a, width, b] the products are that may matter to `candidates`, and the products. Along `dim`
-    (0 or 2, taken without the width: 0 or 1) are the tiles, along the other dimension the candidates' rows."""
+    """Find the products in `tiles` [a, width, b] that may enter `candidates`: their places, and the products. Along
+    `dim` (0 or 2, taken without the width: 0 or 1) are the tiles, along the other dimension the candidates' rows."""
     candidates.thin()
     peaks = tiles.amax(dim=1)
     if peaks.isnan().any():
@@ -238,7 +238,7 @@ class Neighbours:
 
     @classmethod
     def empty(cls, vectors: int, k: int) -> Neighbours:
-        """To be filled in."""
+        """An empty result, which `fill` completes."""
         return cls(np.empty((vectors, k), dtype=np.int64), np.empty((vectors, k), dtype=np.float32))
 
     def fill(self, start: int, candidates: Candidates) -> None:
@@ -324,8 +324,8 @@ def _scan(
 
 
 def product_error(x: UnitVectors, y: UnitVectors, dtype: torch.dtype) -> float:
-    """How far a product can lie from the cosine: each side's own rounding (by Cauchy and Schwarz), that of the
-    result, and twice the bound for a sum in float32 (Higham 2002, section 3.1)."""
+    """The largest error of a product against the cosine: each side's own rounding (by Cauchy and Schwarz), that of
+    the result, and twice the bound for a sum in float32 (Higham 2002, section 3.1)."""
     result = 0.0 if dtype == torch.float32 else torch.finfo(dtype).eps / 2
     return x.rounding(dtype) + 1.01 * y.rounding(dtype) + result + (x.dim + 8) * torch.finfo(torch.float32).eps
 

@@ -141,7 +141,7 @@ def _summary(error: Exception) -> str:
 
 
 def _kept() -> str:
-    """Where the traceback of the error at hand is now, in words."""
+    """Keep the traceback of the current error in a file, and say in words where."""
     from interlingua.files import cache_folder
 
     with suppress(OSError):
@@ -161,7 +161,7 @@ def _is_memory(error: Exception) -> bool:
 
 
 def _file_of(error: OSError) -> str:
-    """What the person knows the file as: a temporary `.name.xxxxxxxx.part` was to become `name`."""
+    """The name by which the person knows the file: a temporary `.name.xxxxxxxx.part` was to become `name`."""
     path = Path(str(error.filename2 or error.filename or "system"))
     return str(path.with_name(re.sub(r"^\.(.+)\.\w{8}\.part$", r"\1", path.name)))
 

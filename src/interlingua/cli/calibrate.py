@@ -36,7 +36,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         "(fr.txt, jsonl with lang, fr-en.tsv.gz: both sides)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the calibrated model")
-    parser.add_argument("--pivot", default="en", metavar="LANG", help="the language all others are brought to (en)")
+    parser.add_argument("--pivot", default="en", metavar="LANG", help="the language all others are mapped onto (en)")
     parser.add_argument(
         "--shift", action=argparse.BooleanOptionalAction, default=True, help="subtract each language's mean (yes)"
     )

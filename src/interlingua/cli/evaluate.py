@@ -41,7 +41,7 @@ SUBJECTS = {
     "xor": "XOR-Retrieve. Give its questions with --xor QUESTIONS.jsonl",
     "pipeline": "the bm25 stages of --pipeline. Give one, such as --pipeline bm25",
 }
-"""What is measured, and how an error names it."""
+"""The subjects that can be measured, and how an error names each."""
 GOES_WITH = {
     "matrix": ("on",),
     "measures": ("on",),

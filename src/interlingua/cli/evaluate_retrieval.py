@@ -1,4 +1,4 @@
-"""What `interlingua evaluate` measures on test collections and XOR-Retrieve: models and pipelines that retrieve."""
+"""The retrieval part of `interlingua evaluate`: models and pipelines on test collections and XOR-Retrieve."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def print_tables(
 
 
 def vector_folder(arguments: argparse.Namespace, name: str) -> Shards | None:
-    """Where the vectors of a model are kept with --vectors: every collection's, whatever its size; else None."""
+    """The folder of a model's vectors with --vectors, of every collection, whatever its size; without it None."""
     from interlingua.retrieval.dense.sharded import Shards
     from interlingua.training.processes import Processes
 

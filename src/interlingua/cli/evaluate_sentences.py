@@ -1,4 +1,4 @@
-"""What `interlingua evaluate` measures on sentences and their translations: Tatoeba and BUCC."""
+"""The sentence part of `interlingua evaluate`: sentences and their translations in Tatoeba and BUCC."""
 
 from __future__ import annotations
 

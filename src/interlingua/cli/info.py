@@ -76,7 +76,7 @@ def index_lines(info: IndexInfo) -> list[tuple[str, str]]:
 
 
 def model_of(name: str) -> ModelInfo:
-    """What a model is. Raises NotFound for a name that is neither an index nor a model."""
+    """Describe a model. Raises NotFound for a name that is neither an index nor a model."""
     from interlingua.models.card import model_info
     from interlingua.models.folder import model_folder
     from interlingua.models.late_interaction import load_any

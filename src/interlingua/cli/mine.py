@@ -128,8 +128,8 @@ def stage_of(text: str) -> Lexical | Model:
 
 
 def choice_of(arguments: argparse.Namespace) -> Choice:
-    """Which of what is found become negatives. A score of BM25 says little about whether a passage answers, so its
-    default has no limit."""
+    """The options that choose negatives among the passages found. A score of BM25 says little about whether a passage
+    answers, so its default has no limit."""
     from interlingua.retrieval.hard_negatives import Choice
     from interlingua.retrieval.pipeline.grammar import Lexical
 

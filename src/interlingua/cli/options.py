@@ -82,7 +82,7 @@ def ray_option(parser: argparse.ArgumentParser) -> None:
 
 
 def passage_options(parser: argparse.ArgumentParser) -> None:
-    """How files of passages are read; `read_passages` reads them so."""
+    """Add the options for reading files of passages; `read_passages` follows them."""
     group = parser.add_argument_group("how passages are read")
     group.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)")
     group.add_argument(
@@ -161,7 +161,7 @@ def filter_option(parser: argparse.ArgumentParser, help: str) -> None:
 
 
 def filter_of(arguments: argparse.Namespace) -> Filter | None:
-    """What --filter says, all of it."""
+    """The one filter that all values of --filter make together."""
     from interlingua.index.filters import parsed_words
 
     return parsed_words(arguments.filter)
@@ -185,6 +185,6 @@ def opened(arguments: argparse.Namespace, **options: Any) -> Index:
 
 
 def counted(index: Index) -> str:
-    """How many passages an index has, in which languages."""
+    """The number of passages in an index, in all and by language."""
     languages = sorted(index.languages.items(), key=lambda pair: (-pair[1], pair[0]))
     return f"{len(index):,} passages: " + ", ".join(f"{lang or 'unknown'} {count:,}" for lang, count in languages)

@@ -21,7 +21,7 @@ Where values have the form KEY=VALUE, the first word of another form is an argum
 NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 SHELLS = ("bash", "zsh", "fish")
 FILES = re.compile(r"FILE|DIR|FOLDER|PATH|IDX|INDEX|MODEL|COLLECTION|PASSAGES|QUESTIONS|RUN|RECIPE|SOURCE|^[AB]$")
-"""What those arguments are called for which shells complete names of files."""
+"""The names of arguments for which shells complete names of files."""
 
 
 class Repeated(argparse.Action):
@@ -156,7 +156,7 @@ class VerbParser(Parser):
         return found + words[end:]
 
     def _needed(self, options: set[str]) -> int:
-        """How many arguments a command with these options has at least."""
+        """The least number of arguments of a command with these options."""
         if self.without:
             return int(options.isdisjoint(self.without))
         return sum(not action.option_strings and action.nargs in (None, "+") for action in self._actions)

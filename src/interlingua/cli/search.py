@@ -37,7 +37,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         "--mode",
         choices=["hybrid", "dense", "lexical"],
         default="hybrid",
-        help="by meaning (dense), by words (lexical), or both (hybrid)",
+        help="by embeddings (dense), by words (lexical), or both (hybrid)",
     )
     parser.add_argument(
         "--min-score", type=number, metavar="X", help="only results with this score or more, as this mode gives them"

@@ -86,9 +86,9 @@ class TripleStore:
         """Write the store of the triples in `path` and open it; or open what is there when it has the same
         `fingerprint` (never when that is ""). Holds some 40 bytes a passage in memory, and nothing of the triples.
 
-        `queries` and `passages` are the files of their texts (`id_texts`), in the languages `lang` and `passage_lang`
+        `queries` and `passages` are the files of their texts, in the languages `lang` and `passage_lang`
         (the same unless given). Another collection with the same ids, a translated one, makes translate-train of the
-        same triples. Formats of triples: `id_triples.TRIPLES`; `scores` says that a TSV has two columns of them.
+        same triples. Formats of triples: `readers.triples.TRIPLES`; `scores` says that a TSV has two columns of them.
 
         A row with an id that has no text, another number of passages than the first, or its positive among the
         negatives is a bad row. A kill leaves what was there before, or nothing; a damaged store is built again.
@@ -261,7 +261,7 @@ READERS: dict[str, Callable[..., Iterable[Any]]] = {
     "contexts": read_documents,
     "linked": read_linked,
 }
-"""What reads the files of an entry, by what it holds."""
+"""The reader of an entry's files, by the kind of record that they hold."""
 
 
 def read(name: str, spec: DataSpec) -> Iterator[Any]:

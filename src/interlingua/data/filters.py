@@ -1,4 +1,4 @@
-"""Filters for parallel text: rows that teach nothing or something wrong (METHODS §9, item 5)."""
+"""Filters for parallel text: rows that teach nothing or something wrong, as mined text has (Schwenk et al. 2021)."""
 
 from __future__ import annotations
 

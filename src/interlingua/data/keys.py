@@ -38,7 +38,7 @@ class Keys:
         return True
 
     def _place(self, low: int, high: int) -> int:
-        """Where a digest is, or is to be."""
+        """The place where a digest is, or is to be put."""
         lows, highs, mask = self._low, self._high, len(self._low) - 1
         at = low & mask
         while (there := lows[at]) and not (there == low and highs[at] == high):

@@ -53,7 +53,7 @@ def read_linked(
 
 
 def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
-    """What `clirmatrix.read` gives, of the data set `name` of ir_datasets; the texts come from its document stores."""
+    """Read the data set `name` of ir_datasets as `clirmatrix.read` does, with texts from its document stores."""
     parts = re.fullmatch(r"clirmatrix/([a-z]+)/[\w-]+/([a-z]+)/\w+", name)
     if parts is None:
         raise BadInput(
@@ -169,9 +169,9 @@ def span_pair(linked: LinkedDocuments, number: int, random: np.random.Generator)
 
 
 def cut(tokens: int, length: int, draw: float, mode: SpanMode = "uniform_start", least: int = 1) -> slice:
-    """Which of a text's `tokens` a span of `length` holds: all of them when there are no more. Else with
-    "uniform_start" it begins at any token that leaves it whole, with equal chance; with "tiled" it is one of the spans
-    that the text falls into from its beginning, the last of which may be shorter (but not under `least`)."""
+    """Cut a span of `length` tokens out of a text of `tokens`; a text that is no longer is the span. Else with
+    "uniform_start" the span begins at any token that leaves it whole, with equal chance; with "tiled" it is one of the
+    spans that the text falls into from its beginning, the last of which may be shorter (but not under `least`)."""
     if tokens <= length:
         return slice(0, tokens)
     if mode == "uniform_start":

@@ -39,7 +39,7 @@ class Passage:
         return f"{self.title}\n{self.text}" if self.title else self.text
 
     def as_json(self) -> dict[str, Any]:
-        """What the command line and the server answer of it."""
+        """The passage as the command line and the server print it in JSON."""
         return {
             "id": self.id,
             "source": self.source,

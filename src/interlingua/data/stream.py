@@ -62,7 +62,7 @@ class Permutation:
 
 Record = TypeVar("Record")
 View = Callable[[Any, int, np.random.Generator], Any]
-"""What is made of a record each time it is drawn, from the record, its number in the store, and randomness."""
+"""A function applied to a record each time it is drawn: of the record, its number in the store, and randomness."""
 
 
 class Stream(Generic[Record]):

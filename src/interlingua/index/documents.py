@@ -1,4 +1,4 @@
-"""What a passage belongs to: the document that it was cut from, and passages that say the same."""
+"""Passages that belong together: those of one document, and those that say the same."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
 
 
 def overlap(before: str, text: str, lang: str) -> int:
-    """How many characters `text` begins with that are the last sentences of `before`, as `chunk` repeats them, with the
-    white space behind them. Of several numbers of sentences the least counts."""
+    """The length in characters of the beginning of `text` that repeats the last sentences of `before`, as `chunk` does,
+    with the white space after it. Where several numbers of sentences fit, the least counts."""
     last = PARAGRAPH.split(before)[-1]
     place, starts = len(last), []
     for sentence in reversed(split_sentences(last, lang)[-SENTENCES:]):
@@ -126,11 +126,11 @@ def overlap(before: str, text: str, lang: str) -> int:
 
 
 def called(passage: Passage) -> str:
-    """What names a passage in an index: its id, after its source where it does not begin with that."""
+    """The name of a passage in an index: its id, after its source where the id does not begin with that."""
     begins = passage.id.startswith(passage.source)
     return passage.id if begins else f"{passage.source}:{passage.id}"
 
 
 def says(passage: Passage) -> str:
-    """What a passage says, title included: its letters and numbers in lower case, without the rest."""
+    """The letters and numbers of a passage with its title, in lower case: equal for passages that say the same."""
     return " ".join(LETTERS.findall(nfkc(passage.whole_text).casefold()))

@@ -117,7 +117,7 @@ class Group:
 
 Filter = Condition | Group
 Where = Filter | Mapping[str, object]
-"""What calls take: a filter, or a tree that `parsed` reads."""
+"""A filter as calls take it: a `Filter`, or a tree that `parsed` reads."""
 
 
 def conditions(where: Filter) -> Iterator[Condition]:
@@ -132,7 +132,7 @@ def conditions(where: Filter) -> Iterator[Condition]:
 def folded(
     where: Filter, leaf: Callable[[Condition], Result], groups: Mapping[Kind, Callable[[list[Result]], Result]]
 ) -> Result:
-    """What `leaf` makes of the conditions, put together by `groups`, from the inside out."""
+    """Translate a filter from the inside out: each condition by `leaf`, each group by one of `groups`."""
     if isinstance(where, Condition):
         return leaf(where)
     return groups[where.kind]([folded(part, leaf, groups) for part in where.parts])

@@ -270,7 +270,7 @@ class Index:
         return self._answered(ask, first)
 
     def _answered(self, ask: Callable[[View[Any]], Answer], view: View[Any]) -> Answer:
-        """What `ask` answers of a view, or of a newer one where a writer has removed that meanwhile."""
+        """Call `ask` with a view, or with a newer one where a writer has removed that view meanwhile."""
         for _ in range(TRIES - 1):
             with suppress(Stale):
                 return ask(view)

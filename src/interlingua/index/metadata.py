@@ -39,8 +39,8 @@ SOURCES = "sources.json"
 
 @dataclass(frozen=True)
 class IndexMetadata:
-    """`model` is the name or folder of the encoder ("" if it was not said) and `fingerprint` its own; `k1` and `b` are
-    BM25's. `made` is another one for each index that is built."""
+    """The metadata of an index. `model` is the name or folder of the encoder ("" if none was given), `fingerprint` that
+    of the encoder; `k1` and `b` are BM25's. `made` is unique to each index that is built."""
 
     model: str
     fingerprint: dict[str, Any]
@@ -179,7 +179,7 @@ def load_encoder(
 
 
 def made_in(made: IndexMetadata) -> str:
-    """That of the index, or float32 where a GPU computes and where the processor cannot have it."""
+    """The precision of the index, or float32 where a GPU computes and where the processor does not have it."""
     from interlingua.models.inference.machine import cpu_has_bfloat16, has_no_gpu
 
     precision = str(made.fingerprint.get("precision", "float32"))

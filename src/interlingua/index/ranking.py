@@ -19,7 +19,7 @@ from interlingua.retrieval.run import Run
 from interlingua.text.languages import find_code
 
 Row = TypeVar("Row")
-"""What a store has for a passage: a place, a row."""
+"""A store's own handle of a passage: a place, a row."""
 Find = Callable[[Sequence[str]], Mapping[str, list[Row]]]
 """ids → for each the rows of the passages that have it; an id that no passage has is left out"""
 
@@ -150,15 +150,15 @@ def _sources(held: Collection[str]) -> str:
 MATCHED = 64
 """The best candidates by words and vectors, which are also matched subword by subword."""
 OWN, FOREIGN = 0.2, 0.7
-"""Weights of meaning, words having 1, where all passages are in the question's language and where none is:
-docs/search.md says what was measured."""
+"""Weights of the dense score, beside 1 of the lexical one, where all passages are in the question's language and where
+none is: docs/search.md says what was measured."""
 OWN_STATES, FOREIGN_STATES = 0.5, 1.4
 """The same for vectors that a transformer made of token states."""
 UNKNOWN = 3.0
-"""Instead of either `FOREIGN`, for a question whose language is not known."""
+"""The weight in place of either `FOREIGN` for a question whose language is not known."""
 SHORTER = 0.4
-"""How much of its score by subwords a passage loses each time that it has e times as many of them, where all passages
-are in the question's language: there many subwords are the question's own by chance."""
+"""The loss in a passage's subword score for each factor e in its number of subwords, where all passages are in the
+question's language: there many subwords are the question's own by chance."""
 
 
 def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
@@ -173,9 +173,9 @@ def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
 
 
 def meaning_weight(share: float, known: bool = True, states: bool = False) -> float:
-    """The weight of meaning where a `share` of the passages is in the question's language: words say less, the fewer
-    are, and less where its language is not `known`, as the terms of many analyzers match by chance. `states`: the
-    vectors come from token states."""
+    """The weight of the dense score where a `share` of the passages is in the question's language. It is higher the
+    smaller the share, as fewer words match, and where the language is not `known`, as the terms of many analyzers match
+    by chance. `states`: the vectors come from token states."""
     own, foreign = (OWN_STATES, FOREIGN_STATES) if states else (OWN, FOREIGN)
     if not known:
         own, foreign = (own * foreign) ** 0.5, UNKNOWN
@@ -206,7 +206,7 @@ class TokenMatcher(Protocol):
     """`StaticMaxSim`, or `StateMaxSim`: what scores passages by their subwords or tokens."""
 
     def question(self, text: str) -> Any:
-        """What a question is compared by."""
+        """The form of a question that `scores` takes."""
 
     def scores(self, question: Any, passages: Any) -> NDArray[np.float32]:
         """The score of each of some passages, given by its tokens."""
@@ -223,13 +223,13 @@ def hybrid(
     subwords: Callable[[Sequence[str]], Sequence[Sized]],
 ) -> Run:
     """The ranking of the candidates of the question `text`, "q", by their "dense" scores in `parts` and their `lexical`
-    shares, each for all of them. `weight` is that of meaning; `share` as `share_of_own` gives it.
+    shares, each for all of them. `weight` is that of the dense score; `share` as `share_of_own` gives it.
 
-    Where there are `words`, the first `MATCHED` are scored by these too, as "tokens" in `parts`; `subwords` gives those
-    of candidates, or nothing where they are not kept. What counts is a score less `SHORTER` · `share` · ln of the
-    number of subwords, and by how much that is above the mean of the candidates in the same language and of one more
-    that is as all of them are (`langs`: candidate → language): a subword is nearest to itself, so passages in the
-    question's language have more in common with it whatever they say.
+    Where there are `words`, these score the first `MATCHED` too, as "tokens" in `parts`; `subwords` gives the subwords
+    of candidates, or nothing where they are not kept. `SHORTER` · `share` · ln of the number of subwords is subtracted
+    from a score, and then the mean of the candidates in the same language (`langs`: candidate → language), to which the
+    mean of all candidates is added as one more. A subword is nearest to itself, so passages in the question's language
+    have more in common with it whatever they say.
     """
     run = fuse(lexical, [parts["dense"]], weight)
     names = run.ids("q")[:MATCHED]
@@ -245,10 +245,10 @@ def hybrid(
 
 
 def fuse(lexical: Mapping[str, float], meanings: Sequence[Mapping[str, float]], weight: float) -> Run:
-    """(words + `weight` · meaning) / (1 + `weight`), from 0 to 1, for the candidates of one question, "q".
+    """Fuse the scores of one question's candidates, "q": (lexical + `weight` · dense) / (1 + `weight`), from 0 to 1.
 
-    Words are the `lexical` share (see `lexical_shares`), times its share of the best candidate's: little where few of
-    the terms occur at all, as in a language that is not the question's. Meaning is the mean of other scores, each
+    Lexical is the `lexical` share (see `lexical_shares`), times its share of the best candidate's: little where few of
+    the terms occur at all, as in a language that is not the question's. Dense is the mean of the `meanings`, each
     min–max normalised among the candidates (½ where all are equal); a candidate without one of these scores gets the
     lowest.
     """
@@ -261,8 +261,8 @@ def fuse(lexical: Mapping[str, float], meanings: Sequence[Mapping[str, float]], 
 
 
 def _means(scores: NDArray[np.float64], langs: Sequence[str]) -> NDArray[np.float64]:
-    """For each score the mean of those of its language and of the mean of all, summed one after another. Without the
-    latter the only passage in a language would never be above."""
+    """The mean for each score: over the scores of its language and, as one more, the mean of all. Without the latter
+    the only passage in a language would never be above its mean."""
     every = sum(scores.tolist()) / len(scores)
     held: dict[str, list[float]] = {}
     for score, lang in zip(scores.tolist(), langs, strict=True):

@@ -1,9 +1,9 @@
 """Encode and build on several machines with Ray.
 
 All machines share one folder (a network file system), as Ray Data expects, and can load the model by the same name.
-A part is a Parquet file of `vector_files`, named by its number and by a hash of its passages and of the model. So the
-order in which parts come does not matter, a part that is there is never made again, and a run that was stopped goes
-on with what is missing, also where passages have changed meanwhile.
+A part is a Parquet file of `interlingua.index.export`, named by its number and by a hash of its passages and of the
+model. So the order in which parts come does not matter, a part that is there is never made again, and a run that was
+stopped goes on with the missing parts, also where passages have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 WAITING = "waiting"
 """The folder, inside that of the parts, of passages that are not encoded yet."""
 PART = f"part-{'[0-9]' * 7}-{'[0-9a-f]' * 16}.parquet"
-"""How parts are named: files of other software in the same folder are not."""
+"""The pattern of the parts' names: files of other software in the same folder do not have it."""
 BLOCKS = 10_000  # pieces of work that Ray is to keep books on
 PATIENCE = 20
 """Seconds that a cluster has to let this machine in; Ray itself would try for a quarter of an hour."""

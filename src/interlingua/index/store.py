@@ -45,9 +45,9 @@ CHUNK = 4096
 class LexicalMatches(Generic[Row]):
     """The passages with terms of one question.
 
-    `best` has the BM25 scores of the `depth` best passages, those above 0 only; `weights` is the inverse document
-    frequency of each term, also of one that no passage has: what the term gives a passage at the most, each time that
-    the question has it; `scores` gives the scores of any rows of the view, 0 for one without a term.
+    `best` has the BM25 scores of the `depth` best passages, those above 0 only. `weights` has the inverse document
+    frequency of each term, also of one that no passage has: the most that one occurrence of the term in the question
+    adds to a score. `scores` gives the scores of any rows of the view, 0 for one without a term.
     """
 
     best: Scores[Row]
@@ -56,8 +56,8 @@ class LexicalMatches(Generic[Row]):
 
 
 class Finding(NamedTuple):
-    """What a check found of a part of an index: what is `said` of it, and, where something is wrong, the `advice`.
-    `derived` is true where `repair` mends it."""
+    """The result of checking one part of an index: `said` tells its state, and `advice` what to do where something is
+    wrong. `derived` is true where `repair` mends it."""
 
     part: str
     said: str
@@ -194,7 +194,7 @@ class Store(ABC, Generic[Row]):
     """
 
     address: object
-    """What errors call the store: `str(address)`."""
+    """The name of the store in errors: `str(address)`."""
 
     @property
     @abstractmethod
@@ -241,7 +241,7 @@ class Store(ABC, Generic[Row]):
         return {}
 
     def seals(self) -> Mapping[str, str]:
-        """What `keep_seals` kept."""
+        """The seals that `keep_seals` kept."""
         return {}
 
     def keep_seals(self, seals: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What a write changes: passages that come are compared with those that are there, and some of these are gone."""
+"""The changes of a write: new passages are compared with those in the index, and some of these are removed."""
 
 from __future__ import annotations
 

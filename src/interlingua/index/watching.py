@@ -64,8 +64,8 @@ class Watching:
             logger.warning("\n".join(report.reasons()))
 
     def _synced(self, batch: Batch | None) -> tuple[Changes, Report]:
-        """What a batch changed in the index; of all paths where it is None, and where the files of the batch alone do
-        not tell whether a folder has become empty."""
+        """Sync the files of a batch; all paths where it is None, and where the files of the batch alone do not tell
+        whether a folder has become empty."""
         if batch is not None:
             try:
                 return self._once_free(batch.paths, batch.inside)

@@ -1,4 +1,4 @@
-"""What a model says of itself: kind, lengths, prompts, and the card (README.md) with its licence and origin."""
+"""The description of a model: kind, lengths, prompts, and the card (README.md) with its licence and origin."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CARD = "README.md"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a model is. `layers` counts those of its transformer, 0 for a static model; `max_length` is the most tokens
-    of a text by role, None without a limit; `languages` are those of its calibration; `licence` is "" where its folder
-    does not say."""
+    """The description of a model. `layers` counts those of its transformer, 0 for a static model; `max_length` is the
+    most tokens of a text by role, None without a limit; `languages` are those of its calibration; `licence` is ""
+    where its folder does not say."""
 
     folder: str
     kind: str
@@ -32,7 +32,7 @@ class ModelInfo:
 
 
 def model_info(model: Any, folder: Path) -> ModelInfo:
-    """What a `DualEncoder` or `LateInteractionEncoder` that was loaded from `folder` is."""
+    """Describe a `DualEncoder` or `LateInteractionEncoder` that was loaded from `folder`."""
     sides = list(dict.fromkeys((model.query, model.passage)))
     config = getattr(getattr(sides[0].backbone, "model", sides[0].backbone), "config", None)
     backbone = "static" if config is None else f"transformer ({config.model_type})"

@@ -139,7 +139,7 @@ class DualEncoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.query.device
 
     @property

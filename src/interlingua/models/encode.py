@@ -117,7 +117,7 @@ class TokenVectors:
 
 
 def token_rows(counts: Sequence[int], texts: Sequence[int]) -> Tensor:
-    """Where the vectors of `texts` lie, one text after the other, when text i has `counts[i]` of them: `[rows]` int64.
+    """The rows of the vectors of `texts`, one text after the other, when text i has `counts[i]` rows: `[rows]` int64.
     Texts [2, 0] of counts [2, 1, 3] lie at [3, 4, 5, 0, 1]."""
     every = torch.tensor(counts, dtype=torch.long)
     wanted = torch.tensor(texts, dtype=torch.long)

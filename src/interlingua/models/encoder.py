@@ -182,7 +182,7 @@ class Encoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
     @property
@@ -191,7 +191,7 @@ class Encoder(nn.Module):
         return isinstance(self.backbone, StaticEmbedding)
 
     def static_sides(self) -> tuple[StaticSide, StaticSide] | None:
-        """How the vectors of questions and of passages are made, where they are means of subword vectors and nothing
+        """The static encoders of questions and of passages, where vectors are means of subword vectors and nothing
         comes after; else None."""
         backbone = self.backbone
         if not isinstance(backbone, StaticEmbedding) or len(self.dense) or self.language_maps is not None:
@@ -243,7 +243,7 @@ class Encoder(nn.Module):
 
     @property
     def similarity(self) -> str:
-        """How vectors are to be compared: "cosine" or "dot"."""
+        """The similarity by which vectors are to be compared: "cosine" or "dot"."""
         return self.settings.similarity
 
     def tokenize(self, texts: Sequence[Text], role: str | None = None, *, prompt: str | None = None) -> list[list[int]]:

@@ -60,7 +60,7 @@ def model_folder(name_or_path: str | Path) -> Path:
 
 
 def canonical_model_name(name_or_path: str | Path) -> str:
-    """What names a model from any folder: the whole path of a model folder, else the name as it is."""
+    """A name that means the same model from any folder: the whole path of a model folder, else the name as it is."""
     name = str(name_or_path)
     is_name = name in ("", DEFAULT) or name.startswith(PACKAGE)
     return name if is_name or not Path(name).exists() else str(Path(name).resolve())
@@ -440,7 +440,7 @@ _LEGACY_POOLING = {
 
 
 def read_pooling(folder: Path) -> Pooling:
-    """What a Pooling module does. Raises BadInput for one that is not supported."""
+    """Read the pooling of a Pooling module. Raises BadInput for one that is not supported."""
     where = folder / "config.json"
     config = read_object(where, pooling_mode=(str, list), **dict.fromkeys(_LEGACY_POOLING, bool))
     if config.get("include_prompt") is False:
@@ -468,8 +468,8 @@ def read_lengths(folder: Path, settings: Settings, *limits: int | None) -> dict[
 
 
 def read_routes(folder: Path) -> list[tuple[Path, list[Module]]]:
-    """Where the modules of each encoder lie, and which they are. A Router has two encoders, of queries and of passages;
-    modules after it belong to both. Raises BadInput for another Router."""
+    """The folder and the modules of each encoder. A Router has two encoders, of queries and of passages; modules after
+    it belong to both. Raises BadInput for another Router."""
     modules = read_modules(folder)
     if not modules or modules[0][0] != "Router":
         return [(folder, modules)]

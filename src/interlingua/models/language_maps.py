@@ -49,7 +49,7 @@ class LanguageMap:
         return weight.float(), -(weight @ shift).float()
 
     def fault(self, dim: int) -> str | None:
-        """What is wrong with it as a map of `dim` dimensions."""
+        """The reason why it is no map of `dim` dimensions; None where it is one."""
         expected = {"shift": (dim,), "scale": (dim,), "rotation": (dim, dim)}
         for part, tensor in self.tensors().items():
             if tuple(tensor.shape) != expected[part]:
@@ -176,5 +176,5 @@ class LanguageMaps:
 
 
 def file_name(role: str = "") -> str:
-    """What the maps are called in a model folder."""
+    """The name of the maps' file in a model folder."""
     return f"{role}_calibration.safetensors" if role else "calibration.safetensors"

@@ -93,7 +93,7 @@ _MODULES: list[Module] = [
 
 @dataclass
 class LateParts:
-    """What a late-interaction encoder is made of. `skipped` are vocabulary tokens that a document does not show."""
+    """The parts of a late-interaction encoder. `skipped` are vocabulary tokens that a document does not show."""
 
     backbone: Transformer
     projection: Dense
@@ -328,7 +328,7 @@ class LateInteractionEncoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
     @property
@@ -368,7 +368,7 @@ class LateInteractionEncoder(nn.Module):
         return [text + [self.tokenizer.mask_token_id] * (length - len(text)) for text in ids]
 
     def embed_ids(self, ids: Sequence[Sequence[int]], role: str) -> TokenVectors:
-        """What `tokenize` gave for this role → float32 vectors of unit length, in one forward pass, with gradient."""
+        """Encode ids that `tokenize` gave for this role: float32 unit vectors, in one forward pass, with gradient."""
         if not ids:
             return TokenVectors(torch.empty(0, self.dim, device=self.device), [])
         states = self._expanded_states(ids) if self._expands(role) else self.backbone.token_states(ids)[0]

@@ -77,7 +77,7 @@ class Normalize(nn.Module):
 
 @dataclass
 class Parts:
-    """What an encoder is made of. `pooling` is None for a static backbone, which has pooled already. `dense` are the
+    """The parts of an encoder. `pooling` is None for a static backbone, which has pooled already. `dense` are the
     layers after it; `language_maps`, if any, follow the last of them in `encode`. A backbone for inference
     alone is an `InferenceTransformer`, which computes the same as a `Transformer`."""
 

@@ -5,8 +5,8 @@ of both:
 
 - **Texts** are raw: a string, or a `(title, text)` pair for a passage with a title. The encoder adds its own prompt for
   the role, joins title and text, and cuts what is too long.
-- **Options** may come along and may be ignored. `lang` always does: a language code, or a list with a code or None for
-  each text. A calibrated encoder applies the map of that language.
+- **Options.** Callers may pass options; an encoder may ignore them. `lang` is always passed: a language code, or a list
+  with a code or None for each text. A calibrated encoder applies the map of that language.
 - **Order.** The vectors come in the order of the texts. A text's vector does not depend on the other texts of the call,
   apart from rounding.
 - **Device.** The encoder computes where its weights are; what it returns lies on the CPU.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def normalizer(lowercase: bool) -> Normalizer:
-    """As a part of a tokenizer."""
+    """The normaliser of a tokenizer: NFKC, single spaces, and perhaps lower case."""
     steps: list[Normalizer] = [NFKC(), Replace(Regex(r"\s+"), " "), Strip()]
     return NormalizerSequence([*steps, Lowercase()] if lowercase else steps)
 
@@ -156,8 +156,8 @@ class SentencePieces:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _parts(self, text: str, alike: bool, made: _Made) -> list[str]:
-        """What SentencePiece is given for a text, piece by piece; nothing if only the tokenizer treats it as the
-        tokenizer does."""
+        """The input of SentencePiece for a text, part by part; nothing if SentencePiece would treat the text otherwise
+        than the tokenizer does."""
         if not alike:
             return []
         normal = self._by_own(text) if self._lowercase is None else normalised(text, self._lowercase)
@@ -199,7 +199,7 @@ class SentencePieces:
 
     @cached_property
     def _made(self) -> _Made | None:
-        """What cuts; None where SentencePiece would cut otherwise than the tokenizer, or not at all."""
+        """Make the cutter; None where SentencePiece would cut otherwise than the tokenizer, or not at all."""
         from sentencepiece import SentencePieceProcessor
 
         model = json.loads(self._tokenizer.to_str())["model"]
@@ -269,8 +269,8 @@ def _is_usual(model: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def _tied(cut: Sequence[Sequence[int]], units: NDArray[np.int64]) -> list[int]:
-    """Which texts have neighbouring pieces that spell the same the other way round. Three and more may do so, too: that
-    is rare, and not looked for."""
+    """Find the texts with neighbouring pieces that spell the same the other way round. Three and more may do so, too:
+    that is rare, and not looked for."""
     ids = np.fromiter(chain.from_iterable(cut), np.int64)
     of = units[ids]
     return list(_holders(np.flatnonzero((of[1:] == of[:-1]) & (ids[1:] != ids[:-1])), cut).tolist())

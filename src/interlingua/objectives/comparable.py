@@ -276,7 +276,7 @@ class Comparable(SpanObjective):
     """
 
     class Settings(ObjectiveSettings):
-        """What is compared and how, and what is predicted beside it."""
+        """Options of the comparison of spans, and of the prediction beside it."""
 
         similarity: SpanSimilarity = Field("maxsim", description="`cls`: the dot product of first tokens (coCondenser)")
         temperature: float = Field(0.05, gt=0, description="τ; the paper names none")

@@ -60,7 +60,7 @@ class MemoryBank(nn.Module):
         self.dtype = torch.float16 if dtype == "float16" else torch.float32
 
     def read(self, lang: str, device: torch.device) -> tuple[Tensor, Tensor]:
-        """What is in the queue of a language: vectors `[held, dim]` float32 without gradient, and the numbers of
+        """The content of a language's queue: vectors `[held, dim]` float32 without gradient, and the numbers of
         their documents `[held]`. In no particular order; empty slots are not part of it."""
         name = self._name(lang)
         if f"count_{name}" not in self._buffers:
@@ -254,7 +254,7 @@ class ContextPrediction(Objective):
     trained and kept with the objective; the saved model has neither. `dim`: size of the encoder's vectors."""
 
     class Settings(ObjectiveSettings):
-        """How neighbours are compared, and with what."""
+        """Options of the comparison of neighbours, and of the negatives."""
 
         temperature: float = Field(0.1, gt=0, description="τ; 0.1 is the best of the paper's Table 5")
         projection: int | None = Field(None, ge=1, description="size of the projected vectors; none: the encoder's")

@@ -110,7 +110,7 @@ class Language(Objective):
     """`language_contrastive` on the pairs of a parallel stream and, where given, sentences without translation."""
 
     class Settings(ObjectiveSettings):
-        """How sentences are compared."""
+        """Options of the comparison of sentences."""
 
         temperature: float = Field(1.0, gt=0, description="τ; the paper has none. Gradients grow with 1/τ²")
         on: Roles = Field("passage", description=ON)

@@ -278,7 +278,7 @@ class LateInteraction(Objective):
     reads teach nothing, which is said."""
 
     class Settings(ObjectiveSettings):
-        """What a question is compared with, and how."""
+        """Options of the comparison of a question with passages."""
 
         contrast: Contrast = Field(
             "pairwise",

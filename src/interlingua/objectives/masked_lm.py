@@ -74,9 +74,9 @@ class MaskedLanguageModelHead(nn.Module):
 
 
 def words(pieces: Sequence[str], longest: int = 4, *, wordpiece: bool = False) -> list[range]:
-    """Where the words of `pieces` lie. A SentencePiece word begins at "▁", with `wordpiece` at a piece without "##". A
-    word of more than `longest` pieces falls apart into runs of that many: where no spaces are written, all between two
-    punctuation marks is one "word"."""
+    """The ranges of the words in `pieces`. A SentencePiece word begins at "▁", with `wordpiece` at a piece without
+    "##". A word of more than `longest` pieces falls apart into runs of that many: where no spaces are written, all
+    between two punctuation marks is one "word"."""
     begins = [not piece.startswith("##") if wordpiece else piece.startswith("▁") for piece in pieces]
     found: list[range] = []
     for position, begin in enumerate(begins):
@@ -140,8 +140,8 @@ def mask_tokens(
 
 
 def predicted(rows: Sequence[MaskedRow], lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the states of the predictions lie among those of all rows, of `lengths` `[rows]`, laid end to end, and the
-    tokens that are to be predicted there: both `[predictions]`."""
+    """The places of the predictions among the states of all rows, of `lengths` `[rows]`, laid end to end, and the
+    tokens to be predicted there: both `[predictions]`."""
     starts = (lengths.cumsum(0) - lengths).tolist()
     where = [start + position for start, row in zip(starts, rows, strict=True) for position, _ in row.targets]
     tokens = [token for row in rows for _, token in row.targets]
@@ -163,7 +163,7 @@ class MaskedLanguageModelling(TokenObjective):
     """
 
     class Settings(ObjectiveSettings):
-        """What is predicted."""
+        """Options of the prediction."""
 
         rate: float = Field(0.15, gt=0, lt=1, description=RATE)
         role: Role = Field("passage", description="which encoder reads")
@@ -183,14 +183,14 @@ class MaskedLanguageModelling(TokenObjective):
         return cls(hidden=encoder.hidden_size, vocabulary=rows, seed=seed, **options)
 
     def texts(self, batch: Batch) -> list[Any]:
-        """What is read: each raw sentence."""
+        """The texts to read: each raw sentence."""
         return [record.text for record in require(batch["sentences"], Sentence, self)]
 
     def spans(self, batch: Batch, encoder: RoleEncoder, step: int) -> Spans:
         return Spans(self.rows(batch, encoder, step))
 
     def rows(self, batch: Batch, encoder: RoleEncoder, step: int) -> list[MaskedRow]:
-        """What `spans` reads."""
+        """The rows that `spans` reads."""
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
             raise BadInput(

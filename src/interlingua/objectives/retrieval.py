@@ -102,7 +102,7 @@ class Retrieval(Objective):
     """`info_nce` on a stream of questions: candidates are all positives and hard negatives of the batch."""
 
     class Settings(ObjectiveSettings):
-        """What a question is compared with, and how."""
+        """Options of the comparison of a question with passages."""
 
         temperature: float = Field(
             1.0, gt=0, description="τ. 1 is the paper's letter, which hardly tells a hard negative from an easy one"
@@ -182,7 +182,7 @@ class Retrieval(Objective):
 
 
 def as_text(passage: Passage) -> Text:
-    """What the encoder reads of a passage."""
+    """The text of a passage for the encoder: the title, where there is one, and the text."""
     return (passage.title, passage.text) if passage.title else passage.text
 
 

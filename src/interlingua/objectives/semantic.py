@@ -30,7 +30,8 @@ from interlingua.text.languages import text_key
 
 def same_meaning(pairs: Sequence[ParallelPair]) -> list[int]:
     """One group number a pair, equal for pairs linked (directly or through others) by an equal sentence on
-    either side, whatever its case and spacing, or by an equal non-empty `group` (METHODS: false negatives)."""
+    either side, whatever its case and spacing, or by an equal non-empty `group`. In Hu et al. 2023, eq. 2, such pairs
+    are negatives of each other, falsely."""
     leader = list(range(len(pairs)))
 
     def find(i: int) -> int:
@@ -119,7 +120,7 @@ class Semantic(Objective):
     """`semantic_contrastive` on the pairs of a parallel stream."""
 
     class Settings(ObjectiveSettings):
-        """How sentences are compared."""
+        """Options of the comparison of sentences."""
 
         temperature: float = Field(0.1, gt=0, description="τ; the paper does not report it")
         on: Roles = Field("passage", description=ON)

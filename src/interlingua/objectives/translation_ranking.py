@@ -92,7 +92,7 @@ class TranslationRanking(Objective):
     """`translation_ranking` on the pairs of a parallel stream."""
 
     class Settings(ObjectiveSettings):
-        """How sentences are compared."""
+        """Options of the comparison of sentences."""
 
         margin: float = Field(0.3, ge=0, lt=2, description="m; 0.3 is LaBSE's, 0 is InfoNCE in both directions")
         temperature: float = Field(0.05, gt=0, description="τ; the papers print none")

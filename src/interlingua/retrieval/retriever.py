@@ -100,7 +100,7 @@ Candidates = Mapping[str, Sequence[str]]
 
 
 class Scorer(Protocol):
-    """Whatever can put candidates into another order."""
+    """Scores candidates, to order them anew."""
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """For each query of `candidates`, in their order, exactly its candidates, scored. Raises BadInput for a
@@ -108,7 +108,7 @@ class Scorer(Protocol):
 
 
 class Retriever(Scorer, Protocol):
-    """Whatever can search its passages, and score some of them: `BM25`, `DenseRetriever`, `LateInteractionRetriever`,
+    """Searches its passages, and scores some of them: `BM25`, `DenseRetriever`, `LateInteractionRetriever`,
     `MaxP`, `OnDemand`, or one of your own (`examples/own_retriever.py`).
 
     A passage has one score for a query, whether it is searched for or a candidate. Passages are encoded or read when

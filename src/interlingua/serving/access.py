@@ -1,4 +1,4 @@
-"""Who may do what in which index, and how often: tokens with scopes, and a limit of requests a second for each."""
+"""Access control: tokens with scopes by index, and a limit of requests a second for each token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCOPES = {
     "metrics": frozenset({"metrics"}),
     "admin": frozenset({"search", "write", "metrics"}),
 }
-"""What a scope allows: admin allows everything."""
+"""The rights of each scope: admin allows everything."""
 OF_INDEX = frozenset({"search", "write"})
 """Scopes that may be those of one index: `search:handbook`."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -37,9 +37,9 @@ INDEXES = "/indexes"
 WRITING = "/passages"
 METRICS = "/metrics"
 READING = ("/search", "/passages/", "/documents/", "/v1/", "/v2/", "/rerank", "/info", "/openapi.json", "/docs")
-"""What the scope `search` is for. The page and /health show nothing of the index and need none."""
+"""The paths that need the scope `search`. The page and /health show nothing of the index and need none."""
 TOGETHER = ("/search", "/passages/", "/documents/", "/info", "/openapi.json", "/docs", INDEXES)
-"""What is read of all indexes that a token may search. Other paths without the name of an index mean the first one."""
+"""The paths that read all indexes which a token may search. Other paths without an index's name mean the first one."""
 
 
 def parted(path: str) -> tuple[str, str]:
@@ -97,7 +97,7 @@ class Token(Settings):
 
     @property
     def allowed(self) -> frozenset[str]:
-        """What it allows, perhaps in some indexes only."""
+        """The rights of its scopes, perhaps in some indexes only."""
         return frozenset().union(*(SCOPES[scope.partition(":")[0]] for scope in self.scopes))
 
     @property

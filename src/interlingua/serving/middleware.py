@@ -25,7 +25,7 @@ def log(line: str) -> None:
 
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-"""What a server is called that only this machine reaches."""
+"""The names of a server that only this machine reaches."""
 
 
 class HostNames:

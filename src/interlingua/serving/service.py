@@ -218,7 +218,7 @@ def _marked(found: Found, question: Question, budget: Budget) -> list[list[tuple
 
 
 def labelled(index: str) -> dict[str, str]:
-    """What a hit or a passage tells of its index: its label, where it has one."""
+    """The fields of a hit or a passage that name its index: its label, where it has one."""
     return {"index": index} if index else {}
 
 
@@ -347,7 +347,7 @@ class Reranks:
 
 
 class Shared:
-    """What all indexes of a server have in common: the metrics, and the thread in which models run."""
+    """The parts that all indexes of a server share: the metrics, and the thread in which models run."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.metrics = Metrics()
@@ -404,7 +404,7 @@ class Service:
 
     @property
     def place(self) -> str:
-        """What clients read instead of the place of the index, which is no business of theirs."""
+        """The name of the index for clients, to whom its path is not shown."""
         return f"the index '{self.label}'" if self.label else "the index"
 
     def told(self, error: InterlinguaError) -> str:

@@ -29,7 +29,7 @@ CLOSER = re.compile(
     rf"\[\d+\]|[{re.escape(CLOSERS)}]|[\"'“‘](?=[\s\"'.,;:!?。，、{re.escape(CLOSERS)}]|$)"
     r"|[ \u00a0\u202f][”»](?=[\s,.;]|$)"
 )
-"""What may close after a mark: a footnote number, a bracket, a quotation mark that opens nothing."""
+"""A closer after a mark: a footnote number, a bracket, a quotation mark that opens nothing."""
 STRAIGHT = re.compile(r" ?\"(?=\s|$)|\"")
 ORDINALS = frozenset("az cs da de et eu fi hr hu is lb lv nb nn no sk sl sr tr".split())
 """Languages that write an ordinal number with a full stop: "21. November", "XIV. Lajos"."""
@@ -38,7 +38,7 @@ CONTINUES = re.compile(
     r"[、，,はがをにのへや]|と(?!ころ|き|て|り|も)|って|など|から|まで"
     r"|も(?!し|ちろん|う|っと)|で(?!も|は|す)"
 )
-"""What carries a Japanese or Chinese sentence on after 」 or "!": 「…。」と言った."""
+"""The beginnings that continue a Japanese or Chinese sentence after 」 or "!": 「…。」と言った."""
 PARAGRAPH = re.compile(r"\n\s*\n|\u2029")
 WORD = re.compile(r"[^\W_]")
 NEAR = 40
@@ -70,7 +70,7 @@ def split_sentences(text: str, lang: str) -> list[str]:
     """The sentences of a text, in order, without the white space between them; nothing else is lost or changed.
 
     `lang` is any language tag. A language without rows of its own, or an unknown one, has the common rules. A single
-    line break is a space; a blank line ends a paragraph and with it a sentence. Thai: see `thai_sentences.py`.
+    line break is a space; a blank line ends a paragraph and with it a sentence. Thai: see `thai_ends`.
     """
     code = find_code(lang) or ""
     sentences: list[str] = []
@@ -103,7 +103,7 @@ def _marked_ends(paragraph: str, rules: Rules) -> Iterable[int]:
 
 
 def _after_closers(text: str, place: int, open_quote: bool) -> int:
-    """Where the quotes, brackets and footnote numbers closing at `place` end; `open_quote`: a straight one is open."""
+    """The end of the quotes, brackets and footnote numbers closing at `place`; `open_quote`: a straight one is open."""
     while closer := CLOSER.match(text, place):
         place = closer.end()
         open_quote ^= '"' in closer.group()

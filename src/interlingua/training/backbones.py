@@ -132,7 +132,7 @@ def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedToke
 
 
 def token_counts(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> Counter[int]:
-    """How often each token id occurs in `texts`, without special tokens."""
+    """Count the token ids in `texts`, without special tokens."""
     counts: Counter[int] = Counter()
     batch: list[str] = []
     for text in texts:
@@ -180,9 +180,9 @@ class Scratch(Settings):
 class Static(Settings):
     """Subword vectors without a transformer.
 
-    `sif` is a of the weights a / (a + p(token)) that the random vectors start with (smooth inverse frequency, Arora
-    et al. 2017), so that frequent subwords weigh little. `byte_fallback`: characters without a token of their own are
-    their bytes. `int8`: how the trained vectors are saved.
+    `sif` is the constant a in the weight a / (a + p(token)) that the random vectors start with (smooth inverse
+    frequency, Arora et al. 2017), so that frequent subwords weigh little. With `byte_fallback` a character without a
+    token of its own becomes its bytes. With `int8` the trained vectors are saved in 8 bits.
     """
 
     vocab_size: int = Field(32_000, ge=16, le=10_000_000)
@@ -219,7 +219,7 @@ class Backbone(Settings):
 
     @classmethod
     def of(cls, spec: str | Path | Mapping[str, Any] | Backbone) -> Backbone:
-        """What a recipe's `backbone:` says; a bare text is a name. Raises BadInput for what cannot be."""
+        """Read a recipe's `backbone:`; a bare text is a name. Raises BadInput for what cannot be."""
         if isinstance(spec, Backbone):
             return spec
         return cls.checked({"name": str(spec)} if isinstance(spec, (str, Path)) else spec, "model.backbone")

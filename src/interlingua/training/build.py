@@ -185,7 +185,7 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
 
 
 def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
-    """What a vocabulary is learned from, each text once: parallel text repeats its English side for every language."""
+    """The texts that a vocabulary is learned from, each once: parallel text repeats its English side by language."""
     names = recipe.tokenizer_data or list(stores)
     share = recipe.tokenizer_sentences // max(1, len(names))
     alphas = [recipe.data[name].alpha if recipe.tokenizer_data else 0.0 for name in names]

@@ -1,4 +1,4 @@
-"""What one step reads, in chunks with a gradient: texts, or rows of masked tokens, shared among processes.
+"""Encode the input of one step in chunks, with a gradient: texts, or rows of masked tokens, shared among processes.
 
 The gradient cache is Gao et al. 2021 (GradCache): (1) each chunk is read without a graph, its random state kept; (2)
 the loss is computed on the vectors of all chunks, and its gradient on them; (3) each chunk is read again with its
@@ -57,7 +57,7 @@ class TokenCache:
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How a batch is cut for the encoder.
+    """Options for cutting a batch into chunks for the encoder.
 
     tokens: the most tokens (padding counted) in one forward pass.
     cache: texts per chunk of the gradient cache, or None for one forward pass with its graph kept.
@@ -97,7 +97,7 @@ class RandomState:
 
 
 class Encoded(ABC):
-    """What one encoder reads in one step; this process reads its share of it, in chunks.
+    """The input of one encoder in one step; this process reads its share of it, in chunks.
 
     `leaf` is `[vectors, dim]` float32, `counts[i]` of them for item i, in order, cut off from the encoder: losses are
     computed on it, and `backward(gradient)` pushes a gradient of the same shape into the parameters. There is none if
@@ -130,7 +130,7 @@ class Encoded(ABC):
 
     @abstractmethod
     def _prepared(self, share: list[int]) -> tuple[list[int], list[int]]:
-        """Which items of this process's share are read, and their lengths in tokens."""
+        """The items of this process's share that are read, and their lengths in tokens."""
 
     @abstractmethod
     def _read(self, chunk: list[int]) -> Any:

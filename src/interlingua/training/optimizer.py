@@ -19,7 +19,8 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimizerSpec(Settings):
-    """The `optimizer:` part of a recipe. Defaults: METHODS §2.4."""
+    """The `optimizer:` part of a recipe. `lr` and `betas` are those of Hu et al. 2023, `eps`, `weight_decay` and `clip`
+    those of the DPR code that the paper builds on (Karpukhin et al. 2020)."""
 
     lr: float = Field(1e-5, gt=0)
     betas: tuple[Decay, Decay] = (0.9, 0.999)

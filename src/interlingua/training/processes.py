@@ -17,7 +17,7 @@ PATIENCE = timedelta(hours=12)
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Which of how many processes this is, and the device that it computes on."""
+    """The rank of this process, the number of processes, and the device that this one computes on."""
 
     rank: int
     count: int

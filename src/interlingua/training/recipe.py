@@ -192,7 +192,7 @@ def _renamed(tree: Any) -> Any:
 
 
 def recipe_folder() -> Path:
-    """Where the recipes of the papers lie."""
+    """The folder of the papers' recipes."""
     return Path(__file__).parent.parent / "recipes"
 
 

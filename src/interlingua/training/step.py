@@ -23,7 +23,7 @@ from interlingua.training.weighted import WeightedObjective
 
 @dataclass(slots=True)
 class Report:
-    """What one objective did in one step."""
+    """The result of one objective in one step."""
 
     loss: float
     details: dict[str, float] = field(default_factory=dict)
@@ -194,8 +194,8 @@ def balanced(pull: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
     all of it together is |weight|. A zero gradient stays zero.
 
     The norms of any two objectives, also of different groups, then are as their weights, whatever the size of the
-    losses (METHODS §2.4: the language loss pulls far less than the others). On the encoders' parameters they
-    need not be: there the gradients of different texts add up or cancel.
+    losses: the gradient of the language loss (Hu et al. 2023, eq. 3) is far smaller than those of the others. On the
+    encoders' parameters they need not be: there the gradients of different texts add up or cancel.
     """
     norm = gradient_norm(pull.values())
     return {role: gradient * (abs(weight) / norm) for role, gradient in pull.items()} if norm > 0 else pull

@@ -179,7 +179,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _done(folder: Path, about: dict[str, Any]) -> int:
-    """How many texts a former call for the same texts and teacher has encoded."""
+    """The number of texts that a former call for the same texts and teacher has encoded."""
     try:
         kept = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

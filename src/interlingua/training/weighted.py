@@ -77,7 +77,7 @@ class WeightedObjective:
         return found
 
     def batch(self, drawn: Batch) -> Batch:
-        """What was drawn from the recipe's data, under the names of the objective's streams."""
+        """The rows drawn from the recipe's data, under the names of the objective's streams."""
         return {**drawn, **{stream: drawn[name] for stream, name in self.reads.items() if name in drawn}}
 
 
@@ -171,7 +171,7 @@ def is_static(recipe: Recipe) -> bool:
 
 
 def kind_of(name: str, spec: dict[str, Any]) -> str:
-    """Which of `OBJECTIVES` an entry is: the one it is called, or its `kind`."""
+    """The name in `OBJECTIVES` of an entry: its `kind`, else its own name."""
     kind = spec.get("kind") or name
     if kind not in OBJECTIVES:
         where = f"objectives.{name}" if kind == name else f"objectives.{name}.kind: '{kind}'"
@@ -180,7 +180,7 @@ def kind_of(name: str, spec: dict[str, Any]) -> str:
 
 
 class Entry(Settings):
-    """What every entry of `objectives:` has beside its objective's options."""
+    """The options of every entry of `objectives:`, beside those of its objective."""
 
     weight: float = Field(1.0, description="w_o, what its loss is multiplied by")
     kind: str | None = Field(None, description="which objective it is, where the entry has another name")

@@ -120,7 +120,7 @@ SENTENCE_END = regex.compile(rf"(?:[.!?…][\"'”’»)\]]*\s|[。！？｡।�
 LINE_END = regex.compile(rf"(?<!\r)\r?\n{ALONE}")
 SPACE = regex.compile(rf"(?<!\r)[^\S\u00a0\u2007\u202f]{ALONE}")
 CLUSTER = regex.compile(r"\X")
-"""What a reader takes for one character: a letter with its marks, an emoji of several parts (Unicode annex 29)."""
+"""One character to the eye: a letter with its marks, an emoji of several parts (Unicode annex 29)."""
 NEAR = 1_000
 """Characters around a place in which clusters are looked for."""
 
@@ -168,7 +168,7 @@ OVERLAP = 1
 Way = Literal["sentences", "headings", "characters"]
 WAYS: tuple[Way, ...] = get_args(Way)
 SECTION = 10
-"""How many times as long as others a passage may be that is a whole section."""
+"""The factor by which a passage that is a whole section may be longer than others."""
 
 
 class Piece(NamedTuple):

@@ -53,8 +53,8 @@ LARGE = 32_000_000
 
 
 class Ready(NamedTuple):
-    """What another process has read of a document: all its `passages`, its encoding where that was `guessed`, and the
-    names of what cannot be metadata; with the `stamp` that the file had before, and when it `began`."""
+    """A document as another process has read it: all its `passages`, its encoding where that was `guessed`, and the
+    names of what cannot be metadata; with the `stamp` that the file had before, and when reading `began`."""
 
     stamp: Stamp
     began: float

@@ -26,7 +26,7 @@ USUAL = {
     "lang": ("lang", "language", "lang_code", "locale"),
     "url": ("url", "link", "href", "permalink"),
 }
-"""What the columns are usually called, capitals or not; the first that a table has is taken."""
+"""The usual names of the columns, in capitals or not; the first that a table has is taken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class Held(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What the file system says of a file. A change of its content changes `changed` (ctime), which no program can set
-    back, whatever it does to `modified`."""
+    """The size and times of a file. A change of its content changes `changed` (ctime), which no program can set back,
+    whatever it does to `modified`."""
 
     size: int
     modified: int

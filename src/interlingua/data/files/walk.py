@@ -380,7 +380,7 @@ def _walk(
 
 
 def _not_followed(link: os.DirEntry[str], root: Path) -> str:
-    """Why a link is not followed; "" for one to a file of the same folder that is hidden, so not read otherwise."""
+    """The reason not to follow a link; "" for a link to a hidden file of the same folder, which is followed."""
     target = Path(os.path.realpath(link.path))
     if not target.is_relative_to(root):
         return "link that leaves the folder"

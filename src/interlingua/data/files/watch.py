@@ -22,7 +22,7 @@ LOOK = 1_000
 
 @dataclass
 class Batch:
-    """What changed: of the given `paths` those with a change, and the real paths `inside` folders among these."""
+    """A set of changes: the given `paths` that have one, and the real paths `inside` folders among these."""
 
     paths: list[str] = field(default_factory=list)
     inside: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class Watcher:
                 yield batch
 
     def _next(self) -> set[tuple[Any, str]]:
-        """What changed in folders; nothing after a second without a change."""
+        """The next changes in folders; none after a second without a change."""
         if self._changes is None:
             self.stop.wait(LOOK / 1000)
             return set()
@@ -122,7 +122,7 @@ class Watcher:
 
 
 def _identity(path: str) -> object:
-    """What tells that a path is another file, or another folder; None where there is nothing."""
+    """A value that differs where a path is another file or folder than before; None where there is nothing."""
     if os.path.isdir(path):
         about = os.stat(path)
         return about.st_dev, about.st_ino

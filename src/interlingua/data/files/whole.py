@@ -63,7 +63,7 @@ def check_same(path: Path, before: Stamp | None) -> None:
 
 
 class FilesDone(Progress):
-    """How much of the files at some paths is done, in kilobytes; of all files there that are not hidden."""
+    """A progress bar in kilobytes of the files at some paths that are done; hidden files do not count."""
 
     def __init__(self, paths: Iterable[str | Path] = ()) -> None:
         total = sum(map(_size, paths)) if logger.isEnabledFor(logging.INFO) else 0

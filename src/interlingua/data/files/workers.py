@@ -174,7 +174,7 @@ class _Worker:
 
 
 def line(content: Any) -> bytes:
-    """What is said to a worker, or by one."""
+    """A message to a worker, or from one, as a line of JSON."""
     return json.dumps(content).encode() + b"\n"
 
 

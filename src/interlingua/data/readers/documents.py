@@ -57,7 +57,7 @@ SPLITS = Literal["rules", "lines"]
 
 
 class CcnetOptions(RowOptions):
-    """How a document is cut into sentences."""
+    """Options for cutting a document into sentences."""
 
     split: SPLITS = Field(
         "rules",
@@ -136,7 +136,7 @@ def is_collection_passages(path: Path, start: str) -> bool:
 
 
 class PassageOptions(RowOptions):
-    """Which passages of a collection are taken."""
+    """Options that choose the passages of a collection."""
 
     limit: int | None = Field(50_000, gt=0, description="passages of a file, a seeded sample; none: all")
     seed: int = Field(0, description="of the sample")
@@ -196,7 +196,7 @@ def is_clirmatrix(path: Path, start: str) -> bool:
 
 
 class ClirMatrixOptions(Settings):
-    """Where the documents are, and which are linked."""
+    """Options that name the files of documents, and choose the links among them."""
 
     source_documents: str | list[str] | None = Field(None, description="files of the queries' documents; must be given")
     target_documents: str | list[str] | None = Field(None, description="files of the results' documents; must be given")

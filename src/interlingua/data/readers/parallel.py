@@ -121,7 +121,7 @@ def is_wikimatrix(path: Path, start: str) -> bool:
 
 
 class WikiMatrixOptions(PairOptions):
-    """Which rows are taken."""
+    """Options that choose rows."""
 
     threshold: float = Field(1.04, description="the least margin")
     select: Literal["random", "top"] = Field("random", description="a seeded sample, or the highest margins")
@@ -197,7 +197,7 @@ def is_aligned_documents(path: Path, start: str) -> bool:
 
 
 class AlignedOptions(Settings):
-    """Which languages are joined."""
+    """Options that choose the pairs of languages."""
 
     pairs: Sequence[str] = Field((), description="such as [en-ko, tr-zh]; must be given")
 

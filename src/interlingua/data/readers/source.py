@@ -1,4 +1,4 @@
-"""Where rows come from: files, folders and globs; how a format is recognised; a source's identity."""
+"""Sources of rows: files, folders and globs; how a format is recognised; a source's identity."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _matches_tsv(path: Path, start: str) -> bool:
 
 
 class TsvOptions(Settings):
-    """What the columns are."""
+    """Options that describe the columns."""
 
     scores: bool = Field(False, description="a teacher's scores stand in two columns before the ids")
 

@@ -22,7 +22,7 @@ from interlingua.index.store import Finding
 from interlingua.retrieval.dense.int8 import LAYOUT as INT8
 
 FAULTS = (BadInput, Damaged, NotFound, OSError)
-"""What a part of an index that cannot be read raises."""
+"""The exceptions of a part of an index that cannot be read."""
 Digests = NDArray[np.uint64]
 GONE = "was removed by a writer meanwhile"
 REBUILD = "build the index again, or restore a backup"
@@ -184,7 +184,7 @@ def _texts(batch: Any) -> list[dict[str, Any]]:
 
 
 def _digests(rows: Sequence[Mapping[str, Any]], vectors: NDArray[np.float32]) -> Digests:
-    """Of each row with its vector."""
+    """The digest of each row with its vector."""
     told = ([row[name] for name in (*TEXTS, COLUMN)] for row in rows)
     return np.array(
         [_digest(one, vector.tobytes()) for one, vector in zip(told, vectors, strict=True)], dtype=np.uint64

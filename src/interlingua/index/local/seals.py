@@ -1,4 +1,4 @@
-"""What an index in a folder remembers of the files that it holds as they are (`FileMemory`)."""
+"""A record, in an index folder, of the files that the index holds as they are (`FileMemory`)."""
 
 from __future__ import annotations
 

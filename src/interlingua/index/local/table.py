@@ -36,7 +36,7 @@ LAST = (1 << 64) - 1
 HINTS = ".json"
 """Ends the names of files that are written again and again; Lance does without them."""
 PANICS = ("PanicException", "RustPanic")
-"""What Lance's own assertions raise, in a damaged manifest say: classes that no module exports."""
+"""The exceptions of Lance's own assertions, in a damaged manifest say: classes that no module exports."""
 MAGIC = b"LANC"  # the end of each file of Lance
 
 

@@ -46,7 +46,7 @@ MOST = 16_384 - SPARE
 TOGETHER = 64  # questions of one call
 COLUMNS = ["number", *PASSAGE, "vector", "sparse", "subwords"]
 WRITTEN = [*PASSAGE, "length", "sparse"]
-"""What a write must know of a row that it replaces or deletes."""
+"""The fields that a write must know of a row that it replaces or deletes."""
 
 
 @dataclass(frozen=True)

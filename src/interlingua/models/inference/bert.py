@@ -36,8 +36,8 @@ def converted(name: str, weight: Tensor, precision: str) -> dict[str, Tensor]:
 
 
 class InferenceTransformer(nn.Module):
-    """What `interlingua.models.transformer.Transformer` computes, from the weights that `converted` gives: tensors, or
-    arrays (those of int8, and the embedding table in any precision, bfloat16 by its bits, uint16).
+    """Computes as `interlingua.models.transformer.Transformer` does, from the weights that `converted` gives: tensors,
+    or arrays (those of int8, and the embedding table in any precision, bfloat16 by its bits, uint16).
 
     `lines` are the hashes of the float32 weights by name, for the fingerprint, and `agreement` is the least cosine of
     its vectors with those of float32. `weights_file` is where the weights lie, "" where they could not be kept.

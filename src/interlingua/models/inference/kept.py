@@ -54,7 +54,7 @@ class Config(NamedTuple):
 
     @classmethod
     def of(cls, config: Any) -> Config:
-        """Of a transformers configuration. Raises BadInput for a model that is computed in another way."""
+        """Read a transformers configuration. Raises BadInput for a model that is computed in another way."""
         if not cls.fits(config):
             raise BadInput(
                 f"a {config.model_type} model has no precision to choose: only BERT, RoBERTa and XLM-R with GELU are "
@@ -64,8 +64,8 @@ class Config(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What lies in `place`: configuration, most tokens, hashes of the float32 weights, least cosine with float32; the
-    `weights_file`, and what stands before the names in it; what makes ids of texts."""
+    """A conversion in `place`: configuration, most tokens, hashes of the float32 weights, least cosine with float32;
+    the `weights_file`, and the prefix of the names in it; the tokenizer."""
 
     place: Path
     precision: str
@@ -79,8 +79,8 @@ class Kept(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, precision: str) -> Kept:
-        """That of the model in `folder`. Raises FileNotFoundError where there is none, and OSError, ValueError,
-        KeyError or TypeError for a damaged one."""
+        """Read the conversion of the model in `folder`. Raises FileNotFoundError where there is none, and OSError,
+        ValueError, KeyError or TypeError for a damaged one."""
         place = place_of(folder, precision)
         about = json.loads((place / MARKER).read_text(encoding="utf-8"))
         prefix, vocabulary = about["prefix"], about["vocabulary"]
@@ -100,8 +100,8 @@ class Kept(NamedTuple):
 
 
 def place_of(folder: Path, precision: str) -> Path:
-    """Where the conversion of a model folder lies. The first part of the name tells folders apart, the second what was
-    in them: the names, sizes, times, and first and last bytes of files."""
+    """The place of a model folder's conversion. The first part of the name tells folders apart, the second their
+    content: the names, sizes, times, and first and last bytes of files."""
     files = sorted({path for pattern in SOURCES for path in folder.glob(pattern)})
     found = hashlib.sha256(str(FORMAT).encode())
     for path in files:

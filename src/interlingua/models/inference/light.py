@@ -44,8 +44,8 @@ OPTIONS = {"prompt_name", "prompt", "normalize_embeddings", "truncate_dim", "lan
 
 
 class LightEncoder:
-    """What `DualEncoder.load` gives with a precision, for few texts at a time. Make one with `load`. Safe to use from
-    several threads."""
+    """An encoder that computes as `DualEncoder.load` with a precision does, for few texts at a time. Make one with
+    `load`. Safe to use from several threads."""
 
     is_static, language_maps = False, None
 

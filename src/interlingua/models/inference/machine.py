@@ -9,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvhost-gpu")
-"""What Linux shows where torch may find a GPU."""
+"""The device files that Linux has where torch may find a GPU."""
 
 
 @lru_cache(maxsize=1)
 def processor() -> frozenset[str]:
-    """What the processor says that it can do, by Linux's names (`avx512_vnni`, `amx_bf16`); empty elsewhere."""
+    """The features of the processor by Linux's names (`avx512_vnni`, `amx_bf16`); empty on other systems."""
     if platform.system() != "Linux":
         return frozenset()
     try:
@@ -35,7 +35,7 @@ def has_no_gpu() -> bool:
 
 
 def threads() -> int:
-    """How many threads may compute: torch's number where it is loaded, else the environment's or the processor's."""
+    """The number of threads that may compute: torch's where it is loaded, else the environment's or the processor's."""
     if "torch" in sys.modules:
         return int(sys.modules["torch"].get_num_threads())
     given = os.environ.get("OMP_NUM_THREADS", "")

@@ -79,7 +79,7 @@ def laid_out(ids: Sequence[Sequence[int]], config: Any) -> tuple[NDArray[np.int6
 
 
 def pack(ids: Sequence[Sequence[int]], config: Any, device: torch.device) -> Packed:
-    """What `laid_out` gives, as tensors on `device`."""
+    """The result of `laid_out`, as tensors on `device`."""
     import torch
 
     flat, positions, runs = laid_out(ids, config)
@@ -98,7 +98,7 @@ def pool_packed(states: Tensor, runs: list[Run], pooling: str) -> Tensor:
 
 
 def inverse(order: list[int], device: torch.device) -> Tensor:
-    """Where each of the things that were put into `order` is now."""
+    """The inverse of a permutation: the place in `order` of each number."""
     import torch
 
     places = torch.empty(len(order), dtype=torch.long)

@@ -122,7 +122,7 @@ def _read(folder: Path, precision: str) -> InferenceTransformer:
 
 
 def _prefix(folder: Path, weights: Mapping[str, torch.Tensor]) -> str | None:
-    """What stands before the names of these weights in the folder's own file; None where it has not all of them in
+    """The prefix of these weights' names in the folder's own file; None where that does not hold all of them in
     float32."""
     if not (folder / WEIGHTS).is_file():
         return None

@@ -24,7 +24,7 @@ from interlingua.models.static.encoder import mapped
 from interlingua.models.subwords import Subwords
 
 PENALTY = 10.0
-"""How much less probable an unknown character is than the least probable piece."""
+"""The difference between the log probabilities of the least probable piece and of an unknown character."""
 WORDS, TRIE = "words.json", "trie.safetensors"
 FEW = 2_000
 """Characters of a call up to which the search is not compiled: loading numba takes longer."""
@@ -43,7 +43,7 @@ class Trie(NamedTuple):
 
     @classmethod
     def of(cls, vocabulary: Sequence[tuple[str, float]]) -> Trie:
-        """Of pieces with their log probabilities; of equal pieces the last counts, as in `tokenizers`."""
+        """Build a trie of pieces with their log probabilities; of equal pieces the last counts, as in `tokenizers`."""
         last = {piece: number for number, (piece, _) in enumerate(vocabulary) if piece}
         names = sorted(last)
         lengths = np.array([len(name) for name in names])

@@ -55,8 +55,8 @@ class StaticTable:
 
     @classmethod
     def open(cls, folder: Path) -> StaticTable:
-        """What sentence-transformers, model2vec or `StaticEmbedding.save` wrote into a folder, memory-mapped. Raises
-        BadInput for other weights and a damaged file."""
+        """Memory-map the table that sentence-transformers, model2vec or `StaticEmbedding.save` wrote into a folder.
+        Raises BadInput for other weights and a damaged file."""
         require_safetensors(folder)
         try:
             held = mapped(folder / "model.safetensors")
@@ -125,9 +125,8 @@ class StaticTable:
 
 
 class StaticSide:
-    """How a static model without further layers makes vectors of texts, of questions or of passages. `table` gives the
-    subword vectors when they are first needed; `vectors` makes the vectors of texts, where that is not to be done here.
-    """
+    """The encoder of questions or of passages in a static model without further layers. `table` gives the subword
+    vectors when they are first needed; `vectors` makes the vectors of texts, where that is not to be done here."""
 
     pooling, language_maps = None, None
 

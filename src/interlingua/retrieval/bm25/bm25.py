@@ -239,7 +239,7 @@ class BM25:
 def check_parameters(k1: float, b: float) -> None:
     """Raise BadInput for parameters that BM25 cannot have."""
     if not (isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
-        raise BadInput(f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Lucene's are k1={K1}, b={B}.")
+        raise BadInput(f"k1={k1}, b={b}: k1 must be a number of 0 or more, b from 0 to 1. Try k1={K1}, b={B}.")
 
 
 @lru_cache(maxsize=1024)
@@ -324,7 +324,7 @@ def tune_bm25(
     """Search `queries` with every k1 and b, and keep the pair for whose run `metric` is highest.
 
     `metric` takes a run of `depth` passages a query, for example `lambda run: evaluate(run, qrels, ["RR@100"])
-    ["RR@100"]`. Passages are analysed once. Between equal values the pair nearest Lucene's (0.9, 0.4) wins. Use the
+    ["RR@100"]`. Passages are analysed once. Of equal values the pair nearest Anserini's (0.9, 0.4) wins. Use the
     development queries: tuned on the test queries, a number says nothing.
     Raises BadInput for no queries, an empty grid, and what `BM25.build` raises it for.
     """

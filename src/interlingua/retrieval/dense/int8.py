@@ -45,7 +45,7 @@ Doubles = NDArray[np.float64]
 
 
 def centre_of(vectors: Matrix) -> Floats:
-    """[dim]: the mean of every so many rows. Any centre is right; one in the middle makes the bounds narrow."""
+    """The mean of a sample of the rows, [dim]. Any centre is right; one in the middle makes the bounds narrow."""
     some = as_float32(vectors[:: max(1, vectors.shape[0] // SAMPLE)]).astype(np.float64)
     some = some[np.isfinite(some).all(axis=1)]
     return (some.mean(axis=0) if len(some) else np.zeros(vectors.shape[1])).astype(np.float32)

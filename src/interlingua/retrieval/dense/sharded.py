@@ -70,7 +70,7 @@ class PassageShards:
         self._model = json.dumps([of_model, dtype, repr(sorted(encode_options.items()))], sort_keys=True)
         self._mine: list[Path] = []
         self.made = 0
-        """How many shards this process had to encode."""
+        """The number of shards that this process had to encode."""
         self._write(passages)
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
@@ -130,7 +130,7 @@ class PassageShards:
 
 @dataclass(frozen=True)
 class Shards:
-    """Where and how the passages of large collections are held: `folder` gets one folder a collection."""
+    """Options for holding the passages of large collections: `folder` gets one folder a collection."""
 
     folder: Path
     dtype: Literal["float16", "float32"] = "float32"

@@ -1,6 +1,6 @@
 """MaxSim without gradient, over ragged token vectors: every token of a query takes its most similar token of a passage.
 
-    score(query, passage) = Σ_t max_u query_t · passage_u        (Khattab & Zaharia 2020; METHODS §5.3)
+    score(query, passage) = Σ_t max_u query_t · passage_u        (Khattab & Zaharia 2020, eq. 3)
 
 Nothing is padded. On the CPU numba's kernels compute it where numba is installed, else blocked products of torch, which
 also serve a store that lies on another device.

@@ -40,7 +40,7 @@ class TokenStates:
 
     @classmethod
     def of(cls, encoder: AnyEncoder | None, before: TokenStates | None = None) -> TokenStates | None:
-        """That of an encoder; None for one that has no token states. `before` is returned where it is of the same."""
+        """Wrap an encoder; None for one that has no token states. `before` is returned where it wraps the same one."""
         if not has_token_states(encoder):
             return None
         return before if before is not None and before.states_of is encoder else cls(encoder)
@@ -90,7 +90,7 @@ class TokenStates:
 
 
 def _inside(ids: Sequence[int], bare: Sequence[int]) -> slice:
-    """Where the tokens of a text are among its `ids`: between the prompt and the special tokens, which are `bare`."""
+    """The place of a text's own tokens among its `ids`: between the prompt and the special tokens, which are `bare`."""
     before = next((at for at, (one, two) in enumerate(zip(ids, bare, strict=False)) if one != two), len(bare))
     return slice(before, max(before, len(ids) - (bool(bare) and ids[-1] == bare[-1])))
 

@@ -115,7 +115,7 @@ def _forget() -> None:
 
 
 VERSION = "1"
-"""Of the rules in this package: raised whenever one of them changes a term."""
+"""The version of the rules in this package: raised whenever one of them changes a term."""
 KINDS = ("language", "mixed", "ngram", "words", "char4", "whitespace")
 CHARACTERS = re.compile(r"char([1-9])")
 MIXED_SIZE = 4
