@@ -383,14 +383,22 @@ class Reproduction:
 
     def _untrained(self, row: str, seed: int) -> DualEncoder:
         """The untrained model of a recipe where the scale has no start: its backbone, pooled as it says."""
-        how = self.table.scale(self.scale).read.model_dump(exclude_none=True)
+        read = self.table.scale(self.scale).read
+        how = read.model_dump(exclude_none=True, exclude={"precision"})
         spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=how)
         if Backbone.of(spec.backbone).name is None:
             raise BadInput(
                 f"row '{row}' measures what training starts from, but the recipe of this scale "
                 "starts from nothing. Give the scale a start."
             )
-        return dual_of(spec, None, None, seed).to(default_device(self.device)).eval()
+        model = dual_of(spec, None, None, seed)
+        if read.precision is None:
+            return model.to(default_device(self.device)).eval()
+        folder = self.folder(row, seed) / "untrained"
+        if self.processes.first:
+            model.save(folder)
+        self.processes.wait()
+        return DualEncoder.load(folder, device=self.device, precision=read.precision)
 
     def start_folder(self) -> Path | None:
         """The folder of the model that all rows start from, if there is one."""

@@ -166,6 +166,9 @@ class Reading(Settings):
 
     layer: int | None = None
     pooling: Literal["cls", "mean"] | None = None
+    precision: Literal["float32", "bfloat16", "int8"] | None = Field(
+        None, description="the number format in which models are measured on a processor; None: as they were trained"
+    )
 
 
 class CalibrationSpec(Settings):
@@ -188,7 +191,7 @@ class Scale(Settings):
     suites: str
     start: str | None = None
     columns: list[str] | None = Field(None, description="only these columns")
-    read: Reading = Reading()
+    read: Reading = Reading()  # type: ignore[call-arg]
     vectors: Literal["float16", "float32"] = Field(
         "float32", description="how the passages of large collections are kept on the disk while they are searched"
     )

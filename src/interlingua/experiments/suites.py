@@ -50,10 +50,13 @@ AnyModel = Encoder | StoredVectors
 
 
 def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
-    """The model in `folder`; with a layer or a pooling, its one encoder cut to that layer and pooled so."""
+    """The model in `folder`, in a precision if one is asked for; with a layer or a pooling, its one encoder cut to that
+    layer and pooled so."""
     if how.layer is None and how.pooling is None:
-        return load_any(folder, device=device)
-    return DualEncoder(SingleEncoder.load(folder, layer=how.layer, pooling=how.pooling, device=device))
+        return load_any(folder, device=device, precision=how.precision)
+    return DualEncoder(
+        SingleEncoder.load(folder, layer=how.layer, pooling=how.pooling, device=device, precision=how.precision)
+    )
 
 
 def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec, folder: Path) -> tuple[DualEncoder, str]:
