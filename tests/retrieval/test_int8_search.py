@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -345,3 +348,34 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(InterlinguaError, match=r"\[rows, dim\]"):
         Int8Matrix.build(vectors[0])
     assert matrix.search(vectors[:0], vectors, 3)[0].shape == (0, 3)
+
+
+OTHER_PROCESSOR = """
+import sys
+import numpy as np
+from interlingua.models.inference import machine
+machine.processor = frozenset  # as if it had no unit that we know
+from interlingua.retrieval.dense import int8
+given = np.load(sys.argv[1])
+matrix = int8.Int8Matrix.build(given["vectors"])
+indices, scores = matrix.search(given["queries"], given["vectors"], 10)
+assert int8.kernel().BYTES is False and matrix.counts["float32"] == 0, matrix.counts
+np.savez(sys.argv[2], indices=indices, scores=scores)
+"""
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_units_of_the_processor(tmp_path):
+    if int8_search.kernel() is None:
+        pytest.skip("numba is not here")
+    rng = np.random.default_rng(5)
+    vectors, queries = normal(rng, 5003, 45), normal(rng, 70, 45)  # odd blocks, steps and tiles
+    np.savez(tmp_path / "given.npz", vectors=vectors, queries=queries)
+    command = [sys.executable, "-c", OTHER_PROCESSOR, str(tmp_path / "given.npz"), str(tmp_path / "found.npz")]
+    subprocess.run(command, check=True, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba")})
+    matrix = Int8Matrix.build(vectors)
+    indices, scores = matrix.search(queries, vectors, 10)
+    assert matrix.counts["float32"] == 0
+    other = np.load(tmp_path / "found.npz")
+    np.testing.assert_array_equal(indices, other["indices"])
+    np.testing.assert_array_equal(scores.view(np.int32), other["scores"].view(np.int32))

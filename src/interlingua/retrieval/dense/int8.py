@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 ROWS = 16  # rows laid out together: the lanes of a vector of sums
-QUERIES = 4  # queries that share one reading of these rows
+STEP = 4  # components of a row side by side
 BLOCK = 4096  # rows rounded at a time, a multiple of ROWS
 SAMPLE = 16_384  # rows, at least, whose mean is the centre
 UP = 1 + 1e-6  # makes up for rounding a bound to float32
@@ -92,12 +92,12 @@ def whole_numbers(exact: Doubles, most: int) -> tuple[Doubles, Floats]:
 
 
 def laid_out(whole: NDArray[Any], together: int) -> NDArray[Any]:
-    """[rows, dim] as [blocks, dim / 2, 2 · together]: a block of rows, two components of each row side by side.
+    """[rows, dim] as [blocks, dim / STEP, STEP · together]: a block of rows, STEP components of each row side by side.
     Filled up with zeros."""
     rows, dim = whole.shape
-    filled = np.pad(whole, ((0, -rows % together), (0, dim % 2)))
-    blocks = filled.reshape(-1, together, (dim + 1) // 2, 2).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(blocks).reshape(-1, (dim + 1) // 2, 2 * together)
+    filled = np.pad(whole, ((0, -rows % together), (0, -dim % STEP)))
+    blocks = filled.reshape(-1, together, -(-dim // STEP), STEP).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(blocks).reshape(-1, -(-dim // STEP), STEP * together)
 
 
 def as_float32(matrix: Matrix) -> Floats:
@@ -108,7 +108,7 @@ def as_float32(matrix: Matrix) -> Floats:
         return np.asarray(matrix, dtype=np.float32)
 
 
-LAYOUT = Layout("int8", 2, "int8 vectors")
+LAYOUT = Layout("int8", 3, "int8 vectors")
 GROUP = 64  # queries searched together
 HELD = 1 << 22  # candidates of a group in memory: 64 MiB
 CROWDED = 0.5  # share of the rows above which float32 products of all are as fast as those of the candidates
@@ -124,7 +124,7 @@ Indices = NDArray[np.int64]
 class Int8Matrix:
     """Vectors [rows, dim] as int8, and the same search as `search_exact` on the vectors they were made from.
 
-    `packed` int8 [blocks, dim / 2, 32] holds blocks of 16 rows, two components of each row side by side. `bounds`
+    `packed` int8 [blocks, dim / 4, 64] holds blocks of 16 rows, four components of each row side by side. `bounds`
     float32 [4, 16 · blocks] has for each row its scale, its offset d·(x − m), its error |x − m − s·u| (−inf for the
     rows that fill the last block) and its norm |x − m|; `centre` is float32 [dim]. An `ArrayFolder` holds all three.
 
@@ -152,7 +152,7 @@ class Int8Matrix:
             raise BadInput(f"vectors of shape {tuple(vectors.shape)} cannot be held as int8: [rows, dim] is needed.")
         rows, dim = vectors.shape
         centre = centre_of(vectors)
-        shape = (-(-rows // ROWS), -(-dim // 2), 2 * ROWS)
+        shape = (-(-rows // ROWS), -(-dim // STEP), STEP * ROWS)
         bounds: Floats = np.empty((4, shape[0] * ROWS), dtype=np.float32)
         parts = rounded_rows(vectors, centre, bounds)
         if path is None:
@@ -181,7 +181,7 @@ class Int8Matrix:
             rows, dim = (int(folder.facts[key]) for key in ("rows", "dim"))
             blocks = -(-rows // ROWS)
             return cls(
-                folder.array("packed", "int8", (blocks, -(-dim // 2), 2 * ROWS)),
+                folder.array("packed", "int8", (blocks, -(-dim // STEP), STEP * ROWS)),
                 folder.array("bounds", "float32", (4, blocks * ROWS)),
                 folder.array("centre", "float32", (dim,)),
                 rows,
@@ -246,7 +246,7 @@ class Int8Matrix:
         """The rows that may be among the k best of some query, in order; None where they are too many to be worth it,
         or cannot be told."""
         compiled, total = kernel(), len(blocks) * ROWS
-        asked = None if compiled is None or not total else self._asked(queries)
+        asked = None if compiled is None or not total else self._asked(queries, compiled)
         if compiled is None or asked is None:
             return None
         import torch
@@ -281,8 +281,9 @@ class Int8Matrix:
             near[reaching(parts, k)] = True
         return np.flatnonzero(near) if near.sum() <= CROWDED * total else None
 
-    def _asked(self, queries: Floats) -> tuple[NDArray[np.int16], Floats] | None:
-        """`queries` and the terms of their bounds as the kernel takes them; None where a score might overflow."""
+    def _asked(self, queries: Floats, compiled: ModuleType) -> tuple[NDArray[Any], Floats, NDArray[np.int32]] | None:
+        """`queries`, the terms of their bounds, and how much their products are too large, as the kernel takes them;
+        None where a score might overflow."""
         exact = queries.astype(np.float64)
         lengths = np.linalg.norm(exact, axis=1)
         if not (lengths * max(1.0, self._reach) < HUGE).all() or not self._reach < HUGE:
@@ -290,10 +291,14 @@ class Int8Matrix:
         dim = len(self.centre)
         along = (exact @ self._direction).astype(np.float32)
         rest = exact - along[:, None] * self._direction
-        whole, steps = whole_numbers(rest, min(2**15 - 1, (2**31 - 1) // (127 * dim)))  # sums stay within int32
+        most = min(compiled.MOST, (2**31 - 1) // ((127 + compiled.ZERO) * dim))  # sums stay within int32
+        whole, steps = whole_numbers(rest, most)
         nearly = whole * steps[:, None].astype(np.float64)
         rounding = ROUNDING * (dim + 64) * lengths  # of float32 sums, relative to the norm of a row
-        terms: Floats = np.zeros((-(-len(queries) // QUERIES) * QUERIES, 5), dtype=np.float32)
+        places = -(-len(queries) // compiled.QUERIES) * compiled.QUERIES
+        terms: Floats = np.zeros((places, 5), dtype=np.float32)
+        shifts = np.zeros(places, dtype=np.int32)
+        shifts[: len(queries)] = compiled.ZERO * whole.sum(axis=1)
         terms[: len(queries)].T[:] = (
             steps,
             along,
@@ -301,7 +306,7 @@ class Int8Matrix:
             UP * (np.linalg.norm(rest - nearly, axis=1) + rounding),
             UP * (rounding * self._length + TINY * (1 + lengths)),
         )
-        return laid_out(whole.astype(np.int16), QUERIES), terms
+        return laid_out(whole.astype(np.int8 if compiled.BYTES else np.int16), compiled.QUERIES), terms, shifts
 
 
 @cache

@@ -1,8 +1,9 @@
 """The first pass of int8 search on the CPU, compiled by numba: no score is ever written to memory, only candidates are.
 
 Imported only where numba is installed (the extra `index`). `_products` spells out its vectors, because LLVM does not
-arrive at them from plain loops over int8. It names no instruction set: LLVM translates them to what the processor has
-(`vpdpwssd` or `pmaddwd` on x86).
+arrive at them from plain loops over int8. Where the processor has `vpdpbusd` (AVX-512 VNNI), which multiplies 64 pairs
+of bytes at once, queries are held in 8 bits. Elsewhere they are held in 16, and no instruction set is named: LLVM
+translates the products to what the processor has (`pmaddwd` on x86). Either way only the bounds differ, never a result.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ from numba import config, njit, types  # type: ignore[import-untyped]
 from numba.core import cgutils  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
 
-from interlingua.retrieval.dense.int8 import QUERIES, ROWS
+from interlingua.models.inference.machine import processor
+from interlingua.retrieval.dense.int8 import ROWS, STEP
 
 MOST_THREADS: int = config.NUMBA_NUM_THREADS
-_BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+BYTES = "avx512_vnni" in processor()
+"""Whether queries are held in 8 bits."""
+MOST = 127 if BYTES else 2**15 - 1
+"""The largest number of a query."""
+QUERIES, BLOCKS = (8, 2) if BYTES else (4, 1)
+"""How many queries and blocks of rows one pass multiplies: as many sums as there are registers for."""
+ZERO = 128 if BYTES else 0
+"""What `_products` adds to each number of a row."""
+_BYTE, _SHORT, _INT, _LONG, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64, 64))
 
 
 def _compiled(function: Any) -> Any:
@@ -30,42 +40,134 @@ def _compiled(function: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _products(_: Any, sums: Any, packed: Any, block: Any, queries: Any, tile: Any) -> Any:
-    """`sums` [QUERIES, ROWS] int32 becomes the products of one block of `packed` [blocks, steps, 2 · ROWS] int8 with
-    one tile of `queries` [tiles, steps, 2 · QUERIES] int16; a step is two components side by side."""
+def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: Any, tile: Any) -> Any:
+    """`sums` [BLOCKS · QUERIES, ROWS] int32 becomes the products of the blocks `first` and `second` (the same with one
+    of BLOCKS) of `packed` [blocks, steps, STEP · ROWS] int8, of which each number is `ZERO` larger then, with one tile
+    of `queries` [tiles, steps, STEP · QUERIES]; a step is STEP components side by side."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        total, bytes_, shorts, wide = (
-            ir.VectorType(*kind) for kind in ((_INT, ROWS), (_BYTE, 2 * ROWS), (_SHORT, 2 * ROWS), (_INT, 2 * ROWS))
-        )
-        arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 3)]
-        out, rows, pairs = (
+        total, bytes_ = ir.VectorType(_INT, ROWS), ir.VectorType(_BYTE, STEP * ROWS)
+        arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 4)]
+        out, rows, asked = (
             builder.bitcast(array.data, kind.as_pointer())
-            for array, kind in zip(arrays, (total, bytes_, _INT), strict=True)
+            for array, kind in zip(arrays, (total, bytes_, _INT if BYTES else _LONG), strict=True)
         )
         steps = cgutils.unpack_tuple(builder, arrays[1].shape, 3)[1]
-        first, begin = builder.mul(given[2], steps), builder.mul(given[4], steps)
-        held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(QUERIES)]
+        begins = [builder.mul(given[2 + number], steps) for number in range(BLOCKS)]
+        begin = builder.mul(given[5], steps)
+        held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(BLOCKS * QUERIES)]
+        multiply = _multiply_bytes if BYTES else _multiply_shorts
         with cgutils.for_range(builder, steps) as loop:
-            row = builder.sext(builder.load(builder.gep(rows, [builder.add(first, loop.index)]), align=1), wide)
+            there = [builder.load(builder.gep(rows, [builder.add(at, loop.index)]), align=1) for at in begins]
             place = builder.mul(builder.add(begin, loop.index), _INDEX(QUERIES))
-            for number, sum_ in enumerate(held):
-                pair = builder.load(builder.gep(pairs, [builder.add(place, _INDEX(number))]), align=2)
-                one = builder.insert_element(ir.Constant(total, ir.Undefined), pair, _INT(0))
-                everywhere = builder.shuffle_vector(one, one, ir.Constant(total, None))
-                products = builder.mul(row, builder.sext(builder.bitcast(everywhere, shorts), wide))
-                even, odd = (
-                    builder.shuffle_vector(
-                        products, products, ir.Constant(total, [_INT(2 * lane + start) for lane in range(ROWS)])
-                    )
-                    for start in range(2)
-                )
-                builder.store(builder.add(builder.load(sum_), builder.add(even, odd)), sum_)
+            numbers = [
+                builder.load(builder.gep(asked, [builder.add(place, _INDEX(number))]), align=2)
+                for number in range(QUERIES)
+            ]
+            for sum_, product in zip(held, multiply(builder, there, numbers), strict=True):
+                builder.store(product(builder.load(sum_)), sum_)
         for number, sum_ in enumerate(held):
             builder.store(builder.load(sum_), builder.gep(out, [_INDEX(number)]), align=4)
         return context.get_dummy_value()
 
-    return types.void(sums, packed, block, queries, tile), generate
+    return types.void(sums, packed, first, second, queries, tile), generate
+
+
+def _multiply_bytes(builder: Any, rows: Any, numbers: Any) -> Any:
+    """For each block of `rows` and each query of `numbers`, a function that adds their products to a sum."""
+    total, bytes_ = ir.VectorType(_INT, ROWS), ir.VectorType(_BYTE, STEP * ROWS)
+    dot = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(total, [total] * 3), "llvm.x86.avx512.vpdpbusd.512"
+    )
+    # −128 to 127 as 0 to 255: the first factor has no sign
+    shifted = [builder.bitcast(builder.xor(row, ir.Constant(bytes_, [-128] * STEP * ROWS)), total) for row in rows]
+    everywhere = [_everywhere(builder, number) for number in numbers]
+    return [lambda sum_, r=row, q=query: builder.call(dot, [sum_, r, q]) for row in shifted for query in everywhere]
+
+
+def _multiply_shorts(builder: Any, rows: Any, numbers: Any) -> Any:
+    """The same by products of 16 bits, two components at a time."""
+    total = ir.VectorType(_INT, ROWS)
+    shorts, wide = ir.VectorType(_SHORT, 2 * ROWS), ir.VectorType(_INT, 2 * ROWS)
+
+    def pair(row: Any, half: int) -> Any:
+        places = [STEP * lane + 2 * half + part for lane in range(ROWS) for part in range(2)]
+        return builder.sext(builder.shuffle_vector(row, row, ir.Constant(wide, places)), wide)
+
+    def added(sum_: Any, row: Any, query: Any) -> Any:
+        products = builder.mul(row, builder.sext(builder.bitcast(query, shorts), wide))
+        even, odd = (
+            builder.shuffle_vector(products, products, ir.Constant(total, [2 * lane + start for lane in range(ROWS)]))
+            for start in range(2)
+        )
+        return builder.add(sum_, builder.add(even, odd))
+
+    pairs = [[pair(row, half) for half in range(2)] for row in rows]
+    queries = [
+        [_everywhere(builder, builder.trunc(builder.lshr(number, _LONG(32 * half)), _INT)) for half in range(2)]
+        for number in numbers
+    ]
+    return [
+        lambda sum_, r=row, q=query: added(added(sum_, r[0], q[0]), r[1], q[1]) for row in pairs for query in queries
+    ]
+
+
+def _everywhere(builder: Any, number: Any) -> Any:
+    """A vector of ROWS times `number`."""
+    total = ir.VectorType(_INT, ROWS)
+    one = builder.insert_element(ir.Constant(total, ir.Undefined), number, _INT(0))
+    return builder.shuffle_vector(one, one, ir.Constant(total, None))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _reaches(
+    _: Any, sums: Any, number: Any, bounds: Any, block: Any, terms: Any, shifts: Any, query: Any, needed: Any, out: Any
+) -> Any:
+    """Whether a row of a block may reach the score `needed` of a query. `out` [2, ROWS] float32 becomes the highest
+    value of each row, and how far the lowest lies below it, halved. `bounds` are scales, offsets, errors and norms
+    [blocks, ROWS] each, `sums` [sums, ROWS] of `_products`, `terms` [queries, 5], `shifts` [queries]."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        number_, lanes, whole = ir.FloatType(), ir.VectorType(ir.FloatType(), ROWS), ir.VectorType(_INT, ROWS)
+
+        def data(place: int, kind: Any) -> Any:
+            array = context.make_array(signature.args[place])(context, builder, given[place])
+            return builder.bitcast(array.data, kind.as_pointer())
+
+        def row(array: Any, index: Any) -> Any:
+            return builder.load(builder.gep(array, [index]), align=4)
+
+        def everywhere(value: Any) -> Any:
+            kind = ir.VectorType(value.type, ROWS)
+            one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
+            return builder.shuffle_vector(one, one, ir.Constant(whole, None))
+
+        def fused(one: Any, other: Any, sum_: Any) -> Any:
+            add = ir.FunctionType(lanes, [lanes] * 3)
+            return builder.call(
+                cgutils.get_or_insert_function(builder.module, add, f"llvm.fmuladd.v{ROWS}f32"), [one, other, sum_]
+            )
+
+        of_blocks = [
+            builder.bitcast(context.make_array(kind)(context, builder, value).data, lanes.as_pointer())
+            for kind, value in zip(signature.args[2].types, cgutils.unpack_tuple(builder, given[2]), strict=True)
+        ]
+        scales, offsets, errors, norms = (row(array, given[3]) for array in of_blocks)
+        begin, term = builder.mul(given[6], _INDEX(5)), data(4, number_)
+        step, along, spread, rough, slack = (
+            everywhere(row(term, builder.add(begin, _INDEX(place)))) for place in range(5)
+        )
+        product = builder.sub(row(data(0, whole), given[1]), everywhere(row(data(5, _INT), given[6])))
+        radius = fused(spread, errors, fused(rough, norms, slack))
+        exact = builder.fmul(scales, builder.sitofp(product, lanes))
+        high = builder.fadd(fused(along, offsets, builder.fmul(step, exact)), radius)
+        found = data(8, lanes)
+        builder.store(high, found, align=4)
+        builder.store(radius, builder.gep(found, [_INDEX(1)]), align=4)
+        reached = builder.bitcast(builder.fcmp_ordered(">=", high, everywhere(given[7])), ir.IntType(ROWS))
+        return builder.icmp_unsigned("!=", reached, ir.IntType(ROWS)(0))
+
+    return types.boolean(sums, number, bounds, block, terms, shifts, query, needed, out), generate
 
 
 @_compiled
@@ -99,6 +201,7 @@ def scan(
     norms: Any,
     queries: Any,
     terms: Any,
+    shifts: Any,
     k: int,
     rows: Any,
     highest: Any,
@@ -107,30 +210,27 @@ def scan(
 ) -> bool:
     """Collect, for each query, the rows of `blocks` that may be among its k best; False as soon as one has too many.
 
-    `packed` and `queries` are as `_products` takes them, `scales`, `offsets`, `errors` and `norms` [blocks, ROWS] and
-    `terms` [queries of whole tiles, 5] as `Int8Matrix` computes them. A row whose error is −inf is left out. Filled
-    in: `rows`, `highest`, `lowest` [queries, room] (which row, and between which values its score lies, but for a
-    number that is the same for all rows) and `counts` [queries]. room must be at least 4k.
+    `packed` and `queries` are as `_products` takes them, `scales`, `offsets`, `errors` and `norms` [blocks, ROWS],
+    `terms` [queries of whole tiles, 5] and `shifts` [queries of whole tiles] as `Int8Matrix` computes them. A row whose
+    error is −inf is left out. Filled in: `rows`, `highest`, `lowest` [queries, room] (which row, and between which
+    values its score lies, but for a number that is the same for all rows) and `counts` [queries]. room must be at least
+    4k.
     """
     asked, room = rows.shape
-    sums = _aligned(QUERIES)
-    radius, high = _aligned(1)[0].view(np.float32), _aligned(1)[0].view(np.float32)
+    sums = _aligned(BLOCKS * QUERIES)
+    bounds, found = (scales, offsets, errors, norms), _aligned(2).view(np.float32)
+    high, radius = found
     least = np.full(asked, np.finfo(np.float32).min, np.float32)
     full = np.full(asked, min(room, max(2 * k, 64)), np.int64)
-    for block in blocks:
+    for begin in range(0, len(blocks), BLOCKS):
+        together = min(BLOCKS, len(blocks) - begin)
         for tile in range(len(queries)):
-            _products(sums, packed, block, queries, tile)
-            for place in range(min(QUERIES, asked - tile * QUERIES)):
-                query = tile * QUERIES + place
-                step, along, spread = terms[query, 0], terms[query, 1], terms[query, 2]
-                rough, slack, needed = terms[query, 3], terms[query, 4], least[query]
-                reached = False
-                for lane in range(ROWS):
-                    radius[lane] = spread * errors[block, lane] + (rough * norms[block, lane] + slack)
-                    product = scales[block, lane] * np.float32(sums[place, lane])
-                    high[lane] = along * offsets[block, lane] + step * product + radius[lane]
-                    reached |= high[lane] >= needed
-                if reached:
+            _products(sums, packed, blocks[begin], blocks[begin + together - 1], queries, tile)
+            for number in range(together * QUERIES):
+                query, block = tile * QUERIES + number % QUERIES, blocks[begin + number // QUERIES]
+                if query >= asked:
+                    continue
+                if _reaches(sums, number, bounds, block, terms, shifts, query, least[query], found):
                     for lane in range(ROWS):
                         at = counts[query]
                         if high[lane] >= least[query]:
