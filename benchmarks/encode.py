@@ -9,7 +9,8 @@ many times as long as ours each took: the median of the rounds, elapsed and proc
 
 With --model a real model takes the place of the random one: ours in each precision that the processor has, and
 sentence-transformers in float32, in bfloat16, with torch's dynamic int8 layers and with its ONNX back end, as far as
-they are installed. Times are of the processor.
+they are installed. ONNX Runtime by itself (`ONNX Runtime`) runs our export of the model, in float32 and with its own
+dynamic int8, on batches of texts of like length, as sentence-transformers makes them. Times are of the processor.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from interlingua.models.encoder import Encoder
 from interlingua.models.folder import POOLINGS, Pooling, Settings, model_folder
 from interlingua.models.inference.machine import cpu_has_bfloat16
 from interlingua.models.layout import Parts
+from interlingua.models.onnx import export_onnx
 from interlingua.models.transformer import Transformer
 from interlingua.training.backbones import unigram_tokenizer
 
@@ -75,6 +77,40 @@ def build(texts: list[str], layers: int, hidden: int, max_length: int, pooling: 
     )
 
 
+def onnx_runtime(encoder: Encoder, folder: Path, int8: bool) -> Callable[..., np.ndarray]:
+    """Texts and a batch size → vectors `[texts, dim]`, by ONNX Runtime."""
+    from onnxruntime import InferenceSession, SessionOptions
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from tokenizers import Tokenizer
+
+    path = folder / "model.onnx"
+    if not path.exists():
+        export_onnx(encoder, folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if int8:
+        path = folder / "int8.onnx"
+        quantize_dynamic(folder / "model.onnx", path, weight_type=QuantType.QInt8)
+    options = SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    prompt = encoder.settings.prompt(None)
+
+    def encode(texts: list[str], batch_size: int) -> np.ndarray:
+        order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+        found = np.empty((len(texts), encoder.dim), np.float32)
+        for start in range(0, len(order), batch_size):
+            part = order[start : start + batch_size]
+            rows = tokenizer.encode_batch([prompt + texts[number] for number in part])
+            given = {
+                "input_ids": np.array([row.ids for row in rows]),
+                "attention_mask": np.array([row.attention_mask for row in rows]),
+            }
+            found[part] = session.run(None, given)[0]
+        return found
+
+    return encode
+
+
 def real_model(name: str, texts: list[str], sizes: list[int], repeat: int) -> None:
     """Compare on a model that is there."""
     folder = str(model_folder(name))
@@ -111,6 +147,15 @@ def real_model(name: str, texts: list[str], sizes: list[int], repeat: int) -> No
             ways[f"sentence-transformers {way}, batch {size}"] = partial(
                 theirs.encode, texts, batch_size=size, normalize_embeddings=True
             )
+    with tempfile.TemporaryDirectory() as beside:
+        for kind in ("float32", "int8"):
+            try:
+                encode = onnx_runtime(whole, Path(beside) / "onnx", kind == "int8")
+            except (ImportError, BadInput) as error:
+                print(f"ONNX Runtime {kind}: not to be had here ({error})")
+                continue
+            for size in sizes:
+                ways[f"ONNX Runtime {kind}, batch {size}"] = partial(encode, texts, size)
     vectors = {way: np.asarray(encode(), dtype=np.float32) for way, encode in ways.items()}  # and sets all up
     rounds = in_turn(ways, repeat)
     for way, found in rounds.items():

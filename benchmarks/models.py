@@ -2,7 +2,8 @@
 
     python benchmarks/models.py default multilingual-e5-small multilingual-e5-small:int8 --data DATA/dev
 
-A model may have a precision behind a colon. Each is measured in a process of its own: peak memory of that process after
+A model may have a precision behind a colon; without one a transformer is loaded as for training. Each is measured in
+a process of its own: peak memory of that process after
 loading the model (from the cache, where it has been converted before) and encoding passages, passages a second of
 processor time, then RR@100 on XQuAD (questions and passages of one language, questions of the others on English
 passages, English questions on theirs) and the mean accuracy of both directions on 14 languages of Tatoeba. With
@@ -57,14 +58,19 @@ def measure(name: str, data: Path, questions: int, passages: int, threads: int) 
     """All columns of one model."""
     from interlingua.index.metadata import load_to_encode
     from interlingua.models.folder import model_folder
+    from interlingua.models.static.encoder import StaticEncoder
 
     folder, colon, precision = name.rpartition(":")
-    folder, precision = (folder, precision) if colon else (name, "float32")
+    folder = folder if colon else name
     texts = []  # read without the package, whose collections would count as the model's memory
     for lang in LANGS:
         with gzip.open(data / f"xquad_{lang}/passages.jsonl.gz", "rt", encoding="utf-8") as stream:
             texts += [json.loads(line)["text"] for line in islice(stream, 20)]
-    model: Any = load_to_encode(folder, precision=precision)
+    model: Any = load_to_encode(folder, precision=precision) if colon else StaticEncoder.load(folder)
+    if model is None:
+        from interlingua.models.late_interaction import load_any
+
+        model = load_any(folder, device="cpu")
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)
     start = 0.0

@@ -87,6 +87,28 @@ def test_the_installation(capsys, monkeypatch):
     assert "pip" not in lines["[index]"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "units", "precision"),
+    [
+        (
+            {"avx2", "avx512f", "avx512_vnni", "amx_bf16"},
+            ["AMX bfloat16", "AVX-512 VNNI", "AVX-512", "AVX2"],
+            "bfloat16",
+        ),
+        ({"asimd", "sve"}, ["SVE", "NEON"], "float32"),
+        (set(), [], "float32"),  # as on other systems than Linux
+    ],
+)
+def test_the_units_of_the_processor(flags, units, precision, monkeypatch, capsys):
+    for module in ("machine", "precision", "int8"):
+        monkeypatch.setattr(f"interlingua.models.inference.{module}.processor", lambda: frozenset(flags))
+    monkeypatch.setattr("interlingua.models.inference.precision.kernel", lambda: None)
+    lines, info = told(capsys, "--system")
+    assert info["units"] == units
+    assert lines["units"] == (", ".join(units) or "not known")
+    assert info["chosen"]["precision auto"] == precision
+
+
 @pytest.mark.parametrize("command", ["info", "info default --system", "info nowhere", "info ."])
 def test_mistakes_are_one_line(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

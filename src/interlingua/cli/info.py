@@ -112,6 +112,7 @@ def system() -> dict[str, Any]:
 
     from interlingua import __version__
     from interlingua.files import cache_folder
+    from interlingua.models.inference.machine import units
 
     extras: dict[str, dict[str, str | None]] = {}
     for requirement in requires("interlingua") or ():
@@ -139,10 +140,27 @@ def system() -> dict[str, Any]:
                 if one.is_available()
             ),
         ],
+        "units": units(),
+        "chosen": kernels(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "devices": devices,
         "caches": str(cache_folder()),
+    }
+
+
+def kernels() -> dict[str, str]:
+    """What computes on this processor, by the kind of work."""
+    from interlingua.models.inference import int8 as encoding
+    from interlingua.models.inference.precision import fastest
+    from interlingua.retrieval.dense import int8 as search
+
+    scan = search.kernel()
+    products = "" if scan is None else f"products of {'8' if scan.BYTES else '16'} bits"
+    return {
+        "precision auto": fastest(),
+        "int8 encoding": "NumPy" if encoding.kernel() is None else "compiled, products of 8 bits",
+        "exact search": "float32" if scan is None else f"compiled, {products}, then float32",
     }
 
 
@@ -156,6 +174,8 @@ def system_lines(info: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         *lines,
         ("processor", f"{' '.join(info['processor'])}, {info['cores']} cores, {info['threads']} threads"),
+        ("units", ", ".join(info["units"]) or "not known"),
+        *(("" if number else "chosen", f"{work}: {way}") for number, (work, way) in enumerate(info["chosen"].items())),
         ("devices", ", ".join(info["devices"]) or "no CUDA device"),
         ("caches", info["caches"]),
     ]

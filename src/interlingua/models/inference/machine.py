@@ -23,6 +23,28 @@ def processor() -> frozenset[str]:
         return frozenset()
 
 
+UNITS = {
+    "amx_bf16": "AMX bfloat16",
+    "amx_int8": "AMX int8",
+    "avx512_bf16": "AVX-512 bfloat16",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx_vnni": "AVX VNNI",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+    "bf16": "ARM bfloat16",
+    "i8mm": "ARM int8 matrices",
+    "asimddp": "NEON dot products",
+    "sve": "SVE",
+    "asimd": "NEON",
+}
+"""What a processor may have, by Linux's name of it; the strongest of each family first."""
+
+
+def units() -> list[str]:
+    """The units of `UNITS` that this processor has; empty where that is not known (elsewhere than on Linux)."""
+    return [name for flag, name in UNITS.items() if flag in processor()]
+
+
 def cpu_has_bfloat16() -> bool:
     """Whether the CPU multiplies bfloat16 in hardware. Unknown counts as no: emulation is five times slower."""
     return bool({"avx512_bf16", "amx_bf16", "bf16"} & processor())
