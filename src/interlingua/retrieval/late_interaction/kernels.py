@@ -17,7 +17,7 @@ from numba.extending import intrinsic  # type: ignore[import-untyped]
 
 WIDTH = 16  # lanes of a vector
 LANES = 2 * WIDTH  # query tokens that are multiplied together
-TOKENS = 4 if binding.get_host_cpu_features().get("avx512f") else 2  # with LANES: what fits into the registers
+TOKENS = 8 if binding.get_host_cpu_features().get("avx512f") else 2  # with LANES: what fits into the registers
 READ = 8  # tokens read at a time, a multiple of TOKENS
 MOST_THREADS: int = config.NUMBA_NUM_THREADS
 
