@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.index.metadata import Question
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, static_sides
 from interlingua.models.static.encoder import TINY, StaticSide
 from interlingua.retrieval.late_interaction.states import TokenStates
-from interlingua.retrieval.late_interaction.static import static_sides
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.segment import CLUSTER, CLUSTERS, RUN, SOUTH_EAST
 from interlingua.text.languages import find_code

@@ -16,8 +16,6 @@ from interlingua.models.protocols import Vectors as Vectors
 from interlingua.retrieval.run import Run
 
 Place = TypeVar("Place")
-TextEncoder = Encoder
-"""The same seam under another name."""
 
 
 @runtime_checkable

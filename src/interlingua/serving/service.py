@@ -20,9 +20,8 @@ from interlingua.index.documents import called
 from interlingua.index.filters import Filter
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
 from interlingua.retrieval.rerank import model_retriever
-from interlingua.retrieval.retriever import TextEncoder
 from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher
 from interlingua.serving.middleware import Metrics
@@ -314,9 +313,9 @@ def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
     return shorter
 
 
-def count_tokens(encoder: TextEncoder, texts: Sequence[str], role: str) -> list[int]:
+def count_tokens(encoder: Encoder, texts: Sequence[str], role: str) -> list[int]:
     """Tokens of each text as the model reads it, cut to its length; 0 for a model that is not one of ours."""
-    if not hasattr(encoder, "encoder"):
+    if not isinstance(encoder, HasRoles):
         return [0] * len(texts)
     return [len(ids) for ids in encoder.encoder(role).tokenize(texts, role)]
 

@@ -30,6 +30,7 @@ from interlingua.models.folder import (
     stored_role,
     subfolder,
 )
+from interlingua.models.protocols import Encoder
 from interlingua.models.subwords import Subwords, Text
 
 Floats = NDArray[np.float32]
@@ -175,7 +176,7 @@ class StaticSide:
         return means
 
 
-class StaticEncoder:
+class StaticEncoder(Encoder):
     """A static model that only encodes: `DualEncoder` for one without Dense layers and calibration, without torch. Make
     one with `load`. Safe to use from several threads."""
 
@@ -218,13 +219,13 @@ class StaticEncoder:
         """Those of questions and of passages."""
         return self.query, self.passage
 
-    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Floats:
         """Vectors `[texts, dim]` of questions, float32; of a single string `[dim]`. Of the options of `Encoder.encode`
         it takes `prompt_name`, `prompt`, `normalize_embeddings` and `truncate_dim`, and has no use for `lang`,
         `batch_size` and `show_progress_bar`."""
         return encode_side(self.query, sentences, "query", **options)
 
-    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Floats:
         """Vectors of passages, as `encode_query`."""
         return encode_side(self.passage, sentences, "passage", **options)
 
