@@ -152,7 +152,7 @@ class Distillation(Objective):
         return pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
-        pairs = batch["parallel"]
+        pairs = require(batch["parallel"], ParallelPair, self)
         known = [known_side(pair, self.settings.lang) for pair in pairs]
         student = vectors[f"{roles(self.settings.on)[0]}.source"]
         wanted = self._taught(known).to(student.device) if pairs else torch.zeros_like(student)
