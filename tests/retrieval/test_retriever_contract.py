@@ -14,6 +14,10 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors
 from interlingua.retrieval import BM25, DenseRetriever, LateInteractionRetriever, MaxP
+from interlingua.retrieval.late_interaction.retriever import passage_tokens
+from interlingua.retrieval.late_interaction.token_store import TokenStore
+from interlingua.retrieval.pipeline.grammar import parse_pipeline
+from interlingua.retrieval.pipeline.run import RetrieverPool
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.retriever import OnDemand, Retriever
 from interlingua.retrieval.run import Run
@@ -67,13 +71,32 @@ def dense(passages):
     return DenseRetriever(Sums(), passages)
 
 
+def held_elsewhere(passages):
+    """Token vectors of every second passage are in another store, in another order and under other ids."""
+    chunks = passage_tokens(Tokens(), [Passage(f"row {one.id}", one.text) for one in passages[::-2]])
+    store = TokenStore.build(chunks)
+    kept = {name.removeprefix("row "): (store, row) for row, name in enumerate(store.ids)}
+    return LateInteractionRetriever(Tokens(), passages, kept=kept)
+
+
+def stage(notation):
+    """The retriever of a pipeline's stage."""
+    return lambda passages: RetrieverPool(passages, {"sums": Sums(), "tokens": Tokens()}.__getitem__).retriever(
+        parse_pipeline(notation)
+    )
+
+
 MADE = {
     "BM25": BM25.build,
     "dense": dense,
     "late interaction": lambda passages: LateInteractionRetriever(Tokens(), passages),
+    "late interaction, vectors held elsewhere": held_elsewhere,
     "on demand": lambda passages: OnDemand(dense, passages),
     "windows": lambda passages: MaxP(dense, passages, halves),
     "one's own": FullText,
+    "lexical stage": stage("bm25(k1=0.5)"),
+    "stage of a model": stage("sums"),
+    "stage of token vectors": stage("tokens"),
 }
 RANDOM = np.random.default_rng(0)
 # copies have equal scores, and ids whose order is not that of the passages
