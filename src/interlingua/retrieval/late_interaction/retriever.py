@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from interlingua.data.records import Passage, Query
+from interlingua.data.records import Passage, Query, batched
 from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors
 from interlingua.models.protocols import MultiVectorEncoder
@@ -25,14 +25,8 @@ SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
 
 def passage_tokens(encoder: MultiVectorEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
     """Encode `passages`, `CHUNK` at a time: ids and token vectors, as `TokenStore.build` takes them."""
-    held: list[Passage] = []
-    for passage in track(passages, "encode passages"):
-        held.append(passage)
-        if len(held) == CHUNK:
-            yield _encoded(encoder, held, encode_options)
-            held = []
-    if held:
-        yield _encoded(encoder, held, encode_options)
+    for some in batched(track(passages, "encode passages"), CHUNK):
+        yield _encoded(encoder, some, encode_options)
 
 
 class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
