@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import json_kind, read_json, read_object, restore
 from interlingua.models import e5
-from interlingua.models.protocols import AnyEncoder, HasStaticSides
+from interlingua.models.protocols import AnyEncoder
 from interlingua.models.subwords import DEFAULT_TEMPLATE, check_template
 
 logger = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def fingerprint(encoder: AnyEncoder) -> dict[str, Any]:
     ours: Any = encoder
     if hasattr(ours, "states_of"):  # of its token states
         return {**fingerprint(ours.states_of), "similarity": ours.similarity}
-    one, two = hasattr(ours, "pooling"), isinstance(encoder, HasStaticSides)
+    one, two = hasattr(ours, "pooling"), hasattr(ours, "static_sides")
     if hasattr(ours, "projection") and hasattr(ours, "query_expansion"):
         return _late_interaction(ours)
     if not one and not two:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from interlingua.models.encode import TokenVectors
-    from interlingua.models.folder import Settings
-    from interlingua.models.static.encoder import StaticSide
     from interlingua.models.subwords import Text
 
 Vectors = NDArray[np.float32]
@@ -109,15 +107,6 @@ class EncodesByRole(Encoder):
 
 
 @runtime_checkable
-class HasStaticSides(Protocol):
-    """An encoder that may be static: it says how the vectors of questions and of passages are made."""
-
-    def static_sides(self) -> tuple[StaticSide, StaticSide] | None:
-        """The sides of questions and of passages, if vectors are means of static subword vectors and nothing else (no
-        Dense layer, no calibration); else None."""
-
-
-@runtime_checkable
 class HasTokenStates(Encoder, Protocol):
     """An encoder of ours that gives one vector a text; where it is not static, a transformer's token states are
     behind it."""
@@ -125,6 +114,13 @@ class HasTokenStates(Encoder, Protocol):
     @property
     def is_static(self) -> bool:
         """Whether there is no transformer."""
+
+
+class Lengths(Protocol):
+    """How many tokens of a text are read."""
+
+    def length(self, role: str | None) -> int | None:
+        """The most tokens of a text in this role, None for any number."""
 
 
 class Tokenizes(Protocol):
@@ -138,7 +134,9 @@ class Tokenizes(Protocol):
 class HasTokenizer(Tokenizes, Protocol):
     """The encoder of a role, with the transformers tokenizer that measures its texts."""
 
-    settings: Settings
+    @property
+    def settings(self) -> Lengths:
+        """Its settings."""
 
     @property
     def tokenizer(self) -> Any:
@@ -151,11 +149,6 @@ class HasRoles(Protocol):
 
     def encoder(self, role: str) -> Tokenizes:
         """That of "query" or "passage"."""
-
-
-def static_sides(encoder: AnyEncoder | None) -> tuple[StaticSide, StaticSide] | None:
-    """`HasStaticSides.static_sides`; None for an encoder without it."""
-    return encoder.static_sides() if isinstance(encoder, HasStaticSides) else None
 
 
 def has_token_states(encoder: AnyEncoder | None) -> TypeIs[HasTokenStates]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from interlingua.models.folder import (
     stored_role,
     subfolder,
 )
-from interlingua.models.protocols import Encoder
+from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.models.subwords import Subwords, Text
 
 Floats = NDArray[np.float32]
@@ -174,6 +174,20 @@ class StaticSide:
         if self.normalize:
             means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), TINY)
         return means
+
+
+@runtime_checkable
+class HasStaticSides(Protocol):
+    """An encoder that may be static: it says how the vectors of questions and of passages are made."""
+
+    def static_sides(self) -> tuple[StaticSide, StaticSide] | None:
+        """The sides of questions and of passages, if vectors are means of static subword vectors and nothing else (no
+        Dense layer, no calibration); else None."""
+
+
+def static_sides(encoder: AnyEncoder | None) -> tuple[StaticSide, StaticSide] | None:
+    """`HasStaticSides.static_sides`; None for an encoder without it."""
+    return encoder.static_sides() if isinstance(encoder, HasStaticSides) else None
 
 
 class StaticEncoder(Encoder):

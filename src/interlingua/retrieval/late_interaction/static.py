@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.models.protocols import AnyEncoder, static_sides
-from interlingua.models.static.encoder import StaticSide, StaticTable, int8_rows
+from interlingua.models.protocols import AnyEncoder
+from interlingua.models.static.encoder import StaticSide, StaticTable, int8_rows, static_sides
 from interlingua.retrieval.retriever import Vectors, passage_texts, searchable
 
 Ids = NDArray[np.int64]
