@@ -12,6 +12,7 @@ import torch
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
+from interlingua.index import Index
 from interlingua.models.encode import TokenVectors
 from interlingua.retrieval import BM25, DenseRetriever, LateInteractionRetriever, MaxP
 from interlingua.retrieval.late_interaction.retriever import passage_tokens
@@ -108,6 +109,63 @@ QUERIES = [Query(f"q{number}", TEXTS[number] + " w3", "en") for number in range(
 @pytest.fixture(params=MADE)
 def retriever(request) -> Retriever:
     return MADE[request.param](PASSAGES)
+
+
+def of_pipeline(notation):
+    """The search of a pipeline, whose scores belong to its lists; `{run}` in it is a run file."""
+
+    def made(folder):
+        whole = BM25.build(PASSAGES).search(QUERIES, 40)
+        whole.write_trec(folder / "bm25.run")
+        pool = RetrieverPool(PASSAGES, {"sums": Sums(), "tokens": Tokens()}.__getitem__)
+        pipeline = notation.format(run=folder / "bm25.run")
+        return lambda queries, depth: pool.run(pipeline, queries, depth)
+
+    return made
+
+
+def of_index(mode):
+    """The search of an index, its hits as a run."""
+
+    def made(folder):
+        index = Index.build(Sums(), PASSAGES, folder / "idx")
+
+        def search(queries, depth):
+            found = index.search_many([query.text for query in queries], k=depth, mode=mode, lang="en")
+            run = Run()
+            for query, hits in zip(queries, found, strict=True):
+                run.add(query.id, [hit.passage.id for hit in hits], [hit.score for hit in hits])
+                assert run.ids(query.id) == [hit.passage.id for hit in hits]  # they came in the order of runs
+            return run
+
+        return search
+
+    return made
+
+
+SEARCHED = {
+    **{
+        notation: of_pipeline(notation)
+        for notation in (
+            "run({run})",
+            "bm25 + 2*sums",
+            "rrf(bm25, sums)",
+            "bm25 % 20 >> tokens",
+            "(bm25 % 30 >> tokens) + run({run})",
+        )
+    },
+    **{f"index, {mode}": of_index(mode) for mode in ("dense", "lexical")},
+}
+
+
+@pytest.mark.parametrize("made", SEARCHED.values(), ids=SEARCHED)
+def test_pipelines_runs_and_indexes_search_as_retrievers_do(made, tmp_path):
+    search = made(tmp_path)
+    whole = search(QUERIES, len(PASSAGES) + 5)
+    assert list(whole) == [query.id for query in QUERIES]
+    for depth in (1, 4, 10, len(PASSAGES)):
+        assert search(QUERIES, depth) == whole.truncate(depth)
+    assert list(search([*QUERIES[:1], Query("none", "xylophone", "en")], 3)) == ["q0", "none"]
 
 
 def test_a_shallow_search_is_the_beginning_of_a_deep_one(retriever):

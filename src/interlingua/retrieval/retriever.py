@@ -110,8 +110,8 @@ class Retriever(Scorer, Protocol):
     `MaxP`, `OnDemand`, or one of your own (`examples/own_retriever.py`).
 
     A passage has one score for a query, whether it is searched for or a candidate. Passages are encoded or read when
-    they are first needed. `RetrieverPool.retriever` gives that of a stage of a pipeline. A run file, and pipelines that
-    fuse or rerank, have scores that belong to one list: `PipelineRun` searches and scores with them.
+    they are first needed. `RetrieverPool.retriever` gives that of a stage of a pipeline. Pipelines that fuse or rerank,
+    run files and an `Index` keep the promise of `search` alone: their scores belong to one list.
     """
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
