@@ -16,7 +16,7 @@ import pytest
 
 from interlingua import checksums
 from interlingua.array_folder import ArrayFolder, Layout
-from interlingua.errors import BadInput, Damaged, NotFound
+from interlingua.errors import BadInput, Damaged, InterlinguaError, NotFound
 
 PLAIN = Layout("numbers", 3, "numbers")
 SAME_SIZE = {"int8": "uint8", "int32": "float32", "float32": "int32", "int64": "uint64", "uint64": "int64"}
@@ -276,6 +276,14 @@ def test_what_does_not_fit_together_is_damage(tmp_path: Path) -> None:
         folder.facts["columns"]
     with pytest.raises(BadInput, match="as the owner says"), ArrayFolder.open(tmp_path / "a", PLAIN):
         raise BadInput("as the owner says")
+
+
+@pytest.mark.parametrize("kind", InterlinguaError.__subclasses__())
+def test_an_error_of_the_tree_keeps_its_class(tmp_path: Path, kind: type[InterlinguaError]) -> None:
+    write_numbers(tmp_path / "numbers")
+    with pytest.raises(kind, match="another writer") as found, ArrayFolder.open(tmp_path / "numbers", PLAIN):
+        raise kind("another writer is at work")
+    assert type(found.value) is kind
 
 
 def test_a_failed_write_leaves_the_older_folder(tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ def names(node: ast.expr | None) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} if node else set()
 
 
+def let_go(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler only raises the error again, as it is."""
+    return len(handler.body) == 1 and isinstance(handler.body[0], ast.Raise) and handler.body[0].exc is None
+
+
 @pytest.fixture(scope="module")
 def trees() -> dict[str, ast.Module]:
     return {
@@ -44,7 +49,7 @@ def test_the_root_is_raised_nowhere_and_caught_at_the_doors_only(trees: dict[str
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and "InterlinguaError" in names(node.func):
                 raised.add(path)
-            if isinstance(node, ast.ExceptHandler) and "InterlinguaError" in names(node.type):
+            if isinstance(node, ast.ExceptHandler) and "InterlinguaError" in names(node.type) and not let_go(node):
                 caught.add(path)
     assert raised == set()
     assert caught == DOORS

@@ -20,7 +20,8 @@ TOUR = re.findall(r"^\|.*\| `([\w/]+\.py)` \| (.*) \|$", PAGE, re.MULTILINE)
 def imports(path: Path) -> set[str]:
     """The modules of the package that a file names, wherever in it."""
     nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
-    found = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    found = {node.module or "" for node in froms} | {f"{n.module}.{alias.name}" for n in froms for alias in n.names}
     found |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return {name for name in found if name.startswith("interlingua.")}
 
@@ -38,6 +39,16 @@ def test_imports_only_go_down(floor):
         for name in imports(path)
         if name.split(".")[1] in up
     }
+
+
+def test_no_imports_go_in_a_circle():
+    files = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    named = {name: path for name, path in files.items() if path.name != "__init__.py"}
+    left = {name: imports(path) & named.keys() for name, path in named.items()}
+    while last := [name for name, below in left.items() if not below & left.keys()]:
+        for name in last:
+            del left[name]
+    assert left == {}
 
 
 @pytest.mark.parametrize(("file", "what"), TOUR, ids=[file for file, _ in TOUR])

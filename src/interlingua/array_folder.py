@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from interlingua import checksums
-from interlingua.errors import BadInput, Damaged, NotFound, Stale
+from interlingua.errors import BadInput, Damaged, InterlinguaError, NotFound
 from interlingua.files import atomic_folder, existing
 
 DAMAGE = (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError)
@@ -83,7 +83,7 @@ class ArrayFolder:
             folder._check_sizes()
             compare(path, folder.sums)
             yield folder
-        except (BadInput, NotFound, Damaged, Stale):
+        except InterlinguaError:  # has its class already; the classes are ValueErrors, as damage can be
             raise
         except DAMAGE as error:
             raise Damaged(f"{path}: is damaged ({_reason(error)}). Build it again.") from error

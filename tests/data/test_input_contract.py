@@ -76,7 +76,7 @@ class Reader:
 
     name: str
     text: str | bytes
-    read: Callable[[Path, Path], Any]
+    read: Callable[..., Any]
     empty: str = "is empty"
     unnamed: str | None = ""
     packed: str = ""
@@ -99,8 +99,8 @@ def own(name: str, text: str | bytes, unnamed: str = NAMED, **more: Any) -> Read
     return Reader(name, text, listed(read_files, lang="en"), unnamed=unnamed, **more)
 
 
-def listed(read: Callable[..., Any], **options: Any) -> Callable[[Path, Path], Any]:
-    return lambda path, _: list(read(path, **options))
+def listed(read: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return lambda path, _, **more: list(read(path, **{**options, **more}))
 
 
 def whole(collection: Any) -> Any:
@@ -149,7 +149,7 @@ READERS: dict[str, Reader] = {
     "parallel/moses": Reader(
         "x.fi",
         "Järvi.\nTorni.\n",
-        lambda path, folder: list(read_parallel([path, folder / "x.en"])),
+        lambda path, folder, **more: list(read_parallel([path, folder / "x.en"], **more)),
         unnamed="one side of a parallel corpus",
         beside={"x.en": "A lake.\nA tower.\n"},
     ),
@@ -425,6 +425,77 @@ def test_every_format_is_in_the_table() -> None:
         assert {f"{kind}/{one.name}" for one in formats} <= READERS.keys()
     known = {**reading.DOCUMENTS, **reading.TABLES}
     assert {known[key.removeprefix("files/")] for key in READERS if key.startswith("files/")} == set(known.values())
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A row of a sample made bad: `text` stands where `good` did. It is found at `place`, for a `reason`, and `left` of
+    the records are read without it."""
+
+    good: str
+    text: str
+    place: str
+    reason: str
+    left: int
+
+
+BAD = {
+    "questions/dpr": Bad('"positive_ctxs"', '"no_ctxs"', "line 2", "'positive_ctxs' must be a list", 1),
+    "questions/squad": Bad(
+        '"question": "Where does it lie?"', '"question": ""', "data[0].paragraphs[0].qas[1]", "'question' is empty", 2
+    ),
+    "questions/tevatron": Bad('"query": "nani', '"quer": "nani', "line 2", "no 'query'", 1),
+    "questions/jsonl": Bad('"question": "Deep?"', '"question": 1.5', "line 4", "'question' must be text", 2),
+    "questions/triples": Bad("\tFish live here.", "\t", "line 2", "an empty column", 1),
+    "parallel/moses": Bad("Torni.", " ", "line 2", "an empty side", 1),
+    "parallel/tmx": Bad("<seg>Schließ die Tür.</seg>", "<seg> </seg>", "line 12", "the segment in 'de' is empty", 2),
+    "parallel/xliff": Bad("<source>Not yet</source>", "<source></source>", "line 6", "without a source text", 1),
+    "parallel/po": Bad('msgstr "Avaa tiedosto"', 'msgstr " "', "line 7", "an empty side", 1),
+    "parallel/documents": Bad('"A lake."', '""', "line 1", "is empty or no text", 0),
+    "parallel/jsonl": Bad('"score": 1.2', '"score": "high"', "line 1", "'score' must be a number", 0),
+    "parallel/wikimatrix": Bad("1.2\t", "high\t", "line 2", "the margin 'high' is no number", 6),
+    "parallel/tsv": Bad("\tThe tower is high.", "", "line 2", r"1 column\(s\), 2 or 3 are needed", 1),
+    "documents/jsonl": Bad('"Fish live here."', "3", "line 1", "is empty or no text", 1),
+    "documents/ccnet": Bad('"raw_content": "Sataa.', '"raw": "Sataa.', "line 2", "no 'raw_content'", 1),
+    "sentences/jsonl": Bad('"lang": "ja"', '"lang": "qqq"', "line 2", "qqq", 3),
+    "sentences/ccnet": Bad('"raw_content": "Sataa.', '"raw": "Sataa.', "line 2", "no 'raw_content'", 2),
+    "sentences/text": Bad("Samaki ", "Samaki\t", "line 3", "a tab: this looks like a table", 1),
+    "sentences/passages": Bad("Text.", "", "line 1", "a passage without text", 2),
+    "triples/jsonl": Bad('"p1", "p2"', '"p1", ["p2"]', "line 1", "is no id", 1),
+    "triples/qrels": Bad("p2 1\n", "p2\n", "line 3", "'p2' is no score", 1),
+    "triples/tsv": Bad("q2\tp2\tp1", "q2\tp2", "line 2", r"2 column\(s\), at least 3 are needed", 1),
+}
+
+
+@pytest.mark.parametrize("key", BAD)
+def test_a_bad_row_is_an_error_that_names_it_or_is_left_out_and_counted(
+    key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, bad = READERS[key], BAD[key]
+    text = reader.text if isinstance(reader.text, str) else reader.text.decode()
+    assert bad.good in text
+    for name, other in reader.beside.items():
+        (tmp_path / name).write_text(other, encoding="utf-8")
+    path = tmp_path / reader.name
+    path.write_text(text.replace(bad.good, bad.text, 1), encoding="utf-8")
+    with pytest.raises(BadInput, match=bad.reason) as error:
+        reader.read(path, tmp_path, format=key.partition("/")[2])
+    assert f"{path}, {bad.place}: " in str(error.value)
+    skipped = BadRows("skip")
+    own = {"bad": skipped} if key.startswith("triples") else {"on_bad_row": "skip"}
+    with caplog.at_level("WARNING"):
+        assert len(reader.read(path, tmp_path, format=key.partition("/")[2], **own)) == bad.left
+    if key.startswith("triples"):  # whoever gives the policy reports
+        assert skipped.total == 1
+        skipped.report()
+    assert "1 bad row left out:" in caplog.text
+    assert f"{path}, {bad.place}: " in caplog.text
+
+
+def test_every_format_has_a_bad_row() -> None:
+    kinds = {"questions": QUESTIONS, "parallel": PARALLEL, "documents": DOCUMENTS, "sentences": SENTENCES}
+    kinds["triples"] = TRIPLES
+    assert {f"{kind}/{one.name}" for kind, formats in kinds.items() for one in formats} == BAD.keys()
 
 
 def test_a_pipe_without_a_writer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation import evaluate, evaluate_on, language_matrix, results_table
+from interlingua.evaluation import evaluate, evaluate_on, language_bias, language_matrix, results_table
 from interlingua.retrieval import Run, retrieve
 
 WORDS = {
@@ -170,6 +170,44 @@ def test_pool_map_is_average_precision_of_the_merged_run():
         run = retrieve(encoder, Collection("pool", pool, collection.queries), depth=len(pool))
         expected = evaluate(run, qrels, ["AP"])["AP"]
         assert language_matrix(encoder, COLLECTIONS).pool_map[lang] == pytest.approx(expected)
+
+
+def test_a_pool_counts_the_questions_with_a_gold_passage_in_every_language(monkeypatch):
+    monkeypatch.setattr("interlingua.evaluation.languages.TOP", 3)
+    thai = COLLECTIONS["th"]
+    fewer = Collection(
+        thai.name,
+        [passage for passage in thai.passages if passage.id != "p1"],
+        thai.queries,
+        {query: grades for query, grades in thai.qrels.items() if query != "q1"},
+    )
+    lacking, encoder = {**COLLECTIONS, "th": fewer}, DictionaryEncoder(accent=0.5)
+    matrix, bias = language_matrix(encoder, lacking), language_bias(encoder, lacking)
+    pool = [Passage(f"{lang}:{p.id}", p.text, lang=lang) for lang, c in lacking.items() for p in c.passages]
+    for row, (lang, collection) in enumerate(lacking.items()):
+        counted = [query for query in collection.queries if query.id != "q1"]
+        run = retrieve(encoder, Collection("pool", pool, counted), depth=len(pool))
+        qrels = {query.id: {f"{other}:p{query.id[1:]}": 1 for other in WORDS} for query in counted}
+        expected = evaluate(run, qrels, ["AP"])["AP"]
+        assert matrix.pool_map[lang] == pytest.approx(expected)
+        assert bias.pool_map[row] == pytest.approx(expected)
+        first = [name for query in counted for name in run.ids(query.id)[:3]]
+        assert matrix.same_language_rate[lang] == sum(name.startswith(f"{lang}:") for name in first) / len(first)
+        assert matrix.same_language_rate[lang] == bias.preference[row, row]
+    assert matrix.scores["en", "de"].per_query["RR@100"].keys() == {"q0", "q1", "q2", "q3"}  # no pool, all questions
+
+
+def test_a_pool_without_a_question_that_has_all_golds_is_an_error():
+    def with_passages(lang, *ids):
+        one = COLLECTIONS[lang]
+        qrels = {query: grades for query, grades in one.qrels.items() if grades.keys() <= set(ids)}
+        return Collection(one.name, [passage for passage in one.passages if passage.id in ids], one.queries, qrels)
+
+    held = {"en": ("p0", "p1"), "de": ("p1", "p2"), "th": ("p2", "p0")}  # any two languages share one
+    apart = {lang: with_passages(lang, *ids) for lang, ids in held.items()}
+    for measure in (language_matrix, language_bias):
+        with pytest.raises(InterlinguaError, match="no question in 'en' has a relevant passage in every language"):
+            measure(DictionaryEncoder(), apart)
 
 
 def test_a_matrix_needs_two_languages():

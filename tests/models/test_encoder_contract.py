@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,19 +16,45 @@ from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import TokenVectors
 from interlingua.models.folder import check, fingerprint
+from interlingua.models.inference import precision
+from interlingua.models.inference.light import LightEncoder
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.models.protocols import has_token_vectors
 from interlingua.models.static.encoder import StaticEncoder
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_encoder.py"
 PROMPTS = {"query": "question: ", "document": "text: "}
-KINDS = ["transformer", "static", "static without torch", "tied", "untied", "calibrated", "late interaction", "example"]
+PRECISIONS = ["float32", "bfloat16", "int8"]
+KINDS = [
+    "transformer",
+    "static",
+    "static without torch",
+    "tied",
+    "untied",
+    "calibrated",
+    "late interaction",
+    "example",
+    *PRECISIONS,
+    "float32 without torch",
+    "int8 without torch",
+]
+ROUNDING = {"bfloat16": 0.005}
+"""How far a component of a text's vector may move with the other texts of its batch, where not 1e-5."""
 LANGS = ["fr", "fi", None]
 
 
 @pytest.fixture(scope="module")
 def made(tiny_encoder, tiny_static, sentences, tmp_path_factory):
     """`made(kind, seed)`: an encoder of each kind; of another seed it gives other vectors."""
+    patched = pytest.MonkeyPatch()
+    patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    patched.setattr(precision, "KEPT", 0)  # conversions of small models are kept too
+    patched.setattr(precision, "cpu_has_bfloat16", lambda: True)  # torch computes bfloat16 on any processor
+    yield encoders(tiny_encoder, tiny_static, tmp_path_factory)
+    patched.undo()
+
+
+def encoders(tiny_encoder, tiny_static, tmp_path_factory):
     example = runpy.run_path(str(EXAMPLE))["Trigrams"]
 
     def untorched(seed):
@@ -44,6 +71,16 @@ def made(tiny_encoder, tiny_static, sentences, tmp_path_factory):
         encoder.language_maps = Calibration.fit(clouds, rotate=None).maps
         return encoder
 
+    def for_inference(name, seed, light=False):
+        folder = tmp_path_factory.mktemp("model") / "model"
+        tiny_encoder(seed=seed, pooling="mean", prompts=PROMPTS).save(folder)
+        whole = DualEncoder.load(folder, precision=name, device="cpu")
+        if not light:
+            return whole
+        encoder = LightEncoder.load(folder, name)
+        assert encoder is not None
+        return encoder
+
     kinds = {
         "transformer": lambda seed: tiny_encoder(seed=seed, prompts=PROMPTS),
         "static": lambda seed: tiny_static(seed=seed, prompts=PROMPTS),
@@ -55,6 +92,8 @@ def made(tiny_encoder, tiny_static, sentences, tmp_path_factory):
             tiny_encoder(prompts=PROMPTS), dim=8, query_length=24, document_length=40, seed=seed
         ),
         "example": lambda seed: example(64 + seed),
+        **{name: partial(for_inference, name) for name in PRECISIONS},
+        **{f"{name} without torch": partial(for_inference, name, light=True) for name in ("float32", "int8")},
     }
     held = {}
     return lambda kind, seed=0: held.setdefault((kind, seed), kinds[kind](seed))
@@ -83,8 +122,9 @@ def test_texts_become_vectors_in_their_order(made, sentences, kind, role):
     assert isinstance(found, np.ndarray)
     assert found.dtype == np.float32
     assert (found.ndim, len(found)) == (2, 3)
-    np.testing.assert_allclose(backwards[::-1], found, atol=1e-5)
-    np.testing.assert_allclose(alone[0], found[1], atol=1e-5)
+    near = ROUNDING.get(kind, 1e-5)
+    np.testing.assert_allclose(backwards[::-1], found, atol=near, rtol=0)
+    np.testing.assert_allclose(alone[0], found[1], atol=near, rtol=0)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "example"])

@@ -12,8 +12,13 @@ import torch
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
+from interlingua.index import Index
 from interlingua.models.encode import TokenVectors
 from interlingua.retrieval import BM25, DenseRetriever, LateInteractionRetriever, MaxP
+from interlingua.retrieval.late_interaction.retriever import passage_tokens
+from interlingua.retrieval.late_interaction.token_store import TokenStore
+from interlingua.retrieval.pipeline.grammar import parse_pipeline
+from interlingua.retrieval.pipeline.run import RetrieverPool
 from interlingua.retrieval.rerank import rerank
 from interlingua.retrieval.retriever import OnDemand, Retriever
 from interlingua.retrieval.run import Run
@@ -67,13 +72,32 @@ def dense(passages):
     return DenseRetriever(Sums(), passages)
 
 
+def held_elsewhere(passages):
+    """Token vectors of every second passage are in another store, in another order and under other ids."""
+    chunks = passage_tokens(Tokens(), [Passage(f"row {one.id}", one.text) for one in passages[::-2]])
+    store = TokenStore.build(chunks)
+    kept = {name.removeprefix("row "): (store, row) for row, name in enumerate(store.ids)}
+    return LateInteractionRetriever(Tokens(), passages, kept=kept)
+
+
+def stage(notation):
+    """The retriever of a pipeline's stage."""
+    return lambda passages: RetrieverPool(passages, {"sums": Sums(), "tokens": Tokens()}.__getitem__).retriever(
+        parse_pipeline(notation)
+    )
+
+
 MADE = {
     "BM25": BM25.build,
     "dense": dense,
     "late interaction": lambda passages: LateInteractionRetriever(Tokens(), passages),
+    "late interaction, vectors held elsewhere": held_elsewhere,
     "on demand": lambda passages: OnDemand(dense, passages),
     "windows": lambda passages: MaxP(dense, passages, halves),
     "one's own": FullText,
+    "lexical stage": stage("bm25(k1=0.5)"),
+    "stage of a model": stage("sums"),
+    "stage of token vectors": stage("tokens"),
 }
 RANDOM = np.random.default_rng(0)
 # copies have equal scores, and ids whose order is not that of the passages
@@ -85,6 +109,63 @@ QUERIES = [Query(f"q{number}", TEXTS[number] + " w3", "en") for number in range(
 @pytest.fixture(params=MADE)
 def retriever(request) -> Retriever:
     return MADE[request.param](PASSAGES)
+
+
+def of_pipeline(notation):
+    """The search of a pipeline, whose scores belong to its lists; `{run}` in it is a run file."""
+
+    def made(folder):
+        whole = BM25.build(PASSAGES).search(QUERIES, 40)
+        whole.write_trec(folder / "bm25.run")
+        pool = RetrieverPool(PASSAGES, {"sums": Sums(), "tokens": Tokens()}.__getitem__)
+        pipeline = notation.format(run=folder / "bm25.run")
+        return lambda queries, depth: pool.run(pipeline, queries, depth)
+
+    return made
+
+
+def of_index(mode):
+    """The search of an index, its hits as a run."""
+
+    def made(folder):
+        index = Index.build(Sums(), PASSAGES, folder / "idx")
+
+        def search(queries, depth):
+            found = index.search_many([query.text for query in queries], k=depth, mode=mode, lang="en")
+            run = Run()
+            for query, hits in zip(queries, found, strict=True):
+                run.add(query.id, [hit.passage.id for hit in hits], [hit.score for hit in hits])
+                assert run.ids(query.id) == [hit.passage.id for hit in hits]  # they came in the order of runs
+            return run
+
+        return search
+
+    return made
+
+
+SEARCHED = {
+    **{
+        notation: of_pipeline(notation)
+        for notation in (
+            "run({run})",
+            "bm25 + 2*sums",
+            "rrf(bm25, sums)",
+            "bm25 % 20 >> tokens",
+            "(bm25 % 30 >> tokens) + run({run})",
+        )
+    },
+    **{f"index, {mode}": of_index(mode) for mode in ("dense", "lexical")},
+}
+
+
+@pytest.mark.parametrize("made", SEARCHED.values(), ids=SEARCHED)
+def test_pipelines_runs_and_indexes_search_as_retrievers_do(made, tmp_path):
+    search = made(tmp_path)
+    whole = search(QUERIES, len(PASSAGES) + 5)
+    assert list(whole) == [query.id for query in QUERIES]
+    for depth in (1, 4, 10, len(PASSAGES)):
+        assert search(QUERIES, depth) == whole.truncate(depth)
+    assert list(search([*QUERIES[:1], Query("none", "xylophone", "en")], 3)) == ["q0", "none"]
 
 
 def test_a_shallow_search_is_the_beginning_of_a_deep_one(retriever):

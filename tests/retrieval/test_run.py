@@ -43,6 +43,18 @@ def test_truncate_cuts_after_sorting():
 
 
 @pytest.mark.slow
+def test_runs_over_different_passages_become_one():
+    parts = [{"q": {"b": 1.0, "a": 1.0}, "other": {"x": 1.0}}, {"p": {"m": 2.0}}, {"q": {"c": 1.0, "d": 0.5}}]
+    runs = [Run.from_scores(part) for part in parts]
+    joined = Run.joined(iter(runs), ["p", "q", "none"])
+    assert list(joined) == ["p", "q", "none"]
+    assert [joined.ids(name) for name in joined] == [["m"], ["c", "b", "a", "d"], []]
+    assert Run.joined(iter(runs), ["p", "q", "none"], 2) == joined.truncate(2)
+    assert Run.joined([], ["q"], 2)["q"] == []
+    with pytest.raises(InterlinguaError, match="document 'm' occurs twice"):
+        Run.joined([runs[1], runs[1]], ["p"])
+
+
 def test_trec_file_round_trips_every_float32(tmp_path):
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, size=20_000, dtype=np.uint32).view(np.float32)

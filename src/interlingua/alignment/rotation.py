@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -176,22 +176,22 @@ def _pairs(matches: Matches, held_out: NDArray[np.bool_]) -> Indices:
 
 
 class Adversarial(Settings):
-    """MUSE's settings. `epoch_size` counts vectors shown to the rotation in an epoch, `batch` those of each side."""
+    """MUSE's settings."""
 
     model_config = ConfigDict(frozen=True)
 
-    n_epochs: int = 5
-    epoch_size: int = 1_000_000
-    batch: int = 32
-    hidden: int = 2048
-    dropout: float = 0.1
-    leak: float = 0.2
-    smoothing: float = 0.1
-    discriminator_steps: int = 5
-    lr: float = 0.1
-    lr_decay: float = 0.98
-    lr_shrink: float = 0.5
-    beta: float = 0.001
+    n_epochs: int = Field(default=5, description="epochs; the best rotation of them is taken")
+    epoch_size: int = Field(default=1_000_000, description="vectors shown to the rotation in an epoch")
+    batch: int = Field(default=32, description="vectors of each side in a batch")
+    hidden: int = Field(default=2048, description="size of the two hidden layers of the discriminator")
+    dropout: float = Field(default=0.1, description="share of the inputs of the discriminator that is dropped")
+    leak: float = Field(default=0.2, description="slope of the discriminator below 0 (leaky ReLU)")
+    smoothing: float = Field(default=0.1, description="what the labels of the discriminator lack to 0 and 1")
+    discriminator_steps: int = Field(default=5, description="steps of the discriminator for each of the rotation")
+    lr: float = Field(default=0.1, description="learning rate of both")
+    lr_decay: float = Field(default=0.98, description="factor on it after an epoch")
+    lr_shrink: float = Field(default=0.5, description="further factor after an epoch that was no better, but the first")
+    beta: float = Field(default=0.001, description="how strongly the rotation is kept orthogonal")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,26 +15,9 @@ from datetime import datetime
 from pathlib import Path
 
 from interlingua import __version__
-from interlingua.cli import (
-    backup,
-    calibrate,
-    change,
-    check,
-    compare,
-    demo,
-    encode,
-    evaluate,
-    index,
-    info,
-    inspect,
-    mine,
-    report,
-    reproduce,
-    search,
-    serve,
-    train,
-    trim,
-)
+from interlingua.cli import calibrate, demo, encode, info, inspect, mine, train, trim
+from interlingua.cli.evaluate import compare, evaluate, report, reproduce
+from interlingua.cli.index import backup, build, check, compact, delete, search, serve, sync, tokens, write
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
 from interlingua.pipes import forget_pipes
@@ -44,8 +27,12 @@ VERBS = (
     train,
     evaluate,
     encode,
-    index,
-    change,
+    build,
+    write,
+    sync,
+    delete,
+    compact,
+    tokens,
     check,
     backup,
     search,

@@ -150,8 +150,7 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
     encoder.language_maps = None  # an earlier calibration is replaced, not built upon
 
     def encode(sentences: list[str]) -> Vectors:
-        vectors: Vectors = encoder.encode(sentences, role=arguments.role, show_progress_bar=not arguments.quiet)
-        return vectors
+        return encoder.encode(sentences, role=arguments.role, show_progress_bar=not arguments.quiet)
 
     return Calibration.fit(
         {lang: encode(those) for lang, those in texts.items()},

@@ -115,6 +115,21 @@ def passage_options(parser: argparse.ArgumentParser) -> None:
     bad_rows_option(group)
 
 
+def sources_of_an_index(parser: argparse.ArgumentParser) -> None:
+    """The index and the files of a verb that writes passages, and how it reads and encodes them."""
+    index_argument(parser)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files, folders and collections of passages")
+    model_option(parser)
+    precision_option(parser)
+    durability_option(parser)
+    passage_options(parser)
+
+
+def dry_run_option(parser: argparse.ArgumentParser) -> None:
+    """--dry-run, of verbs that delete more than what was named."""
+    parser.add_argument("--dry-run", action="store_true", help="say what would change, and change nothing")
+
+
 def read_passages(
     arguments: argparse.Namespace,
     sources: Sequence[str],

@@ -218,8 +218,8 @@ class DataSpec(Settings):
         Literal["questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked"] | None
     ) = Field(None, description="what is read; by default what the entry is called")
     path: str | list[str] = Field(description="files, folders or globs; 'encyclopedia:train' is bundled")
-    format: str | None = None
-    batch: int = Field(48, gt=0, le=1_000_000)
+    format: str | None = Field(None, description="the format of the files; none: recognised by their content")
+    batch: int = Field(48, gt=0, le=1_000_000, description="records a step")
     langs: list[str] | None = Field(None, description="keep these languages only (for pairs: of the foreign side)")
     origins: list[str] | None = Field(None, description="parallel text: keep pairs of these sources only")
     alpha: float = Field(1.0, ge=0, description="languages are drawn with p ∝ n^alpha; 1: as they come, 0: equally")
@@ -230,7 +230,9 @@ class DataSpec(Settings):
         True, description="parallel text: drop equal, lopsided, short and repeated pairs, and say how many"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="options of the reader, such as threshold: 1.04")
-    on_bad_row: Literal["error", "skip"] = "error"
+    on_bad_row: Literal["error", "skip"] = Field(
+        "error", description="error: stop at a row that cannot be used; skip: count and list such rows"
+    )
 
     def paths(self) -> list[str]:
         """The paths as a list."""
@@ -245,7 +247,7 @@ class DataSpec(Settings):
 class TripleOptions(Settings):
     """The options of an entry of kind `triples`: where the texts of the ids are."""
 
-    queries: str | list[str]
+    queries: str | list[str] = Field(description="files of the queries")
     passages: str | list[str] = Field(description="a translated collection with the same ids makes translate-train")
     lang: str = Field("en", description="of the queries")
     passage_lang: str | None = Field(None, description="of the passages, where it is another")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -175,10 +176,13 @@ class MergedPool:
 
     `collections`: language → collection; `vectors`: language → its passages [passages, dim]. A passage is called
     `language:id`; `spoken` [passages] is the place of its language in `langs`.
+
+    Its measures count the questions that have a gold passage in every language (`golds`), as all of LAReQA's have (11
+    relevant sentences each, METHODS §7): a question that lacks one in some language would favour the others.
     """
 
     def __init__(self, collections: Mapping[str, Collection], vectors: Mapping[str, Vectors]) -> None:
-        self.langs = list(collections)
+        self.langs, self.collections = list(collections), collections
         self.ids = [f"{lang}:{passage.id}" for lang, one in collections.items() for passage in one.passages]
         self.spoken = np.repeat(np.arange(len(self.langs)), [len(vectors[lang]) for lang in self.langs])
         self.vectors = np.concatenate([vectors[lang] for lang in self.langs])
@@ -189,6 +193,18 @@ class MergedPool:
         """[languages]: the share of each in the pool."""
         shares: NDArray[np.float64] = np.bincount(self.spoken, minlength=len(self.langs)) / len(self.spoken)
         return shares
+
+    def golds(self, asked: str) -> tuple[list[int], dict[str, list[list[str]]]]:
+        """The questions in `asked` that have a gold passage in every language: their rows in its collection, and
+        passage language → the gold passages of each, as `language:id`. Raises BadInput where there is no such one."""
+        own = self.collections[asked]
+        found = {
+            lang: _relevant(own if lang == asked else cross(own, one), lang) for lang, one in self.collections.items()
+        }
+        rows = [row for row, query in enumerate(own.queries) if all(golds.get(query.id) for golds in found.values())]
+        if not rows:
+            raise BadInput(f"no question in '{asked}' has a relevant passage in every language.")
+        return rows, {lang: [golds[own.queries[row].id] for row in rows] for lang, golds in found.items()}
 
     def ranks(self, queries: Vectors, golds: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
         """For each of `queries` [queries, dim] the ranks of its `golds` (from 1, ascending) in the whole pool."""
@@ -219,9 +235,9 @@ class LanguageMatrix:
     """`scores[question language, passage language]` on one language's passages at a time, and three numbers by
     question language on the merged pool of all languages.
 
-    `pool_map`: mean average precision over the whole pool, where the gold passage is relevant in every
-    language (LAReQA). `same_language_rate`: share of the top 10 that is in the question's language; with no
-    preference it is `same_language_share`, that language's share of the pool.
+    `pool_map`: mean average precision over the whole pool, where the gold passages of all languages are relevant
+    (LAReQA). `same_language_rate`: share of the top 10 that is in the question's language; with no preference it is
+    `same_language_share`, that language's share of the pool. Both are of the questions of `MergedPool.golds`.
     """
 
     measure: str
@@ -291,8 +307,8 @@ def language_matrix(
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Questions and passages
     of each language are encoded once. `depth` passages are retrieved for a cell; the merged pool is ranked whole.
-    Raises BadInput for fewer than two languages, a measure that looks deeper than `depth`, or ids that do not
-    correspond (`interlingua.data.collections.cross`).
+    Raises BadInput for fewer than two languages, a measure that looks deeper than `depth`, ids that do not
+    correspond (`interlingua.data.collections.cross`), or a language without a question of `MergedPool.golds`.
     """
     check_depth(measure, depth)
     if len(collections) < 2:
@@ -301,7 +317,6 @@ def language_matrix(
     queries = {lang: embed_queries(encoder, c.queries, **encode_options) for lang, c in collections.items()}
     passages = {lang: embed_passages(encoder, c.passages, **encode_options) for lang, c in collections.items()}
     scores: dict[tuple[str, str], Scores] = {}
-    relevant: dict[str, dict[str, list[str]]] = {lang: {} for lang in langs}
     for asked in langs:
         row_of = {query.id: row for row, query in enumerate(collections[asked].queries)}
         for held in langs:
@@ -316,15 +331,13 @@ def language_matrix(
                 depth,
             )
             scores[asked, held] = evaluate(run, pair.qrels, [measure])
-            for query_id, golds in _relevant(pair, held).items():
-                relevant[asked].setdefault(query_id, []).extend(golds)
     pool = MergedPool(collections, passages)
     pool_map, rate = {}, {}
-    for place, (lang, collection) in enumerate(collections.items()):
-        kept = [row for row, query in enumerate(collection.queries) if query.id in relevant[lang]]
-        ranks = pool.ranks(queries[lang][kept], [relevant[lang][collection.queries[row].id] for row in kept])
-        pool_map[lang] = sum(map(average_precision, ranks)) / len(relevant[lang])
-        rate[lang] = float(pool.preference(pool.first(queries[lang][kept], TOP))[place])
+    for place, lang in enumerate(langs):
+        rows, golds = pool.golds(lang)
+        ranks = pool.ranks(queries[lang][rows], [list(chain(*every)) for every in zip(*golds.values(), strict=True)])
+        pool_map[lang] = sum(map(average_precision, ranks)) / len(ranks)
+        rate[lang] = float(pool.preference(pool.first(queries[lang][rows], TOP))[place])
     share = dict(zip(langs, pool.share.tolist(), strict=True))
     return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share)
 
@@ -374,7 +387,8 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
     """Ask every language's questions of all languages' passages in one pool.
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Raises BadInput for
-    fewer than two languages, ids that do not correspond, fewer than four passages, and vectors that do not differ.
+    fewer than two languages, ids that do not correspond, a language without a question of `MergedPool.golds`, fewer
+    than four passages, and vectors that do not differ.
     """
     if len(collections) < 2:
         raise BadInput(f"{len(collections)} languages: bias towards a language needs two.")
@@ -386,11 +400,8 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
     pool = MergedPool(collections, held)
     rows = []
     for asked in langs:
-        queries, golds = _golds(collections, asked)
-        wanted = {query.id for query in queries}
-        vectors = embed_queries(encoder, collections[asked].queries, **encode_options)[
-            [row for row, query in enumerate(collections[asked].queries) if query.id in wanted]
-        ]
+        questions, golds = pool.golds(asked)
+        vectors = embed_queries(encoder, collections[asked].queries, **encode_options)[questions]
         rows.append(_row(pool, asked, vectors, golds))
     preference, target, displacement, pool_map, fair = (np.array(column) for column in zip(*rows, strict=True))
     plane, explained = principal_plane(pool.vectors)
@@ -441,26 +452,10 @@ def between(vectors: Vectors, langs: NDArray[np.int64]) -> float:
     return float(((means[langs] - exact.mean(axis=0)) ** 2).sum() / whole) if whole else 0.0
 
 
-def _golds(collections: Mapping[str, Collection], asked: str) -> tuple[list[Any], dict[str, dict[str, list[str]]]]:
-    """The questions in `asked` that have a gold passage in every language: them, and passage language → question →
-    gold passages as `language:id`."""
-    golds: dict[str, dict[str, list[str]]] = {}
-    for lang, one in collections.items():
-        pair = collections[asked] if lang == asked else cross(collections[asked], one)
-        golds[lang] = _relevant(pair, lang)
-    kept = [query for query in collections[asked].queries if all(found.get(query.id) for found in golds.values())]
-    if not kept:
-        raise BadInput(f"no question in '{asked}' has a relevant passage in every language.")
-    return kept, {lang: {query.id: found[query.id] for query in kept} for lang, found in golds.items()}
-
-
-def _row(
-    pool: MergedPool, asked: str, vectors: Vectors, golds: Mapping[str, Mapping[str, list[str]]]
-) -> tuple[Any, ...]:
+def _row(pool: MergedPool, asked: str, vectors: Vectors, golds: Mapping[str, Sequence[list[str]]]) -> tuple[Any, ...]:
     """The numbers of one question language: preference, target and displacement by language, pool mAP, PEER."""
-    queries = list(golds[asked])
-    ranks = {lang: pool.ranks(vectors, [golds[lang][query] for query in queries]) for lang in pool.langs}
-    every = [np.sort(np.concatenate([ranks[lang][i] for lang in pool.langs])) for i in range(len(queries))]
+    ranks = {lang: pool.ranks(vectors, golds[lang]) for lang in pool.langs}
+    every = [np.sort(np.concatenate([ranks[lang][i] for lang in pool.langs])) for i in range(len(vectors))]
     target, behind = [], []
     for lang in pool.langs:
         alone = [own - np.searchsorted(every[i], own) + np.arange(len(own)) for i, own in enumerate(ranks[lang])]
@@ -472,10 +467,10 @@ def _row(
         peer(
             [pool.ids[place] for place in row],
             lang_of,
-            {name: 1 for lang in pool.langs for name in golds[lang][query]},
+            {name: 1 for lang in pool.langs for name in golds[lang][i]},
             top=DEEP,
         )
-        for query, row in zip(queries, first.tolist(), strict=True)
+        for i, row in enumerate(first.tolist())
     ]
     precision = float(np.mean(list(map(average_precision, every))))
     return pool.preference(first), target, behind, precision, float(np.mean(fair))

@@ -18,7 +18,8 @@ from interlingua.index.local.rows import PASSAGE, TEXTS, arrow, passages_of, tex
 from interlingua.index.local.table import vectors_of
 from interlingua.index.store import CHUNK, chunks
 from interlingua.models.dual import DualEncoder
-from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_passages
+from interlingua.models.protocols import Encoder
+from interlingua.retrieval.retriever import Vectors, embed_passages
 
 Chunk = tuple[list[Passage], Vectors]
 """Passages and their vectors `[passages, dim]`."""
@@ -26,7 +27,7 @@ ARRAY, ROWS = "vectors.npy", "ids.jsonl"
 COLUMNS = ("id", "lang", "vector", "text", "title", "metadata")
 
 
-def encoded(encoder: TextEncoder, passages: Iterable[Passage], size: int = CHUNK, **options: Any) -> Iterator[Chunk]:
+def encoded(encoder: Encoder, passages: Iterable[Passage], size: int = CHUNK, **options: Any) -> Iterator[Chunk]:
     """`passages`, read once, with their vectors as an index keeps them (float32, of unit length under cosine), `size`
     at a time. `options` go to `encode_document`."""
     for part in chunks(passages, size):

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.index.metadata import Question
-from interlingua.models.protocols import AnyEncoder
-from interlingua.models.static.encoder import TINY, StaticSide
+from interlingua.models.protocols import AnyEncoder, has_token_vectors
+from interlingua.models.static.encoder import TINY, StaticSide, static_sides
 from interlingua.retrieval.late_interaction.states import TokenStates
-from interlingua.retrieval.late_interaction.static import static_sides
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.segment import CLUSTER, CLUSTERS, RUN, SOUTH_EAST
 from interlingua.text.languages import find_code
@@ -70,13 +69,13 @@ def highlights(
 def highlight_encoder(reranker: AnyEncoder | None, index: Index, mode: str) -> AnyEncoder | None:
     """The encoder for `Highlights` of the hits of a search: the model of late interaction that reranked, the token
     states that the `index` keeps, else its encoder. None for a lexical search, which needs no model."""
-    if getattr(reranker, "similarity", "") == "maxsim":
+    if reranker is not None and has_token_vectors(reranker):
         return reranker
     return None if mode == "lexical" else index.token_states or index.encoder
 
 
 def _aligner(question: str, encoder: AnyEncoder | None, cut: Analyzer) -> StaticAligner | ContextualAligner:
-    if getattr(encoder, "similarity", "") == "maxsim":
+    if encoder is not None and has_token_vectors(encoder):
         return ContextualAligner(question, cast("LateInteractionEncoder | TokenStates", encoder), cut)
     return StaticAligner(question, encoder, cut)
 

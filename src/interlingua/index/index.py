@@ -31,11 +31,11 @@ from interlingua.index.search import Hit, Search
 from interlingua.index.store import BuildSettings, Finding, Store, View, store_class
 from interlingua.index.sync import Changes, Syncing, changed
 from interlingua.lazy import Once
-from interlingua.models.protocols import AnyEncoder, has_token_states
+from interlingua.models.protocols import AnyEncoder, Encoder, has_token_states
 from interlingua.retrieval.bm25.bm25 import K1, B, check_parameters
 from interlingua.retrieval.late_interaction.states import StateMaxSim, TokenStates
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
-from interlingua.retrieval.retriever import TextEncoder, Vectors
+from interlingua.retrieval.retriever import Vectors
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import Scope, SourceNames
@@ -58,7 +58,7 @@ class Index:
     several threads.
     """
 
-    def __init__(self, store: Store[Any], encoder: TextEncoder | None = None) -> None:
+    def __init__(self, store: Store[Any], encoder: Encoder | None = None) -> None:
         """An index over an open store. Raises BadInput for an encoder that gives other vectors than those there."""
         self.store, self._words, self._writer = store, StaticMaxSim.of(encoder), RLock()
         self._states: TokenStates | None = None
@@ -69,7 +69,7 @@ class Index:
     @classmethod
     def build(
         cls,
-        encoder: TextEncoder,
+        encoder: Encoder,
         passages: Iterable[Passage],
         path: str | Path,
         *,
@@ -101,7 +101,7 @@ class Index:
         return index
 
     @classmethod
-    def open(cls, path: str | Path, encoder: TextEncoder | None = None, *, durability: str = "full") -> Index:
+    def open(cls, path: str | Path, encoder: Encoder | None = None, *, durability: str = "full") -> Index:
         """Open the index in a folder, or at the address of another store. Without `encoder`, the model it was built
         with is loaded when it is first needed.
 
@@ -428,7 +428,7 @@ class Index:
         )
 
     @property
-    def encoder(self) -> TextEncoder:
+    def encoder(self) -> Encoder:
         """The encoder of the questions, loaded by the name that the index remembers when none was given."""
         return self._encoder()
 
@@ -473,12 +473,12 @@ class Index:
         return count
 
 
-def open_index(path_or_uri: str | Path, encoder: TextEncoder | None = None, *, durability: str = "full") -> Index:
+def open_index(path_or_uri: str | Path, encoder: Encoder | None = None, *, durability: str = "full") -> Index:
     """`Index.open`: the index in a folder, or at an address such as `milvus://…`."""
     return Index.open(path_or_uri, encoder, durability=durability)
 
 
-def build_index(encoder: TextEncoder, passages: Iterable[Passage], path_or_uri: str | Path, **options: Any) -> Index:
+def build_index(encoder: Encoder, passages: Iterable[Passage], path_or_uri: str | Path, **options: Any) -> Index:
     """`Index.build`: a new index in a folder, or at an address such as `milvus://…`, with its options."""
     return Index.build(encoder, passages, path_or_uri, **options)
 

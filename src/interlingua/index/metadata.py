@@ -21,8 +21,8 @@ from interlingua import checksums
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_write
-from interlingua.models.protocols import AnyEncoder, has_token_vectors
-from interlingua.retrieval.retriever import TextEncoder, Vectors, embed_queries
+from interlingua.models.protocols import AnyEncoder, Encoder, has_token_vectors
+from interlingua.retrieval.retriever import Vectors, embed_queries
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
 from interlingua.text.detection import detect_language
@@ -156,7 +156,7 @@ def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
 
 def load_encoder(
     made: IndexMetadata, place: object, *, model: str | None = None, precision: str | None = None
-) -> TextEncoder:
+) -> Encoder:
     """The encoder that the index at `place` was `made` with, loaded by the name of its model, or by `model`; in the
     precision that the index was made in, or in `precision`.
 
@@ -191,7 +191,7 @@ def made_in(made: IndexMetadata) -> str:
     return precision
 
 
-def of_one_vector(encoder: AnyEncoder, model: str) -> TextEncoder:
+def of_one_vector(encoder: AnyEncoder, model: str) -> Encoder:
     """`encoder`, called `model`, which must give one vector a text: such are the vectors of an index."""
     if has_token_vectors(encoder):
         raise BadInput(
@@ -216,7 +216,7 @@ def load_to_encode(name_or_path: str | Path, precision: str = "float32") -> AnyE
     return load_any(name_or_path, precision=precision)
 
 
-def check_encoder(encoder: TextEncoder, made: IndexMetadata, place: object) -> None:
+def check_encoder(encoder: Encoder, made: IndexMetadata, place: object) -> None:
     """Raise BadInput unless `encoder` is the one that the index at `place` was `made` with."""
     from interlingua.models.folder import check
 
@@ -257,7 +257,7 @@ class Question:
         self.is_cut = False
         """Whether terms beyond `READ`, `ELSEWHERE` or `TERMS` were left out so far."""
         self._counts: dict[str, Counter[str]] = {}
-        self.encoded: tuple[TextEncoder, Any] | None = None
+        self.encoded: tuple[Encoder, Any] | None = None
         """The encoder that read it last, and its vector."""
 
     def counts(self, lang: str) -> Counter[str]:
@@ -331,7 +331,7 @@ def questions(
     return Questions(asked, queries, searched)
 
 
-def question_vectors(encoder: TextEncoder, asked: Questions) -> Vectors:
+def question_vectors(encoder: Encoder, asked: Questions) -> Vectors:
     """The vectors of questions [questions, dim], as `encoder` read these objects before where it read all of them:
     indexes of one model are searched with one encoding."""
     known = [one.encoded[1] for one in asked.asked if one.encoded is not None and one.encoded[0] is encoder]

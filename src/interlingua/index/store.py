@@ -23,9 +23,9 @@ from interlingua.data.records import Passage, batched
 from interlingua.errors import BadInput
 from interlingua.index.filters import Filter, Values
 from interlingua.index.metadata import MARKER, IndexMetadata
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
-from interlingua.retrieval.retriever import PassageVectors, TextEncoder, Vectors, embed_passages
+from interlingua.retrieval.retriever import PassageVectors, Vectors, embed_passages
 
 if TYPE_CHECKING:
     from interlingua.data.files.unchanged import Held
@@ -213,7 +213,7 @@ class Store(ABC, Generic[Row]):
     def write(
         self,
         changes: Iterable[Sequence[tuple[Passage, Row | None]]],
-        encoder: TextEncoder,
+        encoder: Encoder,
         verb: str,
         names: SourceNames | None,
     ) -> int:
@@ -303,7 +303,7 @@ class AddressedStore(Store[Row]):
     @classmethod
     @abstractmethod
     def build(
-        cls, address: str, encoder: TextEncoder, passages: Iterable[Passage], settings: BuildSettings
+        cls, address: str, encoder: Encoder, passages: Iterable[Passage], settings: BuildSettings
     ) -> AddressedStore[Row]:
         """A new index of `passages` (read once), there when it is whole, not before.
 
@@ -349,7 +349,7 @@ def already_there(place: object, what: str = "folder") -> BadInput:
 
 
 def encode_passages(
-    encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+    encoder: Encoder, passages: Sequence[Passage], **options: Any
 ) -> tuple[Vectors, list[NDArray[np.int64]] | None]:
     """The vectors [passages, dim] of `embed_passages`, and the passages' subwords for `StaticMaxSim`: None where the
     encoder has none. `options` go to `encode_document`."""
@@ -357,7 +357,9 @@ def encode_passages(
     if words is None:
         return embed_passages(encoder, passages, **options), None
     home = next(kind for kind in type(encoder).__mro__ if "static_sides" in vars(kind))
-    own = type(encoder).encode_document is vars(home)["encode_document"]  # no subclass that encodes in its own way
+    own = type(encoder).encode_document is getattr(
+        home, "encode_document", None
+    )  # no subclass that encodes in its own way
     if options or isinstance(encoder, PassageVectors) or not own:  # the vectors are others, or at hand
         return embed_passages(encoder, passages, **options), words.subwords(passages)
     subwords, vectors = words.encode(passages)

@@ -31,6 +31,7 @@ from interlingua.models.folder import (
 )
 from interlingua.models.language_maps import LanguageMaps, file_name
 from interlingua.models.layout import Parts, read_parts, write_parts, write_root
+from interlingua.models.protocols import EncodesByRole, Vectors
 from interlingua.models.static.encoder import StaticSide
 from interlingua.models.subwords import Text
 
@@ -89,7 +90,7 @@ class _Tied:
         return instance.passage is instance.query
 
 
-class DualEncoder(nn.Module):
+class DualEncoder(nn.Module, EncodesByRole):
     """`query` and `passage` encoders; without `passage` one encoder serves both roles (tied).
 
     `similarity` ("cosine" or "dot") is how a query and a passage are to be compared; None keeps the encoder's.
@@ -162,13 +163,8 @@ class DualEncoder(nn.Module):
         """Texts → float32 vectors `[texts, dim]`, in one forward pass, with gradient."""
         return self.encoder(role).embed(texts, role)
 
-    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
-        """Vectors of queries; options are those of `Encoder.encode`, `lang` for a calibrated model among them."""
-        return self.query.encode_query(sentences, **options)
-
-    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
-        """Vectors of passages; options are those of `Encoder.encode`."""
-        return self.passage.encode_document(sentences, **options)
+    def _encode(self, sentences: str | Sequence[Text], role: str, **options: Any) -> Vectors | Tensor | list[Tensor]:
+        return self.encoder(role)._encode(sentences, role, **options)
 
     def save(self, path: str | Path) -> None:
         """Write a sentence-transformers folder: a plain one when tied, a Router with two routes when not."""

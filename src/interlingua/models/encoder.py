@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from interlingua.models.folder import MaxLength, check, check_pooling, model_fol
 from interlingua.models.inference.precision import chosen
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write_parts, write_root
+from interlingua.models.protocols import EncodesByRole, Vectors
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.static.encoder import StaticSide
 from interlingua.models.subwords import Text
@@ -38,7 +39,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Vectors = np.ndarray[Any, np.dtype[np.float32]]
+
+class _Options(TypedDict, total=False):
+    """Those of `Encoder.encode` that do not change what it returns."""
+
+    role: str | None
+    batch_size: int | None
+    prompt_name: str | None
+    prompt: str | None
+    show_progress_bar: bool | None
+    normalize_embeddings: bool
+    device: str | torch.device | None
+    truncate_dim: int | None
+    lang: Langs
 
 
 def checked(precision: str | None, device: str | torch.device | None, dtype: str | torch.dtype | None) -> str:
@@ -50,7 +63,7 @@ def checked(precision: str | None, device: str | torch.device | None, dtype: str
     return chosen(precision, default_device(device))
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module, EncodesByRole):
     """A text encoder. Make one with `Encoder.load` or `build_encoder`; `parts` are its pieces.
 
     A text is a string or a `(title, text)` pair, joined by the encoder's own template. `role` is "query" or
@@ -290,6 +303,21 @@ class Encoder(nn.Module):
         states, lengths, early = self.backbone.token_states(ids, layer)
         return (states, lengths) if early is None else (states, lengths, early)
 
+    @overload
+    def encode(
+        self,
+        sentences: str | Sequence[Text],
+        *,
+        convert_to_tensor: Literal[True],
+        convert_to_numpy: bool = True,
+        **options: Unpack[_Options],
+    ) -> Tensor: ...
+    @overload
+    def encode(
+        self, sentences: str | Sequence[Text], *, convert_to_numpy: Literal[False], **options: Unpack[_Options]
+    ) -> Tensor | list[Tensor]: ...
+    @overload
+    def encode(self, sentences: str | Sequence[Text], **options: Unpack[_Options]) -> Vectors: ...
     def encode(
         self,
         sentences: str | Sequence[Text],
@@ -305,7 +333,7 @@ class Encoder(nn.Module):
         device: str | torch.device | None = None,
         truncate_dim: int | None = None,
         lang: Langs = None,
-    ) -> Any:
+    ) -> Vectors | Tensor | list[Tensor]:
         """Vectors `[texts, dim]` in the order given; of a single string, `[dim]`. Argument names are those of
         sentence-transformers.
 
@@ -351,13 +379,9 @@ class Encoder(nn.Module):
         array: Vectors = vectors.numpy()
         return array[0] if single else array
 
-    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
-        """`encode` in the role of queries."""
-        return self.encode(sentences, role="query", **options)
-
-    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
-        """`encode` in the role of passages."""
-        return self.encode(sentences, role="passage", **options)
+    def _encode(self, sentences: str | Sequence[Text], role: str, **options: Any) -> Vectors | Tensor | list[Tensor]:
+        found: Vectors | Tensor | list[Tensor] = self.encode(sentences, role=role, **options)
+        return found
 
     def parts(self) -> Parts:
         """The pieces this encoder is made of, as the folder layout writes them."""

@@ -227,7 +227,7 @@ def fingerprint(encoder: AnyEncoder) -> dict[str, Any]:
     ours: Any = encoder
     if hasattr(ours, "states_of"):  # of its token states
         return {**fingerprint(ours.states_of), "similarity": ours.similarity}
-    one, two = hasattr(ours, "pooling"), hasattr(ours, "own_passage") or hasattr(ours, "static_sides")
+    one, two = hasattr(ours, "pooling"), hasattr(ours, "static_sides")
     if hasattr(ours, "projection") and hasattr(ours, "query_expansion"):
         return _late_interaction(ours)
     if not one and not two:

@@ -48,6 +48,7 @@ from interlingua.models.layout import (
     write_root,
     write_transformer,
 )
+from interlingua.models.protocols import MultiVectorEncoder
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import Text, punctuation
 
@@ -179,7 +180,7 @@ def write(folder: Path, parts: LateParts) -> None:
     write_root(folder, _MODULES, parts.settings, LATE_INTERACTION, "maxsim")
 
 
-class LateInteractionEncoder(nn.Module):
+class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
     """Token states → a linear layer → unit length. One encoder serves queries and documents. Make one with
     `LateInteractionEncoder.load`, or from a single-vector encoder with `start`.
 

@@ -18,15 +18,17 @@ of both:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from typing_extensions import TypeIs
 
     from interlingua.models.encode import TokenVectors
+    from interlingua.models.subwords import Text
 
 Vectors = NDArray[np.float32]
 
@@ -67,7 +69,94 @@ def has_token_vectors(encoder: AnyEncoder) -> TypeIs[MultiVectorEncoder]:
     return encoder.similarity == "maxsim"
 
 
-def has_token_states(encoder: AnyEncoder | None) -> bool:
+class EncodesByRole(Encoder):
+    """The two methods of an `Encoder` of ours, by `encode` of a role: NumPy arrays, or tensors where these are asked
+    for, as in `interlingua.Encoder.encode`."""
+
+    def _encode(self, sentences: str | Sequence[Text], role: str, **options: Any) -> Vectors | Tensor | list[Tensor]:
+        raise NotImplementedError
+
+    @overload
+    def encode_query(
+        self, sentences: str | Sequence[Text], *, convert_to_tensor: Literal[True], **options: Any
+    ) -> Tensor: ...
+    @overload
+    def encode_query(
+        self, sentences: str | Sequence[Text], *, convert_to_numpy: Literal[False], **options: Any
+    ) -> Tensor | list[Tensor]: ...
+    @overload
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Vectors: ...
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Vectors | Tensor | list[Tensor]:
+        """Vectors of queries, `[texts, dim]`; of a single string `[dim]`. Options are those of `Encoder.encode`, `lang`
+        for a calibrated model among them."""
+        return self._encode(sentences, "query", **options)
+
+    @overload
+    def encode_document(
+        self, sentences: str | Sequence[Text], *, convert_to_tensor: Literal[True], **options: Any
+    ) -> Tensor: ...
+    @overload
+    def encode_document(
+        self, sentences: str | Sequence[Text], *, convert_to_numpy: Literal[False], **options: Any
+    ) -> Tensor | list[Tensor]: ...
+    @overload
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Vectors: ...
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Vectors | Tensor | list[Tensor]:
+        """Vectors of passages, as `encode_query`."""
+        return self._encode(sentences, "passage", **options)
+
+
+@runtime_checkable
+class HasTokenStates(Encoder, Protocol):
+    """An encoder of ours that gives one vector a text; where it is not static, a transformer's token states are
+    behind it."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether there is no transformer."""
+
+
+class Lengths(Protocol):
+    """How many tokens of a text are read."""
+
+    def length(self, role: str | None) -> int | None:
+        """The most tokens of a text in this role, None for any number."""
+
+
+class Tokenizes(Protocol):
+    """The encoder of a role, as far as it counts tokens."""
+
+    def tokenize(self, texts: Sequence[Text], role: str) -> list[list[int]]:
+        """Token ids of each text as the model reads it."""
+
+
+@runtime_checkable
+class HasTokenizer(Tokenizes, Protocol):
+    """The encoder of a role, with the transformers tokenizer that measures its texts."""
+
+    @property
+    def settings(self) -> Lengths:
+        """Its settings."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer."""
+
+
+@runtime_checkable
+class HasRoles(Protocol):
+    """An encoder with one for each role, perhaps the same."""
+
+    def encoder(self, role: str) -> Tokenizes:
+        """That of "query" or "passage"."""
+
+
+def has_token_states(encoder: AnyEncoder | None) -> TypeIs[HasTokenStates]:
     """Whether its vectors are made of a transformer's token states: it is ours, gives one vector a text, and is not
     static."""
-    return getattr(encoder, "is_static", True) is False
+    return isinstance(encoder, HasTokenStates) and not encoder.is_static
+
+
+def side_of(encoder: object, role: str) -> Any:
+    """The whole encoder of "query" or "passage": a part of a dual encoder, else the encoder itself."""
+    return getattr(encoder, "query" if role == "query" else "passage", encoder)

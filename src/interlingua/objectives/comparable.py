@@ -402,7 +402,7 @@ class Comparable(SpanObjective):
         return states if self.projection is None else self.projection(states)
 
     def contrastive(self, spans: Spans, vectors: TokenVectors) -> Loss:
-        pairs: Sequence[SpanPair] = spans.records
+        pairs = require(spans.records, SpanPair, self)
         both = range(len(pairs)), range(len(pairs), 2 * len(pairs))
         (source, source_mask), (target, target_mask) = (vectors.select(side).padded() for side in both)
         groups = None

@@ -312,6 +312,8 @@ class ContextPrediction(Objective):
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["contexts"], ContextPair, self)
+        if not pairs:
+            return Loss((vectors["centers"].float() + vectors["targets"].float()).sum())
         centers, targets = self.head(vectors["centers"].float(), vectors["targets"].float())
         if self.settings.mean_free and centers.requires_grad:
             for vectors_of in (centers, targets):

@@ -32,6 +32,11 @@ from interlingua.settings import Settings
 Teacher = Callable[..., Tensor]
 """Passages → the teacher's vectors `[texts, dim]`, without a gradient. One that is asked for questions, too, takes
 their role "query" as a second argument."""
+READS: dict[str, type[ParallelPair] | type[Sentence] | type[QuestionPassage]] = {
+    "parallel": ParallelPair,
+    "sentences": Sentence,
+    "questions": QuestionPassage,
+}
 MASKED = torch.finfo(torch.float32).min
 """Not −inf: what is left out then adds 0 · a finite number, also where nothing is left."""
 
@@ -189,7 +194,8 @@ class Distillation(Objective):
         return {name: texts for name, (texts, _) in self._lessons(batch).items()}
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
-        lessons, langs = self._lessons(batch), [record.lang for record in batch[self.settings.of]]
+        lessons, records = self._lessons(batch), require(batch[self.settings.of], READS[self.settings.of], self)
+        langs = [record.lang for record in records]
         if not langs:
             return Loss(torch.stack([vectors[name].float().sum() for name in lessons]).sum())
         if self.settings.loss == "scores":

@@ -129,18 +129,19 @@ class Language(Objective):
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         sentences = require(batch.get("sentences", ()), Sentence, self)
-        found = pair_requests(batch["parallel"], self.settings.on)
+        found = pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
         for role in roles(self.settings.on) if sentences else ():
             found[f"{role}.others"] = Texts(role, [sentence.text for sentence in sentences])
         return found
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["parallel"], ParallelPair, self)
-        mask = self.mask(pairs, batch.get("sentences", ())) if self.settings.duplicates == "mask" and pairs else None
+        sentences = require(batch.get("sentences", ()), Sentence, self)
+        mask = self.mask(pairs, sentences) if self.settings.duplicates == "mask" and pairs else None
         results = [self._rows(vectors, role, mask) for role in roles(self.settings.on)]
         sums = torch.stack([rows for rows, _ in results]).mean(0)
         terms = results[0][1]
-        count = 2 * len(pairs) + len(batch.get("sentences", ()))
+        count = 2 * len(pairs) + len(sentences)
         value = _normalised(sums, terms, count, self.settings.normalizer)
         compared = terms > 0  # with everything masked there is nothing to be in excess of
         rows = (sums / terms.clamp(min=1) - FLOOR)[compared]

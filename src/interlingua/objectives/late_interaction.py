@@ -273,7 +273,7 @@ def _distilled_rows(
     return F.kl_div((scores / temperature).log_softmax(-1), wanted, log_target=True, reduction="none").sum(-1)
 
 
-class LateInteraction(Objective):
+class LateInteraction(Objective[TokenVectors]):
     """ColBERT's fine-tuning on a stream of questions, for a model with `late_interaction`. Questions that lack what it
     reads teach nothing, which is said."""
 
@@ -335,7 +335,7 @@ class LateInteraction(Objective):
         }
 
     def loss(self, batch: Batch, vectors: Mapping[str, TokenVectors]) -> Loss:
-        questions = batch["questions"]
+        questions = require(batch["questions"], QuestionPassage, self)
         padded = [tensor for part in vectors.values() for tensor in part.padded()]
         if self.settings.contrast == "in_batch":
             candidates = self._candidates(questions)

@@ -20,7 +20,16 @@ from interlingua.errors import BadInput, NotFound
 from interlingua.models.folder import model_folder, require_safetensors
 from interlingua.models.late_interaction import Model, RoleEncoder
 from interlingua.models.transformer import quiet
-from interlingua.objectives.objective import Batch, MaskedRow, ObjectiveSettings, Role, Spans, TokenObjective, require
+from interlingua.objectives.objective import (
+    Batch,
+    MaskedRow,
+    ObjectiveSettings,
+    Role,
+    Spans,
+    Text,
+    TokenObjective,
+    require,
+)
 
 
 class MaskedLanguageModelHead(nn.Module):
@@ -182,7 +191,7 @@ class MaskedLanguageModelling(TokenObjective):
         rows = len(cast(Tensor, encoder.input_embeddings.weight))
         return cls(hidden=encoder.hidden_size, vocabulary=rows, seed=seed, **options)
 
-    def texts(self, batch: Batch) -> list[Any]:
+    def texts(self, batch: Batch) -> list[Text]:
         """The texts to read: each raw sentence."""
         return [record.text for record in require(batch["sentences"], Sentence, self)]
 
@@ -222,5 +231,5 @@ class TranslationLanguageModelling(MaskedLanguageModelling):
 
     streams = ("parallel",)
 
-    def texts(self, batch: Batch) -> list[Any]:
+    def texts(self, batch: Batch) -> list[Text]:
         return [(pair.source, pair.target) for pair in require(batch["parallel"], ParallelPair, self)]

@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Generic, Literal, Self, cast, get_args
 
 from pydantic import ConfigDict
 from torch import Size, Tensor, device, nn
 from torch.nn import functional as F
+from typing_extensions import TypeVar
 
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
@@ -57,10 +58,12 @@ def check_paired(source: Tensor, target: Tensor, what: str) -> None:
 
 Role = Literal["query", "passage"]
 Roles = Literal["passage", "query", "both"]
-Batch = Mapping[str, Sequence[Any]]
-"""stream name → the records drawn from it for this step (the global batch, the same on every process)."""
+Batch = Mapping[str, Sequence[object]]
+"""stream name → the records drawn from it for this step (the global batch, the same on every process). `require` says
+of which kind they are."""
 
 R = TypeVar("R")
+Vectors = TypeVar("Vectors", Tensor, TokenVectors, default=Tensor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class ObjectiveSettings(Settings):
     model_config = ConfigDict(frozen=True)
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, Generic[Vectors]):
     """A loss and what it reads. This one compares the vectors of texts: `requests` says which, `loss` compares them.
 
     Subclasses name the streams that they read (a trailing "?" marks an optional one) and declare their options as
@@ -94,7 +97,8 @@ class Objective(nn.Module):
     BadInput for one that is unknown or cannot be.
 
     Parameters registered on the module (a learnable temperature) are trained with the encoder. `multi_vector`: it
-    compares the tokens of a late-interaction model, so `loss` finds `TokenVectors` instead of tensors.
+    compares the tokens of a late-interaction model, so `loss` finds `TokenVectors` instead of tensors; such a class is
+    an `Objective[TokenVectors]`.
     """
 
     class Settings(ObjectiveSettings):
@@ -117,7 +121,7 @@ class Objective(nn.Module):
         """The texts to embed, by a name that `loss` finds their vectors under."""
         raise NotImplementedError
 
-    def loss(self, batch: Batch, vectors: Mapping[str, Any]) -> Loss:
+    def loss(self, batch: Batch, vectors: Mapping[str, Vectors]) -> Loss:
         """The loss of the whole batch; `vectors[name]` is a tensor `[texts, dim]` float32 in the order requested."""
         raise NotImplementedError
 
@@ -130,6 +134,14 @@ class Objective(nn.Module):
 
     def make_room(self, saved: Mapping[str, Size], device: device) -> None:
         """Before a checkpoint is put back: create the buffers in `saved` (name → shape) that grew in training."""
+
+
+AnyObjective = Objective[Tensor] | Objective[TokenVectors]
+
+
+def loss_of(objective: AnyObjective, batch: Batch, vectors: Mapping[str, Tensor | TokenVectors]) -> Loss:
+    """`objective.loss` on the vectors of a model, which are of the kind that `objective.multi_vector` names."""
+    return cast(Objective[Any], objective).loss(batch, vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +157,7 @@ class Spans:
     """What a token objective reads at one step, what it was made of, and numbers worth logging."""
 
     rows: list[MaskedRow]
-    records: Sequence[Any] = ()
+    records: Sequence[object] = ()
     report: dict[str, float] = field(default_factory=dict)
 
 
@@ -197,14 +209,14 @@ class SpanObjective(TokenObjective):
         raise NotImplementedError
 
 
-def require(records: Sequence[Any], kind: type[R], objective: nn.Module) -> Sequence[R]:
+def require(records: Sequence[object], kind: type[R], objective: nn.Module) -> Sequence[R]:
     """`records`, or an error when the stream holds another kind of record than the objective reads."""
     if records and not isinstance(records[0], kind):
         raise BadInput(
             f"objective {type(objective).__name__} reads {kind.__name__} records, "
             f"but its stream holds {type(records[0]).__name__}. Point it at another data source."
         )
-    return records
+    return cast(Sequence[R], records)
 
 
 def by_language(langs: Sequence[str], rows: Tensor) -> dict[str, float]:

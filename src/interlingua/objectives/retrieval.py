@@ -152,7 +152,7 @@ class Retrieval(Objective):
         }
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
-        questions, options = batch["questions"], self.settings
+        questions, options = require(batch["questions"], QuestionPassage, self), self.settings
         queries, passages = vectors["queries"], vectors["passages"]
         mask = false_negatives(questions, self.candidates(questions)) if options.mask_false_negatives else None
         if options.self_guided_margin is not None:

@@ -108,7 +108,7 @@ class TranslationRanking(Objective):
         return pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
-        pairs = batch["parallel"]
+        pairs = require(batch["parallel"], ParallelPair, self)
         groups = None if self.settings.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
         rows = torch.stack(
             [

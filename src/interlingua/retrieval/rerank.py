@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
-from interlingua.models.protocols import AnyEncoder, has_token_vectors
+from interlingua.models.protocols import AnyEncoder, HasTokenizer, has_token_vectors, side_of
 from interlingua.retrieval.retriever import Candidates, Retriever, Scorer, chosen_queries
 from interlingua.retrieval.run import Run
 
@@ -143,8 +143,8 @@ def subword_windows(encoder: AnyEncoder, window: int = WINDOW, stride: int = STR
     subword longer or shorter. Raises BadInput for a window longer than the model reads, or a stride longer
     than the window.
     """
-    side: Any = getattr(encoder, "passage", encoder)
-    if not hasattr(side, "tokenizer") or not hasattr(side, "tokenize"):
+    side = side_of(encoder, "passage")
+    if not isinstance(side, HasTokenizer):
         raise BadInput(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
     limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])
     if limit is not None and window > limit:

@@ -16,8 +16,6 @@ from interlingua.models.protocols import Vectors as Vectors
 from interlingua.retrieval.run import Run
 
 Place = TypeVar("Place")
-TextEncoder = Encoder
-"""The same seam under another name."""
 
 
 @runtime_checkable
@@ -112,7 +110,8 @@ class Retriever(Scorer, Protocol):
     `MaxP`, `OnDemand`, or one of your own (`examples/own_retriever.py`).
 
     A passage has one score for a query, whether it is searched for or a candidate. Passages are encoded or read when
-    they are first needed.
+    they are first needed. `RetrieverPool.retriever` gives that of a stage of a pipeline. Pipelines that fuse or rerank,
+    run files and an `Index` keep the promise of `search` alone: their scores belong to one list.
     """
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
@@ -195,7 +194,8 @@ class OnDemand(LazyPassages[int]):
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` best passages of all parts for each query."""
         self.need_all()
-        return _joined([part.search(queries, depth) for part in self._parts], queries).truncate(depth)
+        found = (part.search(queries, depth) for part in self._parts)
+        return Run.joined(found, [query.id for query in queries], depth)
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """Each query's candidates, each scored by the part that holds it."""
@@ -205,23 +205,14 @@ class OnDemand(LazyPassages[int]):
         for query_id, ids in candidates.items():
             for name in ids:
                 shares[self.places[name]].setdefault(query_id, []).append(name)
-        scored = [
+        scored = (
             part.score([query for query in asked if query.id in share], share)
             for part, share in zip(self._parts, shares, strict=True)
             if share
-        ]
-        return _joined(scored, asked)
+        )
+        return Run.joined(scored, candidates)
 
     def encode(self, passages: list[Passage]) -> dict[str, int]:
         """One more part; its number for each of the passages."""
         self._parts.append(self.build(passages))
         return {passage.id: len(self._parts) - 1 for passage in passages}
-
-
-def _joined(runs: Sequence[Run], queries: Sequence[Query]) -> Run:
-    """One run of runs over different passages."""
-    joined = Run()
-    for query in queries:
-        found = [pair for run in runs if query.id in run for pair in run[query.id]]
-        joined.add(query.id, [name for name, _ in found], [score for _, score in found])
-    return joined

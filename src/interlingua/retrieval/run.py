@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +77,28 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         for query_id, found in scores.items():
             run.add(query_id, list(found), list(found.values()))
         return run
+
+    @classmethod
+    def joined(cls, runs: Iterable[Run], queries: Iterable[str], depth: int | None = None) -> Run:
+        """One run with these `queries` (ids) of `runs` over different passages, the `depth` best of each query where it
+        is given. A run is let go before the next one is taken."""
+        found: dict[str, list[tuple[str, float]]] = {name: [] for name in queries}
+
+        def best(name: str) -> Run:
+            run = cls()
+            run.add(name, [passage for passage, _ in found[name]], [score for _, score in found[name]])
+            return run if depth is None else run.truncate(depth)
+
+        for run in runs:
+            for name in run.keys() & found.keys():
+                found[name] += run[name]
+                if depth is not None and len(found[name]) > depth:
+                    found[name] = best(name)[name]
+        whole = cls()
+        for name in found:
+            one = best(name)
+            whole._ids[name], whole._scores[name] = one._ids[name], one._scores[name]
+        return whole
 
     def add(self, query_id: str, ids: Sequence[str], scores: ArrayLike) -> None:
         """Add the results of one query, in any order; they are sorted here.

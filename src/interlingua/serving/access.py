@@ -79,9 +79,9 @@ class Token(Settings):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
-    scopes: tuple[str, ...]
-    token: Secret
+    name: str = Field(description="its name in the log")
+    scopes: tuple[str, ...] = Field(description="what it allows: search, write, metrics, admin")
+    token: Secret = Field(description="the secret itself")
 
     @model_validator(mode="after")
     def _known(self) -> Self:

@@ -15,8 +15,7 @@ from interlingua.errors import BadInput, InterlinguaError
 from interlingua.index.index import Index
 from interlingua.index.metadata import load_encoder
 from interlingua.index.store import is_address, is_index
-from interlingua.models.protocols import AnyEncoder
-from interlingua.retrieval.retriever import TextEncoder
+from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.serving.access import GRANT, INDEXES, NAME, NAMING, Grant, refusal
 from interlingua.serving.schemas import ApiError
 from interlingua.serving.service import ServeSettings, Service, Shared
@@ -213,7 +212,7 @@ def open_all(
 ) -> dict[str, Index]:
     """Open the indexes at some places. Those that one model made have one in memory. `model` is the model of all,
     where it is not at the place that they remember. Raises what `Index.open` and `load_encoder` raise."""
-    encoders: dict[str, TextEncoder] = {}
+    encoders: dict[str, Encoder] = {}
     indexes = {}
     for name, place in places.items():
         index = Index.open(place, durability=durability)

@@ -20,9 +20,8 @@ from interlingua.index.documents import called
 from interlingua.index.filters import Filter
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
 from interlingua.retrieval.rerank import model_retriever
-from interlingua.retrieval.retriever import TextEncoder
 from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher
 from interlingua.serving.middleware import Metrics
@@ -45,7 +44,10 @@ class ServeSettings(Settings):
     )
     delay: float = Field(0.002, ge=0, description="seconds for which such a batch is gathered")
     queue: int = Field(128, ge=1, description="requests that may wait; more get 503")
-    timeout: Seconds = Field(30.0, description="seconds until a request is given up with 504")
+    timeout: Seconds = Field(
+        30.0,
+        description="seconds until a request is given up with 504, and that the end waits for requests that have begun",
+    )
     budget: Seconds = Field(
         10.0, description="seconds of work on one question, the reranker's left out; beyond it is 422"
     )
@@ -56,18 +58,22 @@ class ServeSettings(Settings):
         "0 for not at all",
     )
     max_body: int = Field(4 << 20, ge=1, description="maximum bytes of a body")
-    head_timeout: Seconds = Field(10.0, description="seconds for the headers of a request")
-    connections: int = Field(512, ge=1, description="connections at once")
-    connections_per_address: int | None = Field(
-        None,
+    head_timeout: Seconds = Field(
+        10.0, description="seconds for the headers of a request, and for a TLS handshake; beyond it is 408"
+    )
+    connections: int = Field(
+        512,
         ge=1,
-        description="connections at once of one address (an IPv6 network of 64 bits); half of all without it",
+        description="connections at once; at the limit a new one takes the place of one that asks for nothing",
+    )
+    connections_per_address: int | None = Field(
+        None, ge=1, description="connections at once of one address; an IPv6 network of 64 bits counts as one"
     )
     token: Secret = Field("", description="the token for everything; without one, or `tokens`, nobody may write")
     read_token: Secret = Field("", description="a token without which nobody may read")
     tokens: tuple[Token, ...] = Field((), repr=False, description="tokens with names and scopes; requests need one")
-    rate: float = Field(0.0, ge=0, description="requests a second of each token; 0 for any number")
-    burst: int = Field(20, ge=1, description="requests of a token that may come at once, within a limited rate")
+    rate: float = Field(0.0, ge=0, description="requests a second of each token; more get 429")
+    burst: int = Field(20, ge=1, description="requests of a token that may come at once, within the rate")
     log_queries: bool = Field(False, description="put the text of questions into the log")
     rerank_model: str = Field("", description="the name of the reranker in answers")
     aliases: tuple[str, ...] = Field((), description="more names by which requests may call the model")
@@ -314,9 +320,9 @@ def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
     return shorter
 
 
-def count_tokens(encoder: TextEncoder, texts: Sequence[str], role: str) -> list[int]:
+def count_tokens(encoder: Encoder, texts: Sequence[str], role: str) -> list[int]:
     """Tokens of each text as the model reads it, cut to its length; 0 for a model that is not one of ours."""
-    if not hasattr(encoder, "encoder"):
+    if not isinstance(encoder, HasRoles):
         return [0] * len(texts)
     return [len(ids) for ids in encoder.encoder(role).tokenize(texts, role)]
 

@@ -160,15 +160,17 @@ class Scratch(Settings):
     """A transformer of XLM-R's shape with random weights and a vocabulary of its own; or, with `embeddings`, with the
     vocabulary and the subword vectors of a static model (a folder or name, of `hidden` dimensions)."""
 
-    vocab_size: int = Field(16_000, ge=16, le=10_000_000)
-    layers: int = Field(4, ge=1, le=1_000)
-    hidden: int = Field(256, ge=1, le=65_536)
-    heads: int = Field(4, ge=1, le=65_536)
-    intermediate: int = Field(1_024, ge=1, le=1_000_000)
-    max_length: int = Field(256, ge=8, le=1_000_000)
-    dropout: float = Field(0.1, ge=0, lt=1)
-    lowercase: bool = False
-    embeddings: str | None = None
+    vocab_size: int = Field(16_000, ge=16, le=10_000_000, description="subwords of the vocabulary that is learned")
+    layers: int = Field(4, ge=1, le=1_000, description="of the transformer")
+    hidden: int = Field(256, ge=1, le=65_536, description="size of a token state")
+    heads: int = Field(4, ge=1, le=65_536, description="attention heads, a divisor of `hidden`")
+    intermediate: int = Field(1_024, ge=1, le=1_000_000, description="size of the feed-forward layers")
+    max_length: int = Field(256, ge=8, le=1_000_000, description="subwords of a text that the model can read")
+    dropout: float = Field(0.1, ge=0, lt=1, description="of the transformer, while training")
+    lowercase: bool = Field(False, description="lower-case texts first")
+    embeddings: str | None = Field(
+        None, description="a static model whose vocabulary and vectors of size `hidden` it starts from"
+    )
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Scratch:
@@ -185,16 +187,22 @@ class Static(Settings):
     token of its own becomes its bytes. With `int8` the trained vectors are saved in 8 bits.
     """
 
-    vocab_size: int = Field(32_000, ge=16, le=10_000_000)
-    dim: int = Field(256, ge=1, le=65_536)
-    token_dropout: float = Field(0.0, ge=0, lt=1)
-    token_weights: bool = False
-    sif: float = Field(1e-3, gt=0)
-    max_length: int | None = Field(None, ge=1, le=1_000_000)
-    lowercase: bool = False
-    character_coverage: float = Field(0.9995, gt=0, le=1)
-    byte_fallback: bool = False
-    int8: bool = False
+    vocab_size: int = Field(32_000, ge=16, le=10_000_000, description="subwords of the vocabulary that is learned")
+    dim: int = Field(256, ge=1, le=65_536, description="size of a vector")
+    token_dropout: float = Field(0.0, ge=0, lt=1, description="share of tokens dropped while training")
+    token_weights: bool = Field(False, description="learn a weight for each subword beside its vector")
+    sif: float = Field(
+        1e-3,
+        gt=0,
+        description="a of the weights a / (a + p(token)) that the random vectors start with (Arora et al. 2017)",
+    )
+    max_length: int | None = Field(None, ge=1, le=1_000_000, description="subwords of a text that are read; none: all")
+    lowercase: bool = Field(False, description="lower-case texts first")
+    character_coverage: float = Field(0.9995, gt=0, le=1, description="share of characters that get a subword")
+    byte_fallback: bool = Field(
+        False, description="characters without a subword are their bytes; else they are unknown"
+    )
+    int8: bool = Field(False, description="save the trained vectors as int8")
 
 
 class Backbone(Settings):
@@ -204,8 +212,8 @@ class Backbone(Settings):
     layers: int | list[int] | None = Field(
         None, description="of the named model: how many layers to keep, the first ones, or which ones, from 0"
     )
-    scratch: Scratch | None = None
-    static: Static | None = None
+    scratch: Scratch | None = Field(None, description="a new transformer with random weights")
+    static: Static | None = Field(None, description="subword vectors without a transformer")
 
     @model_validator(mode="after")
     def _one(self) -> Backbone:

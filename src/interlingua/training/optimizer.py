@@ -22,12 +22,14 @@ class OptimizerSpec(Settings):
     """The `optimizer:` part of a recipe. `lr` and `betas` are those of Hu et al. 2023, `eps`, `weight_decay` and `clip`
     those of the DPR code that the paper builds on (Karpukhin et al. 2020)."""
 
-    lr: float = Field(1e-5, gt=0)
-    betas: tuple[Decay, Decay] = (0.9, 0.999)
-    eps: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
+    lr: float = Field(1e-5, gt=0, description="largest learning rate")
+    betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="decay rates of the two moments of Adam")
+    eps: float = Field(1e-8, gt=0, description="added to the root of the second moment")
+    weight_decay: float = Field(0.0, ge=0, description="of AdamW; norms and biases are not shrunk")
     warmup: int = Field(0, ge=0, description="steps from 0 to lr")
-    schedule: Literal["linear", "constant"] = "linear"
+    schedule: Literal["linear", "constant"] = Field(
+        "linear", description="after the warm-up: down to 0 with the last step, or as it is"
+    )
     clip: float | None = Field(2.0, gt=0, description="largest gradient norm")
     sparse_embeddings: bool = Field(
         False, description="transformers: update only the subword embeddings that a step reads (lazy Adam)"

@@ -32,9 +32,9 @@ Length = Annotated[int, Field(ge=1, le=1_000_000)]
 class LateInteractionSpec(Settings):
     """One vector a token (ColBERT). Lengths count special tokens and the marker."""
 
-    dim: int = Field(128, ge=1, le=65_536)
-    query_length: int = Field(32, ge=4)
-    document_length: int = Field(180, ge=4)
+    dim: int = Field(128, ge=1, le=65_536, description="size of a token's vector")
+    query_length: int = Field(32, ge=4, description="tokens of a question")
+    document_length: int = Field(180, ge=4, description="tokens of a passage")
     query_expansion: bool = Field(True, description="fill queries up with mask tokens")
     skip_punctuation: bool = Field(False, description="documents have no vectors of punctuation")
 
@@ -48,13 +48,21 @@ class ModelSpec(Settings):
         description="a name, a folder, {name: …, layers: …}, {scratch: …} or {static: …}"
     )
     freeze: list[str] = Field([], description="what training leaves as it is: embeddings, layers.3, layers.0-3")
-    pooling: Literal["cls", "mean"] | None = None
+    pooling: Literal["cls", "mean"] | None = Field(
+        None, description="how token states become one vector; none: as the folder says, else mean"
+    )
     layer: int | None = Field(None, description="pool this hidden state (0 = embeddings)")
-    normalize: bool | None = None
-    encoders: Literal["untied", "tied"] = "untied"
-    similarity: Literal["cosine", "dot"] = "cosine"
-    max_length: Length | dict[str, Length] | None = None
-    prompts: dict[str, str] | None = None
+    normalize: bool | None = Field(None, description="bring vectors to unit length; none: as the folder says")
+    encoders: Literal["untied", "tied"] = Field(
+        "untied", description="one encoder for questions and one for passages, or one for both"
+    )
+    similarity: Literal["cosine", "dot"] = Field(
+        "cosine", description="how vectors are compared, in training and in search"
+    )
+    max_length: Length | dict[str, Length] | None = Field(
+        None, description="tokens of a text that are read, of all or by role: {query: 64, passage: 256}"
+    )
+    prompts: dict[str, str] | None = Field(None, description="text put before a `query` or a `document`")
     template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
     token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
     norm_power: float = Field(
@@ -64,7 +72,7 @@ class ModelSpec(Settings):
         description="static backbones: the power to which the lengths of the "
         "trained subword vectors are raised in the saved model",
     )
-    late_interaction: LateInteractionSpec | None = None
+    late_interaction: LateInteractionSpec | None = Field(None, description="one vector a token instead of one a text")
 
     @field_validator("freeze")
     @classmethod
@@ -90,8 +98,10 @@ class TrainingSpec(Settings):
 
     former_names: ClassVar = {"mix": "objective_sampling"}
 
-    steps: int = Field(gt=0)
-    step_mode: Literal["accumulate", "alternate"] = "accumulate"
+    steps: int = Field(gt=0, description="steps of the optimizer")
+    step_mode: Literal["accumulate", "alternate"] = Field(
+        "accumulate", description="one optimizer step on the sum of the losses, or one for each in turn"
+    )
     accumulate: int = Field(1, gt=0, le=1_000_000, description="batches a step; their gradients are averaged")
     own_batches: bool = Field(
         False,
@@ -110,12 +120,12 @@ class TrainingSpec(Settings):
     )
     gradient_cache: int | None = Field(None, gt=0, description="texts per chunk; None: no cache")
     chunk_tokens: int = Field(16_384, gt=0, description="tokens in one forward pass, padding counted")
-    log_every: int = Field(100, gt=0)
-    checkpoint_every: int = Field(500, gt=0)
-    keep_checkpoints: int = Field(2, gt=0)
-    validate_every: int = Field(500, gt=0)
+    log_every: int = Field(100, gt=0, description="steps between two lines of the log")
+    checkpoint_every: int = Field(500, gt=0, description="steps between two checkpoints")
+    keep_checkpoints: int = Field(2, gt=0, description="how many of the newest are kept")
+    validate_every: int = Field(500, gt=0, description="steps between two validations")
     keep: Literal["last", "best"] = Field("last", description="which weights become the model (best: by validation)")
-    tensorboard: bool = True
+    tensorboard: bool = Field(True, description="write events too, where TensorBoard is installed")
 
     @model_serializer(mode="wrap")
     def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -130,22 +140,22 @@ class TrainingSpec(Settings):
 class ValidationSpec(Settings):
     """The `validation:` part: held-out questions whose retrieval loss (NLL) is followed."""
 
-    questions: DataSpec
-    limit: int = Field(2_000, gt=0)
-    batch: int = Field(48, gt=1, le=1_000_000)
+    questions: DataSpec = Field(description="questions held out from training")
+    limit: int = Field(2_000, gt=0, description="how many are used, at most")
+    batch: int = Field(48, gt=1, le=1_000_000, description="questions compared with one another")
 
 
 class Recipe(Settings):
     """One run."""
 
-    description: str = ""
-    seed: int = Field(42, ge=0, lt=1 << 63)
-    model: ModelSpec
-    data: dict[str, DataSpec]
-    objectives: dict[str, dict[str, Any] | None]
-    optimizer: OptimizerSpec = OptimizerSpec()  # type: ignore[call-arg]
-    training: TrainingSpec
-    validation: ValidationSpec | None = None
+    description: str = Field("", description="what the run is for")
+    seed: int = Field(42, ge=0, lt=1 << 63, description="of everything random")
+    model: ModelSpec = Field(description="what is trained")
+    data: dict[str, DataSpec] = Field(description="what is read: the streams of the objectives, by name")
+    objectives: dict[str, dict[str, Any] | None] = Field(description="the summands of the loss; none switches one off")
+    optimizer: OptimizerSpec = Field(OptimizerSpec(), description="AdamW and its schedule")  # type: ignore[call-arg]
+    training: TrainingSpec = Field(description="how many steps, and how they are taken")
+    validation: ValidationSpec | None = Field(None, description="held-out questions to follow the training by")
     tokenizer_sentences: int = Field(300_000, gt=0, description="texts that a new tokenizer is trained on")
     tokenizer_data: list[str] | None = Field(
         None,

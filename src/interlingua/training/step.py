@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from interlingua.models.encode import TokenVectors
 from interlingua.models.late_interaction import Model
-from interlingua.objectives.objective import Batch, Loss, SpanObjective, Text, TokenObjective
+from interlingua.objectives.objective import Batch, Loss, SpanObjective, Text, TokenObjective, loss_of
 from interlingua.training.encoding import Chunking, Encoded, EncodedRows, EncodedTexts, encoder_of, require_finite
 from interlingua.training.optimizer import gradient_norm
 from interlingua.training.processes import Processes
@@ -149,7 +149,7 @@ def _texts(
                 name: encoded[texts.role].take([unique[texts.role][text] for text in texts.texts])
                 for name, texts in requests[weighted.name].items()
             }
-            yield weighted, weighted.objective.loss(drawn[weighted.name], vectors), vectors
+            yield weighted, loss_of(weighted.objective, drawn[weighted.name], vectors), vectors
 
     return dict(encoded), compared()
 

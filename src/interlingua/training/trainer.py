@@ -25,7 +25,7 @@ from interlingua.models.encode import TokenVectors, embed_in_batches
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, embed_rows
 from interlingua.objectives import LateInteraction, Retrieval
 from interlingua.objectives.geometry import alignment, effective_rank, mean_pairwise_cosine, uniformity
-from interlingua.objectives.objective import Batch, Objective, TokenObjective
+from interlingua.objectives.objective import AnyObjective, Batch, TokenObjective, loss_of
 from interlingua.training.checkpoint import load_checkpoint, newest, save_checkpoint
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import Optimizer
@@ -160,7 +160,7 @@ def retrieval_nll(
     questions = [store[order[i]] for i in range(count - count % batch if count >= batch else count)]
     names = ("temperature", "hard_negatives", "mask_false_negatives")
     options = {name: getattr(objective.settings, name) for name in names}
-    followed: Objective = (
+    followed: AnyObjective = (
         LateInteraction(contrast="in_batch", **options)
         if isinstance(objective, LateInteraction)
         else Retrieval(similarity=objective.settings.similarity, **options)
@@ -173,7 +173,7 @@ def retrieval_nll(
             vectors = {
                 name: embed(model, texts.role, texts.texts) for name, texts in followed.requests(records).items()
             }
-            losses.append(followed.loss(records, vectors).value.item())
+            losses.append(loss_of(followed, records, vectors).value.item())
         return {"nll": sum(losses) / len(losses)}
 
     return validate

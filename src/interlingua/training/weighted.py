@@ -28,14 +28,14 @@ from interlingua.objectives import (
 )
 from interlingua.objectives.distillation import Teacher
 from interlingua.objectives.masked_lm import MaskedLanguageModelHead
-from interlingua.objectives.objective import Batch, Objective, SpanObjective, TokenObjective
+from interlingua.objectives.objective import AnyObjective, Batch, Objective, SpanObjective, TokenObjective
 from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import Recipe, recipe_text
 
 logger = logging.getLogger(__name__)
 
-OBJECTIVES: dict[str, type[Objective]] = {
+OBJECTIVES: dict[str, type[AnyObjective]] = {
     "retrieval": Retrieval,
     "semantic": Semantic,
     "language": Language,
@@ -58,7 +58,7 @@ class WeightedObjective:
     where it is not called so."""
 
     name: str
-    objective: Objective
+    objective: AnyObjective
     weight: float = 1.0
     reads: Mapping[str, str] = field(default_factory=dict)
 
@@ -149,7 +149,7 @@ def _check_late_interaction(recipe: Recipe) -> None:
         )
 
 
-def _check_vectors(name: str, kind: type[Objective], recipe: Recipe) -> None:
+def _check_vectors(name: str, kind: type[AnyObjective], recipe: Recipe) -> None:
     """Whether the objective compares what the model gives: one vector a text, or one a token."""
     late = recipe.model.late_interaction is not None
     if issubclass(kind, SpanObjective) and is_static(recipe):

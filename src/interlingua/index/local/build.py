@@ -30,15 +30,16 @@ from interlingua.index.local.table import PassageTable, go_back, lock
 from interlingua.index.metadata import FORMAT, MARKER, SOURCES, IndexMetadata, write_sources
 from interlingua.index.ranking import distinct
 from interlingua.index.store import BuildSettings, chunks, encode_passages
+from interlingua.models.protocols import Encoder
 from interlingua.progress import track
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
-from interlingua.retrieval.retriever import TextEncoder, Vectors
+from interlingua.retrieval.retriever import Vectors
 
 logger = logging.getLogger(__name__)
 
 
 def encoded(
-    encoder: TextEncoder, passages: Sequence[Passage], **options: Any
+    encoder: Encoder, passages: Sequence[Passage], **options: Any
 ) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
     """Encode passages for `PassageTable.batch`: texts as rows, vectors, and subwords for `StaticMaxSim`."""
     return to_rows(passages), *encode_passages(encoder, passages, **options)
@@ -62,7 +63,7 @@ def spooled(batches: Iterable[Any], schema: Any, folder: Path) -> Iterator[tuple
 STARTED = "building.json"
 
 
-def build_folder(encoder: TextEncoder, passages: Iterable[Passage], path: Path, settings: BuildSettings) -> None:
+def build_folder(encoder: Encoder, passages: Iterable[Passage], path: Path, settings: BuildSettings) -> None:
     """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
 
     Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced. Where that is left from
@@ -122,11 +123,7 @@ def _left(partial: Path, made_with: dict[str, Any]) -> PassageTable | None:
 
 
 def _write(
-    encoder: TextEncoder,
-    passages: Iterable[Passage],
-    partial: Path,
-    store: PassageTable | None,
-    options: Mapping[str, Any],
+    encoder: Encoder, passages: Iterable[Passage], partial: Path, store: PassageTable | None, options: Mapping[str, Any]
 ) -> PassageTable:
     """Make the store in `partial` hold exactly `passages`."""
     written = {} if store is None else dict(_digests(store))

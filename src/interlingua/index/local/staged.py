@@ -24,7 +24,8 @@ from interlingua.files import make_folder, sync
 from interlingua.index.local.rows import COLUMN, arrow, subword_column, subwords_of
 from interlingua.index.local.table import vectors_of
 from interlingua.index.store import CHUNK, encode_passages
-from interlingua.retrieval.retriever import TextEncoder, Vectors
+from interlingua.models.protocols import Encoder
+from interlingua.retrieval.retriever import Vectors
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Staged:
     """The vectors and subwords of the passages of one write to the index at `path`, whose table has this `schema`. Hold
     the writers' lock."""
 
-    def __init__(self, path: Path, encoder: TextEncoder, schema: Any) -> None:
+    def __init__(self, path: Path, encoder: Encoder, schema: Any) -> None:
         self.folder, self.encoder, self.schema = path / FOLDER, encoder, schema
         self._keeps = True
         self._waiting: list[tuple[list[bytes], Vectors, Subwords]] = []

@@ -40,9 +40,9 @@ from interlingua.index.store import (
     View,
     already_there,
 )
-from interlingua.models.protocols import AnyEncoder
+from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.retrieval.late_interaction.static import Ids
-from interlingua.retrieval.retriever import TextEncoder, Vectors
+from interlingua.retrieval.retriever import Vectors
 
 if TYPE_CHECKING:
     from interlingua.data.files.unchanged import Held
@@ -202,9 +202,7 @@ class LocalStore(AddressedStore[Place]):
         return cls(existing(address, "index folder"), durability_of(durability))
 
     @classmethod
-    def build(
-        cls, address: str, encoder: TextEncoder, passages: Iterable[Passage], settings: BuildSettings
-    ) -> LocalStore:
+    def build(cls, address: str, encoder: Encoder, passages: Iterable[Passage], settings: BuildSettings) -> LocalStore:
         """As `AddressedStore.build`. From `interlingua.index.local.search.APPROXIMATE_FROM` passages on dense search is
         approximate."""
         path = Path(address)
@@ -280,7 +278,7 @@ class LocalStore(AddressedStore[Place]):
     def write(
         self,
         changes: Iterable[Sequence[tuple[Passage, Place | None]]],
-        encoder: TextEncoder,
+        encoder: Encoder,
         verb: str,
         names: SourceNames | None,
     ) -> int:

@@ -31,9 +31,10 @@ from interlingua.index.milvus.collection import (
 from interlingua.index.milvus.version import IndexRecord, IndexVersion, alias_of
 from interlingua.index.milvus.write import FORMAT, compact, delete_rows, write_index, write_passages
 from interlingua.index.store import AddressedStore, BuildSettings, Floats, LexicalMatches, Scores, View, already_there
+from interlingua.models.protocols import Encoder
 from interlingua.retrieval.bm25.postings import inverse_frequency, query_vector, term_number
 from interlingua.retrieval.late_interaction.static import Ids
-from interlingua.retrieval.retriever import TextEncoder, Vectors
+from interlingua.retrieval.retriever import Vectors
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
@@ -287,9 +288,7 @@ class MilvusStore(AddressedStore[MilvusRow]):
         return store
 
     @classmethod
-    def build(
-        cls, address: str, encoder: TextEncoder, passages: Iterable[Passage], settings: BuildSettings
-    ) -> MilvusStore:
+    def build(cls, address: str, encoder: Encoder, passages: Iterable[Passage], settings: BuildSettings) -> MilvusStore:
         """As `AddressedStore.build`. A build that was stopped goes on where it ended if model and passages are the
         same. Raises BadInput also for a passage that Milvus has no room for."""
         _check_durability(address, settings.durability)
@@ -321,7 +320,7 @@ class MilvusStore(AddressedStore[MilvusRow]):
     def write(
         self,
         changes: Iterable[Sequence[tuple[Passage, MilvusRow | None]]],
-        encoder: TextEncoder,
+        encoder: Encoder,
         verb: str,
         names: SourceNames | None,
     ) -> int:

@@ -21,9 +21,10 @@ from interlingua.index.milvus.collection import PASSAGE, Address, passage_of, ro
 from interlingua.index.milvus.version import SLICE, IndexRecord, IndexVersion
 from interlingua.index.ranking import distinct
 from interlingua.index.store import CHUNK, BuildSettings, chunks, encode_passages
+from interlingua.models.protocols import Encoder
 from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import NONE, document_vector, term_number
-from interlingua.retrieval.retriever import TextEncoder, embed_passages
+from interlingua.retrieval.retriever import embed_passages
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
@@ -71,7 +72,7 @@ class Counts:
 
 
 def write_index(
-    encoder: TextEncoder, passages: Iterable[Passage], address: Address, client: Any, settings: BuildSettings
+    encoder: Encoder, passages: Iterable[Passage], address: Address, client: Any, settings: BuildSettings
 ) -> IndexVersion:
     """Make a new version of the index of `passages` (read once) and let the alias name it when it is whole.
 
@@ -115,7 +116,7 @@ def write_index(
 
 def write_passages(
     store: IndexVersion,
-    encoder: TextEncoder,
+    encoder: Encoder,
     changes: Iterable[Sequence[tuple[Passage, Mapping[str, Any] | None]]],
     names: SourceNames | None,
 ) -> int:
@@ -245,7 +246,7 @@ def _spooled(passages: Iterable[Passage], spool: IO[bytes]) -> tuple[Counts, str
 
 
 def _rows(
-    encoder: TextEncoder,
+    encoder: Encoder,
     passages: Sequence[Passage],
     numbers: Iterable[int],
     about: IndexRecord,

@@ -30,11 +30,15 @@ from interlingua.models.folder import (
 from interlingua.models.inference.kept import Kept
 from interlingua.models.inference.layers import Layers
 from interlingua.models.inference.machine import has_no_gpu
+from interlingua.models.protocols import EncodesByRole
 from interlingua.models.static.encoder import TINY, encode_side, mapped
 from interlingua.models.subwords import Text
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from interlingua.models.dual import DualEncoder
+    from interlingua.models.encoder import Encoder
 
 Floats = NDArray[np.float32]
 FEW, PATIENCE = 2_000, 20_000
@@ -43,7 +47,7 @@ OPTIONS = {"prompt_name", "prompt", "normalize_embeddings", "truncate_dim", "lan
 """Those of `Encoder.encode` that are known here."""
 
 
-class LightEncoder:
+class LightEncoder(EncodesByRole):
     """An encoder that computes as `DualEncoder.load` with a precision does, for few texts at a time. Make one with
     `load`. Safe to use from several threads."""
 
@@ -95,12 +99,12 @@ class LightEncoder:
         return self.backbone.config.hidden_size
 
     @property
-    def query(self) -> Any:
+    def query(self) -> Encoder:
         """The whole encoder of questions."""
         return self.whole().query
 
     @property
-    def passage(self) -> Any:
+    def passage(self) -> Encoder:
         """The whole encoder of passages."""
         return self.whole().passage
 
@@ -114,17 +118,10 @@ class LightEncoder:
         template, length = self.settings.template, self.settings.length(role)
         return self.backbone.subwords(texts, prompt=prompt, template=template, max_length=length)
 
-    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
-        """As `Encoder.encode_query`."""
+    def _encode(self, sentences: str | Sequence[Text], role: str, **options: Any) -> Floats | Tensor | list[Tensor]:
         if self._is_ours(sentences, options):
-            return encode_side(self, sentences, "query", **options)
-        return self.whole().encode_query(sentences, **options)
-
-    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
-        """As `Encoder.encode_document`."""
-        if self._is_ours(sentences, options):
-            return encode_side(self, sentences, "passage", **options)
-        return self.whole().encode_document(sentences, **options)
+            return encode_side(self, sentences, role, **options)
+        return self.whole()._encode(sentences, role, **options)
 
     def _is_ours(self, sentences: str | Sequence[Text], options: dict[str, Any]) -> bool:
         """Whether a call is computed here: with known options, in int8 always, else with few characters."""

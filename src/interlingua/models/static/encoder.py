@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from interlingua.models.folder import (
     stored_role,
     subfolder,
 )
+from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.models.subwords import Subwords, Text
 
 Floats = NDArray[np.float32]
@@ -174,7 +175,21 @@ class StaticSide:
         return means
 
 
-class StaticEncoder:
+@runtime_checkable
+class HasStaticSides(Protocol):
+    """An encoder that may be static: it says how the vectors of questions and of passages are made."""
+
+    def static_sides(self) -> tuple[StaticSide, StaticSide] | None:
+        """The sides of questions and of passages, if vectors are means of static subword vectors and nothing else (no
+        Dense layer, no calibration); else None."""
+
+
+def static_sides(encoder: AnyEncoder | None) -> tuple[StaticSide, StaticSide] | None:
+    """`HasStaticSides.static_sides`; None for an encoder without it."""
+    return encoder.static_sides() if isinstance(encoder, HasStaticSides) else None
+
+
+class StaticEncoder(Encoder):
     """A static model that only encodes: `DualEncoder` for one without Dense layers and calibration, without torch. Make
     one with `load`. Safe to use from several threads."""
 
@@ -217,13 +232,13 @@ class StaticEncoder:
         """Those of questions and of passages."""
         return self.query, self.passage
 
-    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+    def encode_query(self, sentences: str | Sequence[Text], **options: Any) -> Floats:
         """Vectors `[texts, dim]` of questions, float32; of a single string `[dim]`. Of the options of `Encoder.encode`
         it takes `prompt_name`, `prompt`, `normalize_embeddings` and `truncate_dim`, and has no use for `lang`,
         `batch_size` and `show_progress_bar`."""
         return encode_side(self.query, sentences, "query", **options)
 
-    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Any:
+    def encode_document(self, sentences: str | Sequence[Text], **options: Any) -> Floats:
         """Vectors of passages, as `encode_query`."""
         return encode_side(self.passage, sentences, "passage", **options)
 

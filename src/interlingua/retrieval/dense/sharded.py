@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -78,14 +78,14 @@ class PassageShards:
         process the same."""
         vectors = embed_queries(self.encoder, queries, **self._options)
         names = [query.id for query in queries]
-        found = _joined(names, depth, (self._search(shard, vectors, names, depth) for shard in self._mine))
+        found = Run.joined((self._search(shard, vectors, names, depth) for shard in self._mine), names, depth)
         if self.processes.count == 1:
             return found
         state = {name: [found.ids(name), [score for _, score in found[name]]] for name in names}
         with atomic_write(self._results(self.processes.rank)) as stream:
             json.dump(state, stream)
         self.processes.wait()
-        found = _joined(names, depth, (_read(self._results(rank)) for rank in range(self.processes.count)))
+        found = Run.joined((_read(self._results(rank)) for rank in range(self.processes.count)), names, depth)
         self.processes.wait()  # nobody writes the next results before all have read these
         return found
 
@@ -156,18 +156,6 @@ class Shards:
         self.processes.wait()
         if self.processes.first:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _joined(names: Sequence[str], depth: int, runs: Iterator[Run]) -> Run:
-    """The best `depth` of all runs for each query; each run is let go before the next one is made."""
-    whole = Run.from_scores({name: {} for name in names})
-    for run in runs:
-        joined = Run()
-        for name in names:
-            pairs = [*whole[name], *run[name]]
-            joined.add(name, [one for one, _ in pairs], [score for _, score in pairs])
-        whole = joined.truncate(depth)
-    return whole
 
 
 def _read(path: Path) -> Run:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from interlingua.data.records import Passage, Query
+from interlingua.data.records import Passage, Query, batched
 from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors
 from interlingua.models.protocols import MultiVectorEncoder
@@ -25,14 +25,8 @@ SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
 
 def passage_tokens(encoder: MultiVectorEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
     """Encode `passages`, `CHUNK` at a time: ids and token vectors, as `TokenStore.build` takes them."""
-    held: list[Passage] = []
-    for passage in track(passages, "encode passages"):
-        held.append(passage)
-        if len(held) == CHUNK:
-            yield _encoded(encoder, held, encode_options)
-            held = []
-    if held:
-        yield _encoded(encoder, held, encode_options)
+    for some in batched(track(passages, "encode passages"), CHUNK):
+        yield _encoded(encoder, some, encode_options)
 
 
 class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
@@ -40,8 +34,8 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
     (`LazyPassages`).
 
     `store`, built from `passage_tokens` of the same encoder, holds passages that need no encoding any more: with a
-    folder of all of them nothing but queries is encoded, and vectors stay on disk. `kept` is the same for `score`, of
-    passages whose vectors are in other stores under other ids: store and row by passage id. `dtype` is how those
+    folder of all of them nothing but queries is encoded, and vectors stay on disk. `kept` is the same of passages whose
+    vectors are in other stores under other ids: store and row by passage id. `dtype` is how those
     encoded here are held (int8: a quarter of float32, and faster, but rounded); `device` where vectors are kept and
     compared, the CPU without it. `encode_options` go to the encoder.
     """
@@ -69,7 +63,7 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
                     f"the passages, '{min(unknown)}' for one. Both must be of one collection."
                 )
             self.places |= self._hold(store)
-        self._kept, numbers = bool(kept), dict[int, int]()
+        numbers = dict[int, int]()
         for name, (held, row) in (kept or {}).items():
             if id(held) not in numbers:
                 numbers[id(held)] = len(self._stores)
@@ -81,24 +75,23 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         where there are fewer; a passage without tokens, which scores −inf, is the last of all."""
         if depth < 1:
             raise BadInput(f"depth {depth}: must be at least 1.")
-        if self._kept:
-            raise BadInput("`kept` token vectors are for `score` alone. To search, give a `store`.")
         self.need_all()
         asked = self._queries(queries)
-        names = list(self.places)
+        names = [passage.id for passage in self.passages]
         ranks = tie_ranks(names)
+        places = np.array([self.places[name] for name in names], dtype=np.int64).reshape(-1, 2)
         best = np.zeros((len(queries), 0), dtype=np.int64)
         scores: Floats = np.zeros((len(queries), 0), dtype=np.float32)
-        first = 0
-        for store in self._stores:
-            block = max(1, SCORES_HELD // max(1, len(queries)))
-            for start in range(0, len(store), block):
-                rows = np.arange(start, min(start + block, len(store)))
-                found = np.concatenate([best, np.broadcast_to(first + rows, (len(queries), len(rows)))], axis=1)
-                scores = np.concatenate([scores, maxsim_matrix(asked, store, rows)], axis=1)
-                kept = np.lexsort((ranks[found], -scores), axis=1)[:, :depth]
-                best, scores = np.take_along_axis(found, kept, axis=1), np.take_along_axis(scores, kept, axis=1)
-            first += len(store)
+        block = max(1, SCORES_HELD // max(1, len(queries)))
+        for number, store in enumerate(self._stores):
+            here = np.flatnonzero(places[:, 0] == number)
+            here = here[np.argsort(places[here, 1])]  # as the store has them: it may be on disk
+            for start in range(0, len(here), block):
+                some = here[start : start + block]
+                found = np.concatenate([best, np.broadcast_to(some, (len(queries), len(some)))], axis=1)
+                scores = np.concatenate([scores, maxsim_matrix(asked, store, places[some, 1])], axis=1)
+                top = np.lexsort((ranks[found], -scores), axis=1)[:, :depth]
+                best, scores = np.take_along_axis(found, top, axis=1), np.take_along_axis(scores, top, axis=1)
         run = Run()
         for query, row, values in zip(queries, best.tolist(), scores, strict=True):
             run.add(query.id, [names[number] for number in row], values)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.models.protocols import AnyEncoder, has_token_states
+from interlingua.models.protocols import AnyEncoder, HasTokenStates, MultiVectorEncoder, has_token_states, side_of
 from interlingua.models.subwords import Text
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ Floats = NDArray[np.float32]
 Row = TypeVar("Row")
 
 
-class TokenStates:
+class TokenStates(MultiVectorEncoder):
     """A `MultiVectorEncoder` of the token states of `encoder`, one that gives one vector a text by a transformer."""
 
     similarity = "maxsim"
     skipped: tuple[str, ...] = ()
 
-    def __init__(self, encoder: Any) -> None:
+    def __init__(self, encoder: HasTokenStates) -> None:
         self.states_of = encoder
         """The encoder, of whose fingerprint this one's is made."""
 
@@ -56,7 +56,7 @@ class TokenStates:
     def spans(self, text: str, role: str) -> list[tuple[int, int]]:
         """The characters that each vector of a text stands for, in order, as far as the prompt leaves its tokens as
         they are."""
-        side = self._side(role)
+        side = side_of(self.states_of, role)
         ids, bare = side.tokenize([text], role)[0], side.tokenize([""], role)[0]
         found = []
         for id, (known, span) in zip(ids[_inside(ids, bare)], side.backbone.subwords.spans(text), strict=False):
@@ -65,16 +65,13 @@ class TokenStates:
             found.append(span)
         return found
 
-    def _side(self, role: str) -> Any:
-        return getattr(self.states_of, "query" if role == "query" else "passage", self.states_of)
-
     def _encode(self, texts: Sequence[Text], role: str) -> TokenVectors:
         import torch
         from torch.nn.functional import normalize
 
         from interlingua.models.encode import TokenVectors, embed_in_batches, precision, transformer_tokens
 
-        side = self._side(role)
+        side = side_of(self.states_of, role)
         ids, bare = side.tokenize(texts, role), side.tokenize([""], role)[0]
         if not ids:
             return TokenVectors(torch.empty(0, side.hidden_size), [])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.models.protocols import AnyEncoder
-from interlingua.models.static.encoder import StaticSide, StaticTable, int8_rows
+from interlingua.models.static.encoder import StaticSide, StaticTable, int8_rows, static_sides
 from interlingua.retrieval.retriever import Vectors, passage_texts, searchable
 
 Ids = NDArray[np.int64]
@@ -115,13 +115,6 @@ class StaticMaxSim:
             total += weight * np.maximum.reduceat(row[places], starts)
         scores[filled] = total
         return scores
-
-
-def static_sides(encoder: AnyEncoder | None) -> tuple[StaticSide, StaticSide] | None:
-    """The sides of an encoder for questions and for passages, if its vectors are means of static subword vectors and
-    nothing else (no Dense layer, no calibration); None for any other encoder."""
-    sides = getattr(encoder, "static_sides", None)
-    return None if sides is None else sides()
 
 
 class _Rows:

@@ -84,37 +84,62 @@ def _access_options(parser: argparse.ArgumentParser) -> None:
         help="requests a second of each token; more get 429 (any number)",
     )
     parser.add_argument(
-        "--burst", type=int, default=20, metavar="N", help="requests that may come at once within --rate (20)"
+        "--burst",
+        type=int,
+        default=20,
+        metavar="N",
+        help="requests of a token that may come at once, within the rate (20)",
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="speak HTTPS with this certificate and its chain, in PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="its private key, where that has a file of its own")
 
 
 def _limit_options(parser: argparse.ArgumentParser) -> None:
+    """Fields of `ServeSettings`, with its descriptions and defaults. That class needs pydantic: it is not loaded for
+    --help, a test compares."""
     parser.add_argument(
         "--connections",
         type=int,
         default=512,
         metavar="N",
-        help="connections at once; beyond, a new one takes the place of one that asks for nothing (512)",
+        help="connections at once; at the limit a new one takes the place of one that asks for nothing (512)",
     )
     parser.add_argument(
-        "--connections-per-address", type=int, metavar="N", help="of them, those of one address (half of them)"
+        "--connections-per-address",
+        type=int,
+        metavar="N",
+        help="connections at once of one address; an IPv6 network of 64 bits counts as one (half of all)",
     )
     parser.add_argument(
-        "--head-timeout", type=number, default=10.0, metavar="SECONDS", help="for the headers of a request (10)"
+        "--head-timeout",
+        type=number,
+        default=10.0,
+        metavar="SECONDS",
+        help="seconds for the headers of a request, and for a TLS handshake; beyond it is 408 (10)",
     )
-    parser.add_argument("--max-batch", type=int, default=64, help="texts that go through the model at once (64)")
     parser.add_argument(
-        "--queue", type=int, default=128, help="requests that may wait; more are told to come back (128)"
+        "--max-batch",
+        type=int,
+        default=64,
+        metavar="N",
+        help="texts that go through the model at once, and passages of writes that are synced together (64)",
     )
-    parser.add_argument("--timeout", type=number, default=30.0, help="seconds until a request is given up (30)")
+    parser.add_argument(
+        "--queue", type=int, default=128, metavar="N", help="requests that may wait; more get 503 (128)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=number,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds until a request is given up with 504, and that the end waits for requests that have begun (30)",
+    )
     parser.add_argument(
         "--budget",
         type=number,
         default=10.0,
         metavar="SECONDS",
-        help="work on one question, after which it is given up (10)",
+        help="seconds of work on one question, the reranker's left out; beyond it is 422 (10)",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.evaluate_retrieval import (
+from interlingua.cli.evaluate.retrieval import (
     collection_options,
     parse_pipelines,
     pipeline_options,
@@ -17,7 +17,7 @@ from interlingua.cli.evaluate_retrieval import (
     translations,
     xor_options,
 )
-from interlingua.cli.evaluate_sentences import print_bucc, print_translations, read_translations, sentence_options
+from interlingua.cli.evaluate.sentences import print_bucc, print_translations, read_translations, sentence_options
 from interlingua.cli.options import precision_option
 from interlingua.errors import BadInput
 

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure, print the numbers, write the page."""
     from tabulate import tabulate
 
-    from interlingua.cli.evaluate_retrieval import one_a_language
+    from interlingua.cli.evaluate.retrieval import one_a_language
     from interlingua.data.collections import load_collection
     from interlingua.evaluation.languages import language_bias
     from interlingua.evaluation.plots import bias_rows, mirror_page
