@@ -261,6 +261,21 @@ def test_each_side_learns_its_own_vector():
     assert found == pytest.approx(wanted.item(), rel=1e-6)
 
 
+def test_a_text_is_taught_in_the_role_in_which_it_is_read():
+    sentences = [Sentence("a", "en"), Sentence("joki", "fi")]
+    objective = Distillation(teacher=Reading(), of="sentences", on="both")
+    requests = objective.requests({"sentences": sentences})
+    vectors = {name: torch.randn(2, 3) for name in requests}
+    wanted = []
+    for name, texts in requests.items():
+        own = torch.tensor([[len(text), 1.0 if texts.role == "query" else -2.0, 0.5] for text in texts.texts])
+        wanted.append((vectors[name] - own).square().mean())
+    assert {texts.role for texts in requests.values()} == {"query", "passage"}
+    assert objective.loss({"sentences": sentences}, vectors).value.item() == pytest.approx(sum(wanted).item() / 2)
+    asked = list(taught_texts(objective.settings, sentences[:1]))
+    assert asked == [("query", "a"), ("passage", "a")]
+
+
 @pytest.mark.parametrize("loss", ["squares", "contrast"])
 def test_sentences_of_any_language_learn_their_own_vectors(loss):
     sentences = [Sentence("a", "en"), Sentence("joki", "fi"), Sentence("a", "sv")]

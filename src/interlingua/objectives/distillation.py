@@ -201,10 +201,12 @@ class Distillation(Objective):
         if self.settings.loss == "scores":
             rows = self._scores(lessons, vectors)
             return Loss(rows.mean(), by_language(langs, rows))
-        read = {id(texts.texts): texts for _, texts in lessons.values()}  # both sides of pairs may have one lesson
+        # both sides of pairs may have one lesson
+        read = {(texts.role, id(texts.texts)): texts for _, texts in lessons.values()}
         taught = {key: self._taught(texts) for key, texts in read.items()}
         found = [
-            self._rows(vectors[name], texts.texts, taught[id(texts.texts)]) for name, (_, texts) in lessons.items()
+            self._rows(vectors[name], texts.texts, taught[texts.role, id(texts.texts)])
+            for name, (_, texts) in lessons.items()
         ]
         if self.settings.of == "questions":  # negatives are taught, too
             value = torch.stack([rows.mean() for rows in found]).mean()
@@ -225,11 +227,11 @@ class Distillation(Objective):
             return {"queries": (asked, asked), "passages": (found := Texts("passage", passages), found)}
         if self.settings.of == "sentences":
             texts = [sentence.text for sentence in require(records, Sentence, self)]
-            return {f"{role}.text": (Texts(role, texts), Texts("passage", texts)) for role in on}
+            return {f"{role}.text": (found := Texts(role, texts), found) for role in on}
         pairs = require(records, ParallelPair, self)
         known = None if self.settings.lang is None else [known_side(pair, self.settings.lang) for pair in pairs]
         return {
-            name: (texts, Texts("passage", known or texts.texts))
+            name: (texts, texts if known is None else Texts("passage", known))
             for name, texts in pair_requests(pairs, self.settings.on).items()
         }
 
@@ -276,9 +278,9 @@ def taught_texts(settings: Distillation.Settings, records: Iterable[Any]) -> Ite
             yield "query", record.question
             yield from (("passage", as_text(one)) for one in candidates([record], settings.hard_negatives))
         elif settings.of == "sentences":
-            yield "passage", record.text
+            yield from ((role, record.text) for role in roles(settings.on))
         elif settings.lang is None:
-            yield from (("passage", record.source), ("passage", record.target))
+            yield from ((role, text) for role in roles(settings.on) for text in (record.source, record.target))
         else:
             yield "passage", known_side(record, settings.lang)
 
