@@ -59,7 +59,7 @@ def test_a_library_user_sees_warnings_alone(table, python):
 )
 def test_the_command_line_decides_what_is_shown(table, tmp_path, capfd, monkeypatch, options, shows, hides):
     monkeypatch.chdir(tmp_path)
-    from interlingua.cli import index
+    from interlingua.cli.index import build as index
 
     def detailed(built, counted=index.counted):
         index.logger.debug("a detail")

@@ -57,7 +57,7 @@ class LetterIndex:
     """What the application asks of an index. A passage scores by the letter triples that it shares with the question;
     "dense" turns the order around, so that modes differ."""
 
-    encoder = SimpleNamespace(encode_query=lambda texts, **options: [])
+    encoder = SimpleNamespace(similarity="cosine", encode_query=lambda texts, **options: [])
     token_states = None
     path = "/the/place/of/letters"
     metadata = SimpleNamespace(fingerprint={})
