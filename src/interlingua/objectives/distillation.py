@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sentence
+from interlingua.data.records import ParallelPair, QuestionPassage, Sentence
 from interlingua.errors import BadInput
 from interlingua.objectives.objective import (
     Batch,
@@ -25,7 +25,7 @@ from interlingua.objectives.objective import (
     require,
     similarities,
 )
-from interlingua.objectives.retrieval import as_text, info_nce_rows
+from interlingua.objectives.retrieval import as_text, candidates, info_nce_rows
 from interlingua.objectives.semantic import ON, pair_requests, roles
 from interlingua.settings import Settings
 
@@ -262,13 +262,6 @@ class Distillation(Objective):
         places = [rows.setdefault(text, len(rows)) for text in texts.texts]
         found = self.teacher(list(rows)) if texts.role == "passage" else self.teacher(list(rows), texts.role)
         return found[places].float()
-
-
-def candidates(questions: Sequence[QuestionPassage], negatives: int) -> list[Passage]:
-    """The first positive of each question, then up to `negatives` of each one's hard negatives."""
-    return [question.positives[0] for question in questions] + [
-        negative for question in questions for negative in question.negatives[:negatives]
-    ]
 
 
 def taught_texts(settings: Distillation.Settings, records: Iterable[Any]) -> Iterator[tuple[str, Text]]:

@@ -139,9 +139,7 @@ class Retrieval(Objective):
 
     def candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
         """The positives in the order of the questions, then every hard negative."""
-        return [question.positives[0] for question in questions] + [
-            negative for question in questions for negative in question.negatives[: self.settings.hard_negatives]
-        ]
+        return candidates(questions, self.settings.hard_negatives)
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         questions = require(batch["questions"], QuestionPassage, self)
@@ -179,6 +177,13 @@ class Retrieval(Objective):
         with torch.no_grad():  # the parameter itself stops at the limit: a clamp in the graph would kill its gradient
             self.log_scale.clamp_(max=math.log(LARGEST_SCALE))
         return (-self.log_scale).exp()
+
+
+def candidates(questions: Sequence[QuestionPassage], negatives: int) -> list[Passage]:
+    """The first positive of each question, then up to `negatives` of each one's hard negatives."""
+    return [question.positives[0] for question in questions] + [
+        negative for question in questions for negative in question.negatives[:negatives]
+    ]
 
 
 def as_text(passage: Passage) -> Text:
