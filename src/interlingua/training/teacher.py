@@ -149,8 +149,8 @@ def key_of_text(text: Text, role: str = "passage") -> tuple[int, int]:
 
 
 def sample_of(vectors: NDArray[Any], most: int = 100_000) -> NDArray[np.float64]:
-    """Up to `most` rows of `vectors`, evenly spaced."""
-    return np.asarray(vectors[:: -(-len(vectors) // most) or 1], dtype=np.float64)
+    """`most` rows of `vectors` or up to twice as many, evenly spaced; all where there are fewer."""
+    return np.asarray(vectors[:: max(1, len(vectors) // most)], dtype=np.float64)
 
 
 def principal_axes(vectors: NDArray[Any], dim: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

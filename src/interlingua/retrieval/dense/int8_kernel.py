@@ -114,9 +114,8 @@ def _multiply_shorts(builder: Any, rows: Any, numbers: Any) -> Any:
 
 def _everywhere(builder: Any, number: Any) -> Any:
     """A vector of ROWS times `number`."""
-    total = ir.VectorType(_INT, ROWS)
-    one = builder.insert_element(ir.Constant(total, ir.Undefined), number, _INT(0))
-    return builder.shuffle_vector(one, one, ir.Constant(total, None))
+    one = builder.insert_element(ir.Constant(ir.VectorType(number.type, ROWS), ir.Undefined), number, _INT(0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, ROWS), None))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -137,11 +136,6 @@ def _reaches(
         def row(array: Any, index: Any) -> Any:
             return builder.load(builder.gep(array, [index]), align=4)
 
-        def everywhere(value: Any) -> Any:
-            kind = ir.VectorType(value.type, ROWS)
-            one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
-            return builder.shuffle_vector(one, one, ir.Constant(whole, None))
-
         def fused(one: Any, other: Any, sum_: Any) -> Any:
             add = ir.FunctionType(lanes, [lanes] * 3)
             return builder.call(
@@ -155,16 +149,16 @@ def _reaches(
         scales, offsets, errors, norms = (row(array, given[3]) for array in of_blocks)
         begin, term = builder.mul(given[6], _INDEX(5)), data(4, number_)
         step, along, spread, rough, slack = (
-            everywhere(row(term, builder.add(begin, _INDEX(place)))) for place in range(5)
+            _everywhere(builder, row(term, builder.add(begin, _INDEX(place)))) for place in range(5)
         )
-        product = builder.sub(row(data(0, whole), given[1]), everywhere(row(data(5, _INT), given[6])))
+        product = builder.sub(row(data(0, whole), given[1]), _everywhere(builder, row(data(5, _INT), given[6])))
         radius = fused(spread, errors, fused(rough, norms, slack))
         exact = builder.fmul(scales, builder.sitofp(product, lanes))
         high = builder.fadd(fused(along, offsets, builder.fmul(step, exact)), radius)
         found = data(8, lanes)
         builder.store(high, found, align=4)
         builder.store(radius, builder.gep(found, [_INDEX(1)]), align=4)
-        reached = builder.bitcast(builder.fcmp_ordered(">=", high, everywhere(given[7])), ir.IntType(ROWS))
+        reached = builder.bitcast(builder.fcmp_ordered(">=", high, _everywhere(builder, given[7])), ir.IntType(ROWS))
         return builder.icmp_unsigned("!=", reached, ir.IntType(ROWS)(0))
 
     return types.boolean(sums, number, bounds, block, terms, shifts, query, needed, out), generate
