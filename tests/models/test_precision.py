@@ -36,6 +36,7 @@ TEXTS = [
     "Missä Alan Turing syntyi, ja missä hän opiskeli ennen kuin hän muutti?",
 ]
 COSINE = {"float32": 0.999999, "bfloat16": 0.999, "int8": 0.99}
+COSINE_AGAIN = {"float32": 0.999999, "int8": 0.9999}  # of a second load with the first
 
 
 @pytest.fixture
@@ -136,11 +137,12 @@ def test_a_conversion_is_kept_and_made_again_for_other_weights(saved, monkeypatc
         without.setattr("interlingua.models.transformer.Transformer.load", lambda *_: pytest.fail("read again"))
         for name, vectors in first.items():
             again = Encoder.load(saved, precision=name)
-            assert np.array_equal(again.encode(TEXTS), vectors)
+            # a mapped file lies otherwise in memory than fresh weights: a product may round otherwise
+            assert cosines(again.encode(TEXTS), vectors).min() > COSINE_AGAIN[name]
             assert fingerprint(again)["weights"] == fingerprint(Encoder.load(saved, precision=name))["weights"]
     for path in kept:
         (path / precision.MARKER).write_text("{")
-    assert np.array_equal(Encoder.load(saved, precision="int8").encode(TEXTS), first["int8"])
+    assert cosines(Encoder.load(saved, precision="int8").encode(TEXTS), first["int8"]).min() > COSINE_AGAIN["int8"]
     assert "is damaged" in caplog.text
     changed = Encoder.load(saved)
     with torch.no_grad():
