@@ -2,6 +2,7 @@
 
     python benchmarks/serve.py --on xquad_en xquad_th                       # a random transformer
     python benchmarks/serve.py --on xquad_en xquad_th --model runs/…/model  # a trained one
+    python benchmarks/serve.py --on xquad_en xquad_th --model multilingual-e5-small --precision int8
 
 Two servers over one index, with --max-batch 64 and --max-batch 1, asked in turns by the same clients (threads with an
 open connection each, every one asking its next question when it has its answer); and the first of them by one client.
@@ -30,6 +31,7 @@ from typing import Any, NamedTuple
 from common import Seconds, options, ratio
 from interlingua.data.collections import load_collection
 from interlingua.index.index import Index
+from interlingua.index.metadata import load_to_encode
 from interlingua.models.dual import DualEncoder
 from interlingua.training.backbones import build_encoder
 
@@ -112,6 +114,7 @@ def main() -> None:
     parser = options(__doc__, passages=500, requests=320, clients=16, repeat=3, layers=6, hidden=384)
     parser.add_argument("--on", nargs="+", required=True, metavar="COLLECTION", help="passages and questions")
     parser.add_argument("--model", help="a model folder; without it a random transformer")
+    parser.add_argument("--precision", default="float32", help="of the model: float32, int8, bfloat16 or auto")
     given = parser.parse_args()
     collections = [load_collection(one) for one in given.on]
     each = -(-given.passages // len(collections))
@@ -126,15 +129,15 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         model = given.model or str(Path(folder, "model"))
-        encoder = DualEncoder.load(model) if given.model else random_model(given, [one.text for one in passages])
         if not given.model:
-            encoder.save(model)
+            random_model(given, [one.text for one in passages]).save(model)
+        encoder: Any = load_to_encode(model, precision=given.precision)
         Index.build(encoder, passages, Path(folder, "index"), model_path=model)
         batched, single = (
             stack.enter_context(running(Path(folder, "index"), given.threads, "--max-batch", size))
             for size in ("64", "1")
         )
-        tokens = sum(map(len, encoder.query.tokenize(asked, "query"))) / len(asked)
+        tokens = sum(map(len, getattr(encoder, "query", encoder).tokenize(asked, "query"))) / len(asked)
         print(
             f"{len(passages):,} passages, {tokens:.1f} tokens a question, {len(asked):,} requests of "
             f"{given.clients} clients, {given.threads} threads, {given.repeat} rounds"

@@ -20,7 +20,8 @@ from interlingua.models.inference.layers import LOW, TOP
 
 LANES = 16
 TOGETHER = 8  # rows of one pass over a panel: 8 × 3 vectors of sums are held in registers
-TILE = 64  # rows that go through the whole layer before the next ones
+TILE = 64  # rows whose states between two weights are held in the processor's nearest caches
+GROUP = 256  # rows for which a weight is read once from the farther caches
 PANELS = COLUMNS // LANES
 KEYS, VALUES = 3, 2
 """Vectors of one pass of attention: keys whose scores are summed at once, and numbers of a value."""
@@ -308,6 +309,12 @@ def _norm(rows: Any, residual: Any, weight: Any, bias: Any, eps: Any, out: Any) 
 
 
 @_compiled()  # type: ignore[untyped-decorator]
+def _filled(count: int) -> int:
+    """So many rows, filled up to whole `TOGETHER`."""
+    return -(-count // TOGETHER) * TOGETHER
+
+
+@_compiled()  # type: ignore[untyped-decorator]
 def project(states: Any, layer: Any, out: Any, start: int, stop: int) -> None:
     """`out` [tokens, features] of `states` [tokens, hidden] float32 from `start` to `stop`, by a packed layer."""
     panels, weights, zeros, bias = layer
@@ -316,9 +323,8 @@ def project(states: Any, layer: Any, out: Any, start: int, stop: int) -> None:
     room = np.empty((TILE, panels.shape[0] * COLUMNS), np.float32)
     for first in range(start, stop, TILE):
         count = min(TILE, stop - first)
-        filled = -(-count // TOGETHER) * TOGETHER
         quantise(states[first : first + count], whole, scales)
-        linear(whole[:filled], scales, panels, sums, weights, zeros, bias, room)
+        linear(whole[: _filled(count)], scales, panels, sums, weights, zeros, bias, room)
         out[first : first + count] = room[:count, : out.shape[1]]
 
 
@@ -343,26 +349,38 @@ def rest_of_layer(
     hidden, inner = states.shape[1], down[0].shape[1] * STEP
     sums = np.empty((TOGETHER, COLUMNS), np.int32)
     whole, scales = np.full((TILE, hidden), ZERO, np.uint8), np.zeros(TILE, np.float32)
-    wide = np.full((TILE, inner), ZERO, np.uint8)
+    wide, wide_scales = np.full((GROUP, inner), ZERO, np.uint8), np.zeros(GROUP, np.float32)
     room = np.empty((TILE, one[0].shape[0] * COLUMNS), np.float32)
     middle = np.empty((TILE, up[0].shape[0] * COLUMNS), np.float32)
     after = np.empty((TILE, following[0].shape[0] * COLUMNS), np.float32)
-    normal = np.empty((TILE, hidden), np.float32)
-    for first in range(start, stop, TILE):
-        end = min(first + TILE, stop)
-        count = end - first
-        filled = -(-count // TOGETHER) * TOGETHER
-        quantise(attended[first:end], whole, scales)
-        linear(whole[:filled], scales, one[0], sums, one[1], one[2], one[3], room)
-        _norm(room, states[first:end], norm[0], norm[1], eps, normal)
-        quantise(normal[:count], whole, scales)
-        linear(whole[:filled], scales, up[0], sums, up[1], up[2], up[3], middle)
-        for row in range(count):
-            _gelu(middle[row, :inner])
-        quantise(middle[:count, :inner], wide, scales)
-        linear(wide[:filled], scales, down[0], sums, down[1], down[2], down[3], room)
-        _norm(room, normal[:count], last[0], last[1], eps, states[first:end])
-        if out.shape[0] > 0:
-            quantise(states[first:end], whole, scales)
-            linear(whole[:filled], scales, following[0], sums, following[1], following[2], following[3], after)
-            out[first:end] = after[:count, : out.shape[1]]
+    normal = np.empty((GROUP, hidden), np.float32)
+    for group in range(start, stop, GROUP):
+        length = min(GROUP, stop - group)
+        for first in range(0, length, TILE):
+            end = min(first + TILE, length)
+            quantise(attended[group + first : group + end], whole, scales)
+            linear(whole[: _filled(end - first)], scales, one[0], sums, one[1], one[2], one[3], room)
+            _norm(room, states[group + first : group + end], norm[0], norm[1], eps, normal[first:end])
+        for first in range(0, length, TILE):
+            end = min(first + TILE, length)
+            quantise(normal[first:end], whole, scales)
+            linear(whole[: _filled(end - first)], scales, up[0], sums, up[1], up[2], up[3], middle)
+            for row in range(end - first):
+                _gelu(middle[row, :inner])
+            quantise(middle[: end - first, :inner], wide[first:end], wide_scales[first:end])
+        for first in range(0, length, TILE):
+            end = min(first + TILE, length)
+            rows = wide[first : first + _filled(end - first)]
+            linear(rows, wide_scales[first:], down[0], sums, down[1], down[2], down[3], room)
+            _norm(room, normal[first:end], last[0], last[1], eps, states[group + first : group + end])
+        if out.shape[0] == 0:
+            continue
+        for first in range(0, length, TILE):
+            end = min(first + TILE, length)
+            quantise(states[group + first : group + end], whole, scales)
+            rows, to = whole[: _filled(end - first)], out[group + first : group + end]
+            if rows.shape[0] == to.shape[0] and after.shape[1] == to.shape[1]:  # no rows and columns are filled up
+                linear(rows, scales, following[0], sums, following[1], following[2], following[3], to)
+            else:
+                linear(rows, scales, following[0], sums, following[1], following[2], following[3], after)
+                to[:] = after[: end - first, : out.shape[1]]
