@@ -63,10 +63,14 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         from interlingua.index import build_index
         from interlingua.index.metadata import load_to_encode, of_one_vector
-        from interlingua.models.dual import DualEncoder
+        from interlingua.models.static.encoder import StaticEncoder
 
         how = arguments.precision
-        encoder = of_one_vector(load_to_encode(name, how), name) if how else DualEncoder.load(name)
+        encoder: Any = StaticEncoder.load(name) if how is None else of_one_vector(load_to_encode(name, how), name)
+        if encoder is None:
+            from interlingua.models.dual import DualEncoder
+
+            encoder = DualEncoder.load(name)
         built = build_index(encoder, passages, arguments.out, model_path=name, **options)
     logger.info(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
 
