@@ -1,0 +1,57 @@
+"""What is found depends neither on what oneDNN may use of the processor nor on the kernels that are chosen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import hashlib, json, sys
+import numpy as np
+import torch
+from interlingua.models.inference import machine
+if sys.argv[1] == "no units":
+    machine.processor = lambda: frozenset({"avx2"})
+from interlingua.alignment.mining import mine_bitext
+from interlingua.retrieval.dense.exact import search_exact
+from interlingua.retrieval.dense.int8 import Int8Matrix
+torch.set_num_threads(1)
+draw = np.random.default_rng(0)
+rows = draw.standard_normal((6_000, 96)).astype(np.float32)
+rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+asked = rows[::60] + 0.1 * draw.standard_normal((100, 96)).astype(np.float32)
+asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+
+def told(*arrays):
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
+
+found = Int8Matrix.build(rows).search(asked, rows, 10)
+mined = mine_bitext(asked, rows[:2_000], k=4)
+print(json.dumps({
+    "search": told(*found), "as float32": told(*search_exact(asked, rows, 10)), "pairs": told(mined.x, mined.y),
+    "scores": told(mined.scores),
+}))
+"""
+
+
+@pytest.mark.slow
+def test_results_are_equal_whatever_onednn_may_use():
+    ways = {
+        "as it is": {},
+        "AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+        "AVX-512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
+        "no units": {},
+    }
+    found = {}
+    for way, setting in ways.items():
+        ran = subprocess.run(
+            [sys.executable, "-c", SCRIPT, way], env=os.environ | setting, capture_output=True, text=True, check=True
+        )
+        found[way] = json.loads(ran.stdout)
+    assert found["as it is"]["search"] == found["as it is"]["as float32"]
+    for way in ways:
+        assert found[way] == found["as it is"], way
