@@ -5,6 +5,7 @@
 #                TRIES=60 SEED=1 for more trials of those that are drawn, and others
 # make fast   the tests without the slow ones; make check: lint, format and types; make format: bring into format
 # make docs   the guide as a site in build/site; a broken link is an error
+# make bench DATA=folder   the benchmarks of docs/benchmarks.md, written into it; without DATA what needs none
 # make default-model MODEL=runs/default/static/model   put a trained model into the package
 # TORCH=cuda  let pip choose PyTorch's build instead of the pinned one (once, before the first target)
 
@@ -20,7 +21,7 @@ CORES ?= --numprocesses auto --dist worksteal
 # Tests start hundreds of processes. Without compiled files on the disk each of them compiles every module again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test torture fast check format docs default-model clean
+.PHONY: demo test torture fast check format docs bench default-model clean
 
 demo: $(READY)
 	$(BIN)/interlingua demo
@@ -46,6 +47,9 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench.py --data "$(DATA)"
 
 BOX := src/interlingua/models/default
 
