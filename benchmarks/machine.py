@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/machine.py
 
-Measured on the threads that torch uses: bytes a second that are read from memory, multiplications with additions a
-second of a large float32 product, and of the int8 kernel where there is one.
+Measured on the threads that torch uses: bytes a second that are read from memory, and multiplications with additions a
+second of a large float32 product; on one thread those of the kernel of int8 weights, where there is one.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def int8_peak() -> float | None:
 
 
 def least(bytes_read: float, products: float, whole: bool = False) -> tuple[float, str]:
-    """The seconds that some work takes at least, and what forbids less: to read so many bytes, or so many products,
-    of bytes where they are `whole` and the kernel is there."""
+    """About the seconds that some work on one thread takes at least, and why: to read so many bytes, or so many
+    products, of bytes where they are `whole` and this machine has a kernel for them."""
     peak = (int8_peak() if whole else None) or float32_peak()
-    return max((bytes_read / bandwidth(), "reads of memory"), (products / peak, "products"))
+    return max((bytes_read / bandwidth(), "memory"), (products / peak, "products"))
 
 
 def name() -> str:
@@ -86,11 +86,10 @@ def name() -> str:
 
 def main() -> None:
     """Print."""
-    import torch
-
     from interlingua.models.inference.machine import threads, units
 
     print(f"{name()}: {', '.join(units()) or 'units not known'}")
+    bandwidth()  # loads torch, whose threads count
     print(f"{threads()} thread{'s'[: threads() != 1]}, Python {platform.python_version()}", end="")
     for package in PACKAGES:
         try:
@@ -98,10 +97,9 @@ def main() -> None:
         except PackageNotFoundError:
             continue
     print(f"\nmemory is read at {bandwidth() / 1e9:.1f} GB/s")
-    print(f"float32 products: {float32_peak() / 1e9:.0f} thousand million a second")
+    print(f"float32: {float32_peak() / 1e9:.0f} · 10⁹ multiplications with additions a second")
     if (peak := int8_peak()) is not None:
-        print(f"int8 products, one thread: {peak / 1e9:.0f} thousand million a second")
-    assert torch.get_num_threads() == threads()
+        print(f"int8, one thread: {peak / 1e9:.0f} · 10⁹ a second")
 
 
 if __name__ == "__main__":

@@ -133,8 +133,8 @@ def main() -> None:
         rows[-1] += [f"{found[column]:,.0f}" for column in COLUMNS[4:]]
         print(rows[-1], flush=True)
     print(tabulate(rows, headers=["", *COLUMNS], disable_numparse=True))
-    if given.languages:
-        print("\nSame language / to English / from English; a collection's own language alone:")
+    if given.languages and given.questions:
+        print("\nRR@100: same language / to English / from English; of native questions, in their language:")
         written = {
             name: [" / ".join(f"{value:.3f}" for value in languages[model][name]) for model in given.models]
             for name in languages[given.models[0]]

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import gelu
 
 from interlingua import Index
 from interlingua.cli import main
@@ -112,6 +113,41 @@ def test_the_compiled_layers_compute_what_numpy_computes(saved, monkeypatch):
     by_numpy = Encoder.load(saved, precision="int8").encode(texts)
     assert cosines(compiled, by_numpy).min() > 0.9999
     assert np.abs(compiled - by_numpy).max() < 0.02
+
+
+@pytest.mark.parametrize("count", [1, 8, 63, 65, 250, 256, 257, 321])
+def test_a_compiled_layer_computes_what_numpy_computes(count):
+    compiled, hidden, inner, first = int8.kernel(), 40, 72, 3  # 3 · 40 outputs are no whole panels
+    if compiled is None:
+        pytest.skip("numba or vpdpbusd is not here")
+    draw = np.random.default_rng(count)
+
+    def numbers(*shape):
+        return draw.standard_normal(shape).astype(np.float32)
+
+    def layer(outputs, inputs):
+        whole, scales = int8.rounded(numbers(outputs, inputs))
+        return int8.Int8Linear(int8.Part(whole, scales, numbers(outputs)))
+
+    def norm(rows, weight, bias):
+        return (rows - rows.mean(1, keepdims=True)) / np.sqrt(rows.var(1, keepdims=True) + 1e-12) * weight + bias
+
+    one, up, down = layer(hidden, hidden), layer(inner, hidden), layer(hidden, inner)
+    following, norms = layer(3 * hidden, hidden), [int8.Norm(numbers(hidden), numbers(hidden)) for _ in range(2)]
+    rows = first + count
+    attended, states = numbers(rows + 5, hidden), numbers(rows + 5, hidden)
+    before, out = states.copy(), np.full((rows + 5, 3 * hidden), np.nan, np.float32)
+    middle = norm(one(attended) + states, *norms[0])
+    expected = norm(down(gelu(torch.from_numpy(up(middle))).numpy()) + middle, *norms[1])
+    given = one.packed, tuple(norms[0]), up.packed, down.packed, tuple(norms[1]), following.packed
+    compiled.rest_of_layer(attended, states, *given, out, 1e-12, first, rows)
+    part = slice(first, rows)
+    # what is nearly halfway between two whole numbers may be rounded either way
+    assert np.abs(states[part] - expected[part]).mean() < 0.02
+    assert np.abs(out[part] - following(states)[part]).mean() < 0.02
+    for others in (slice(0, first), slice(rows, None)):
+        assert np.array_equal(states[others], before[others])
+        assert np.isnan(out[others]).all()
 
 
 def test_weights_take_a_quarter_and_half(saved, units):

@@ -207,7 +207,7 @@ def load_to_encode(name_or_path: str | Path, precision: str = "float32") -> AnyE
     from interlingua.models.inference.light import LightEncoder
     from interlingua.models.static.encoder import StaticEncoder
 
-    static = StaticEncoder.load(name_or_path) if precision == "float32" else None
+    static = StaticEncoder.load(name_or_path) if precision in ("float32", "auto") else None
     found = static or LightEncoder.load(name_or_path, precision)
     if found is not None:
         return found

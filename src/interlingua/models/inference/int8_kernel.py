@@ -21,7 +21,7 @@ from interlingua.models.inference.layers import LOW, TOP
 LANES = 16
 TOGETHER = 8  # rows of one pass over a panel: 8 × 3 vectors of sums are held in registers
 TILE = 64  # rows whose states between two weights are held in the processor's nearest caches
-GROUP = 256  # rows for which a weight is read once from the farther caches
+GROUP = 256  # rows for which a weight that fits into the nearer caches is read once from the farther ones
 PANELS = COLUMNS // LANES
 KEYS, VALUES = 3, 2
 """Vectors of one pass of attention: keys whose scores are summed at once, and numbers of a value."""
@@ -349,11 +349,12 @@ def rest_of_layer(
     hidden, inner = states.shape[1], down[0].shape[1] * STEP
     sums = np.empty((TOGETHER, COLUMNS), np.int32)
     whole, scales = np.full((TILE, hidden), ZERO, np.uint8), np.zeros(TILE, np.float32)
-    wide, wide_scales = np.full((GROUP, inner), ZERO, np.uint8), np.zeros(GROUP, np.float32)
+    most = min(GROUP, _filled(stop - start))
+    wide, wide_scales = np.full((most, inner), ZERO, np.uint8), np.zeros(most, np.float32)
     room = np.empty((TILE, one[0].shape[0] * COLUMNS), np.float32)
     middle = np.empty((TILE, up[0].shape[0] * COLUMNS), np.float32)
     after = np.empty((TILE, following[0].shape[0] * COLUMNS), np.float32)
-    normal = np.empty((GROUP, hidden), np.float32)
+    normal = np.empty((most, hidden), np.float32)
     for group in range(start, stop, GROUP):
         length = min(GROUP, stop - group)
         for first in range(0, length, TILE):
