@@ -272,7 +272,7 @@ def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeyp
     loaded = []
     real = DualEncoder.load
     monkeypatch.setattr(StaticEncoder, "load", loaded.append)  # gives None, as for a transformer
-    monkeypatch.setattr(DualEncoder, "load", lambda name, **_: real("model"))
+    monkeypatch.setattr(DualEncoder, "load", lambda name, **_: loaded.append(name) or real("model"))
     for command in (
         "index books --out a",
         "index books faq.csv --out b --columns text=answer",
@@ -280,7 +280,7 @@ def test_without_a_model_the_one_that_comes_along_is_used(place, capsys, monkeyp
         "index model books --out d",
     ):
         said(capsys, *command.split())
-    assert loaded == ["default", "default", "default", "model"]
+    assert loaded == [name for name in ("default", "default", "default", "model") for _ in range(2)]
     assert Index.open("a").metadata.model == "default"
 
 

@@ -119,3 +119,8 @@ def test_the_hits_are_those_that_torch_finds(folder):
             found, expected = (index.search(text, mode=mode, lang="en") for index in (light, whole))
             assert [hit.passage for hit in found] == [hit.passage for hit in expected]
             np.testing.assert_allclose([hit.score for hit in found], [hit.score for hit in expected], atol=1e-6)
+
+
+def test_indexing_with_the_bundled_model_needs_neither_torch_nor_transformers(folder, tmp_path):
+    _, loaded = run(VERB, "index", folder / "tea.md", folder / "joki.md", "--out", tmp_path / "idx")
+    assert not loaded & {"torch", "transformers"}

@@ -107,6 +107,19 @@ def test_a_student_goes_where_the_teacher_is(tmp_path, tiny_static, fi_en):
 
 
 @pytest.mark.slow
+def test_entries_that_centre_and_that_do_not_share_what_one_teacher_was_asked(tmp_path, tiny_static, caplog):
+    DualEncoder.tied(tiny_static(seed=3)).save(tmp_path / "teacher")
+    asked = {"model": str(tmp_path / "teacher"), "vectors": str(tmp_path / "vectors")}
+    lessons = {
+        "distillation": {"teacher": asked, "lang": "en"},
+        "centred": {"kind": "distillation", "teacher": {**asked, "centre": True}, "lang": None},
+    }
+    with caplog.at_level("INFO"):
+        train(recipe(PAIRS, lessons, 2), tmp_path / "run")
+    assert caplog.text.count("the teacher's vectors of") == 1
+
+
+@pytest.mark.slow
 def test_translation_ranking_brings_translations_together(tmp_path, fi_en):
     model = train(recipe(PAIRS, {"translation_ranking": {}}, 20), tmp_path / "run")
     sides = [[getattr(pair, side) for pair in fi_en] for side in ("source", "target")]

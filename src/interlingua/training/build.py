@@ -244,8 +244,7 @@ def _teachers(
     processes: Processes,
 ) -> dict[str, TeacherVectors]:
     """What each entry learns from, by its name. Entries with one teacher share its vectors, of all their texts."""
-    pupils: dict[str, list[tuple[str, Distillation.Settings, Store[Any]]]] = {}
-    specs: dict[str, TeacherSpec] = {}
+    pupils: dict[str, list[tuple[str, TeacherSpec, Distillation.Settings, Store[Any]]]] = {}
     for name, spec in named.items():
         if kind_of(name, spec) == "distillation":
             entry, options = options_of(name, spec, recipe)
@@ -256,20 +255,23 @@ def _teachers(
             stream = entry.reads.get(options.of, options.of)
             if stream not in stores:
                 raise BadInput(f"objectives.{name}: needs data named '{stream}'; the recipe has {', '.join(stores)}.")
-            key = teacher.model_dump_json()
-            specs[key] = teacher
-            pupils.setdefault(key, []).append((name, options, stores[stream]))
+            # vectors are kept as the teacher gives them, and centred as they are read
+            key = teacher.model_dump_json(exclude={"centre"})
+            pupils.setdefault(key, []).append((name, teacher, options, stores[stream]))
     found: dict[str, TeacherVectors] = {}
-    for number, (key, some) in enumerate(pupils.items()):
+    for number, some in enumerate(pupils.values()):
 
-        def texts(some: list[tuple[str, Distillation.Settings, Store[Any]]] = some) -> Iterator[tuple[str, Text]]:
-            for _, options, store in some:
+        def texts(some: list[Any] = some) -> Iterator[tuple[str, Text]]:
+            for _, _, options, store in some:
                 yield from taught_texts(options, (store[row] for row in range(len(store))))
 
         # each teacher has a folder of its own
         place = out if number == 0 else out / f"teacher-{number + 1}"
-        vectors = learn_from(specs[key], texts, model.dim, place, processes)
-        found |= {name: vectors for name, _, _ in some}
+        opened: dict[bool, TeacherVectors] = {}
+        for name, teacher, _, _ in some:
+            if teacher.centre not in opened:
+                opened[teacher.centre] = learn_from(teacher, texts, model.dim, place, processes)
+            found[name] = opened[teacher.centre]
     return found
 
 
