@@ -378,3 +378,21 @@ def test_only_the_rows_of_a_table_that_are_asked_for_are_read(tmp_path, monkeypa
     again = copy.deepcopy(table := Table(np.load(tmp_path / "rows.npy", mmap_mode="r")))
     del table
     assert np.array_equal(again.take(ids), rows[ids])
+
+
+@pytest.mark.slow
+def test_a_process_that_compiles_the_layers_computes_what_the_next_one_computes(saved, tmp_path):
+    if int8.kernel() is None:
+        pytest.skip("numba or vpdpbusd is not here")
+    script = (
+        "import sys; from interlingua.models.encoder import Encoder; "
+        f"found = Encoder.load(sys.argv[1], precision='int8').encode({TEXTS!r}); print(found.tobytes().hex())"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script, str(saved)], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert said[0] == said[1]

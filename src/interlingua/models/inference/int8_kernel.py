@@ -25,6 +25,7 @@ GROUP = 256  # rows for which a weight that fits into the nearer caches is read 
 PANELS = COLUMNS // LANES
 KEYS, VALUES = 3, 2
 """Vectors of one pass of attention: keys whose scores are summed at once, and numbers of a value."""
+SUMS = 64
 LEAST = -3.0e38
 POWERS = (2.1702255e-4, 1.2439688e-3, 9.6788315e-3, 5.5483342e-2, 2.4022984e-1, 6.9314698e-1, 1.0)
 """2^x from 0 to 1, the highest power first."""
@@ -288,24 +289,47 @@ def linear(whole: Any, scales: Any, panels: Any, sums: Any, weights: Any, zeros:
                     out[first + row, at + lane] = product * (scale * weights[at + lane]) + bias[at + lane]
 
 
-@_compiled(fastmath=True)  # type: ignore[untyped-decorator]
+@_compiled()  # type: ignore[untyped-decorator]
 def _norm(rows: Any, residual: Any, weight: Any, bias: Any, eps: Any, out: Any) -> None:
-    """LayerNorm of rows + residual."""
+    """LayerNorm of rows + residual. `SUMS` sums stand side by side and are joined in one order: left to the compiler,
+    the order would depend on the function into which this one is compiled, and so on what was compiled before."""
     size = residual.shape[1]
+    whole = size - size % SUMS
+    sums = np.empty(SUMS, np.float32)
     for row in range(residual.shape[0]):
-        total = np.float32(0)
-        for i in range(size):
+        sums[:] = 0
+        for first in range(0, whole, SUMS):
+            for lane in range(SUMS):
+                value = rows[row, first + lane] + residual[row, first + lane]
+                out[row, first + lane] = value
+                sums[lane] += value
+        for i in range(whole, size):
             value = rows[row, i] + residual[row, i]
             out[row, i] = value
-            total += value
-        mean = total / np.float32(size)
-        square = np.float32(0)
-        for i in range(size):
+            sums[i - whole] += value
+        mean = _joined(sums) / np.float32(size)
+        sums[:] = 0
+        for first in range(0, whole, SUMS):
+            for lane in range(SUMS):
+                value = out[row, first + lane] - mean
+                sums[lane] += value * value
+        for i in range(whole, size):
             value = out[row, i] - mean
-            square += value * value
-        turn = np.float32(1) / np.sqrt(square / np.float32(size) + np.float32(eps))
+            sums[i - whole] += value * value
+        turn = np.float32(1) / np.sqrt(_joined(sums) / np.float32(size) + np.float32(eps))
         for i in range(size):
             out[row, i] = (out[row, i] - mean) * turn * weight[i] + bias[i]
+
+
+@_compiled()  # type: ignore[untyped-decorator]
+def _joined(sums: Any) -> Any:
+    """The sum of `SUMS` numbers, which are written over."""
+    half = SUMS // 2
+    while half:
+        for lane in range(half):
+            sums[lane] += sums[half + lane]
+        half //= 2
+    return sums[0]
 
 
 @_compiled()  # type: ignore[untyped-decorator]
