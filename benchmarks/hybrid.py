@@ -89,8 +89,7 @@ def pool(
     passages = [Passage(f"{lang}:{p.id}", p.text, p.title, lang) for lang, one in held.items() for p in one.passages]
     asked, whole, own = {}, {}, {}
     for lang, one in held.items():
-        answered = [query for query in one.queries if any(one.qrels[query.id].values())]
-        for query in answered[:: max(1, len(answered) // count)][:count]:  # from everywhere: neighbours share a passage
+        for query in [query for query in one.queries if any(one.qrels[query.id].values())][:count]:
             golds = [passage for passage, grade in one.qrels[query.id].items() if grade > 0]
             asked[f"{lang}:{query.id}"] = query.text
             own[f"{lang}:{query.id}"] = {f"{lang}:{gold}": 1 for gold in golds}

@@ -130,7 +130,7 @@ def test_long_passages_must_match_better_in_the_language_of_the_question():
         return found.ids("q")[0]
 
     assert (best(0.0), best(1.0)) == ("longer", "short")
-    turn = (0.1 / math.log(4) - hybrid.SHORTER_FOREIGN) / (hybrid.SHORTER - hybrid.SHORTER_FOREIGN)
+    turn = 0.1 / (hybrid.SHORTER * math.log(4))
     assert (best(turn - 0.01), best(turn + 0.01)) == ("longer", "short")
 
 

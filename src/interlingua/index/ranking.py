@@ -156,10 +156,9 @@ OWN_STATES, FOREIGN_STATES = 0.5, 1.4
 """The same for vectors that a transformer made of token states."""
 UNKNOWN = 3.0
 """The weight in place of either `FOREIGN` for a question whose language is not known."""
-SHORTER, SHORTER_FOREIGN = 0.4, 0.05
+SHORTER = 0.4
 """The loss in a passage's subword score for each factor e in its number of subwords, where all passages are in the
-question's language and where none is: of more subwords one is nearer to the question's by chance, and many of the same
-language are the question's own."""
+question's language: there many subwords are the question's own by chance."""
 
 
 def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
@@ -227,10 +226,10 @@ def hybrid(
     shares, each for all of them. `weight` is that of the dense score; `share` as `share_of_own` gives it.
 
     Where there are `words`, these score the first `MATCHED` too, as "tokens" in `parts`; `subwords` gives the subwords
-    of candidates, or nothing where they are not kept. From a score is subtracted ln of the number of subwords, times
-    `SHORTER` · `share` + `SHORTER_FOREIGN` · (1 − `share`), and then the mean of the candidates in the same language
-    (`langs`: candidate → language), to which the mean of all candidates is added as one more. A subword is nearest to
-    itself, so passages in the question's language have more in common with it whatever they say.
+    of candidates, or nothing where they are not kept. `SHORTER` · `share` · ln of the number of subwords is subtracted
+    from a score, and then the mean of the candidates in the same language (`langs`: candidate → language), to which the
+    mean of all candidates is added as one more. A subword is nearest to itself, so passages in the question's language
+    have more in common with it whatever they say.
     """
     run = fuse(lexical, [parts["dense"]], weight)
     names = run.ids("q")[:MATCHED]
@@ -240,8 +239,7 @@ def hybrid(
         return run
     scores = words.scores(words.question(text), tokens)
     parts["tokens"] = dict(zip(names, scores.tolist(), strict=True))
-    loss = SHORTER * share + SHORTER_FOREIGN * (1 - share)
-    fair = scores - loss * np.log([max(1, len(ids)) for ids in tokens])
+    fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])
     above = fair - _means(fair, [langs[name] for name in names])
     return fuse(lexical, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
 
