@@ -75,6 +75,15 @@ def least(bytes_read: float, products: float, whole: bool = False) -> tuple[floa
     return max((bytes_read / bandwidth(), "memory"), (products / peak, "products"))
 
 
+def say_least(seconds: float, bytes_read: float, products: float, whole: bool = False) -> None:
+    """On one thread, print what `least` says beside the `seconds` that some work took at its fastest."""
+    from interlingua.models.inference.machine import threads
+
+    if threads() == 1:
+        took, why = least(bytes_read, products, whole)
+        print(f"      least by {why}, about {took * 1e3:.1f} ms; fastest {seconds * 1e3:.1f} ms ({took / seconds:.0%})")
+
+
 def name() -> str:
     """The processor's name, as the system tells it."""
     try:

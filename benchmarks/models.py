@@ -77,7 +77,6 @@ def measure(name: str, given: Namespace) -> dict[str, Any]:
     """All columns of one model, and its languages."""
     from interlingua.index.metadata import load_to_encode
     from interlingua.models.folder import model_folder
-    from interlingua.models.static.encoder import StaticEncoder
 
     folder, colon, precision = name.rpartition(":")
     folder = folder if colon else name
@@ -85,11 +84,7 @@ def measure(name: str, given: Namespace) -> dict[str, Any]:
     for lang in LANGS:
         with gzip.open(given.data / f"xquad_{lang}/passages.jsonl.gz", "rt", encoding="utf-8") as stream:
             texts += [json.loads(line)["text"] for line in islice(stream, 20)]
-    model: Any = load_to_encode(folder, precision=precision) if colon else StaticEncoder.load(folder)
-    if model is None:
-        from interlingua.models.late_interaction import load_any
-
-        model = load_any(folder, device="cpu")
+    model: Any = load_to_encode(folder, precision if colon else None)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(given.threads)
     start = 0.0

@@ -201,14 +201,16 @@ def of_one_vector(encoder: AnyEncoder, model: str) -> Encoder:
     return encoder
 
 
-def load_to_encode(name_or_path: str | Path, precision: str = "float32") -> AnyEncoder:
+def load_to_encode(name_or_path: str | Path, precision: str | None = "float32") -> AnyEncoder:
     """Load a model as `interlingua.models.late_interaction.load_any` does, for inference in a precision. A static
-    one is a `StaticEncoder`, which takes a tenth of the time; a transformer is a `LightEncoder` where it can be."""
+    one is a `StaticEncoder`, which takes a tenth of the time; a transformer is a `LightEncoder` where it can be, and
+    without a precision what training uses."""
     from interlingua.models.inference.light import LightEncoder
     from interlingua.models.static.encoder import StaticEncoder
 
-    static = StaticEncoder.load(name_or_path) if precision in ("float32", "auto") else None
-    found = static or LightEncoder.load(name_or_path, precision)
+    found: AnyEncoder | None = StaticEncoder.load(name_or_path) if precision in (None, "float32", "auto") else None
+    if found is None and precision is not None:
+        found = LightEncoder.load(name_or_path, precision)
     if found is not None:
         return found
     from interlingua.models.late_interaction import load_any

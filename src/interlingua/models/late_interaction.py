@@ -486,7 +486,9 @@ def load_any(
 ) -> Model:
     """A LateInteractionEncoder (float32 alone) if the folder holds one, else what `DualEncoder.load` reads."""
     if not is_late(folder := model_folder(name_or_path)):
-        return DualEncoder.load(folder, device=device, dtype=dtype, precision=precision, for_training=for_training)
+        return DualEncoder.load(
+            name_or_path, device=device, dtype=dtype, precision=precision, for_training=for_training
+        )
     if precision not in (None, "float32", "auto"):
         raise BadInput(f"{name_or_path}: a late-interaction model computes in float32. Leave the precision out.")
     return LateInteractionEncoder.load(folder, device=device, dtype=dtype, for_training=for_training)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from itertools import chain, groupby
 from unicodedata import combining, normalize
@@ -17,8 +17,6 @@ from interlingua.errors import BadInput
 
 RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
 WITHOUT_SPACES = frozenset({"Hani", "Jpan", "Thai", "Khmr", "Laoo", "Mymr", "Tibt"})
-REMEMBERED = 40
-"""Characters of a tag that is worth remembering."""
 CHARACTERS = {"Hani": 3.0, "Jpan": 2.2, "Kore": 1.9}
 """English characters that one character of the script stands for: median over the 1,997 professionally
 translated sentences of NTREX-128 (zh 2.94, ja 2.19, ko 1.90). Alphabets and abugidas lie between 0.8 and 1.5: 1."""
@@ -77,14 +75,7 @@ def _names() -> dict[str, str]:
 
 def find_code(tag: str) -> str | None:
     """`normalise_code`, or None for something that is no language tag."""
-    return _remembered(tag) if len(tag) <= REMEMBERED else _found(tag)
-
-
-def _found(tag: str) -> str | None:
     return _codes().get(re.split(r"[-_.@]", tag.strip().lower(), maxsplit=1)[0])
-
-
-_remembered = lru_cache(maxsize=1_024)(_found)  # a search asks for the languages of an index again and again
 
 
 def normalise_code(tag: str) -> str:

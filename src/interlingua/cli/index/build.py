@@ -58,19 +58,13 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.ray is not None:
         from interlingua.index.ray import build_index_on_ray
 
-        how = arguments.precision
-        built = build_index_on_ray(name, passages, arguments.out, address=arguments.ray, precision=how, **options)
+        options |= {"address": arguments.ray, "precision": arguments.precision}
+        built = build_index_on_ray(name, passages, arguments.out, **options)
     else:
         from interlingua.index import build_index
         from interlingua.index.metadata import load_to_encode, of_one_vector
-        from interlingua.models.static.encoder import StaticEncoder
 
-        how = arguments.precision
-        encoder: Any = StaticEncoder.load(name) if how is None else of_one_vector(load_to_encode(name, how), name)
-        if encoder is None:
-            from interlingua.models.dual import DualEncoder
-
-            encoder = DualEncoder.load(name)
+        encoder = of_one_vector(load_to_encode(name, arguments.precision), name)
         built = build_index(encoder, passages, arguments.out, model_path=name, **options)
     logger.info(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
 

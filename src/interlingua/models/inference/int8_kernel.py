@@ -25,7 +25,7 @@ GROUP = 256  # rows for which a weight that fits into the nearer caches is read 
 PANELS = COLUMNS // LANES
 KEYS, VALUES = 3, 2
 """Vectors of one pass of attention: keys whose scores are summed at once, and numbers of a value."""
-SUMS = 64
+SUMS = 64  # of one LayerNorm, side by side: four vectors, whose additions do not wait for each other
 LEAST = -3.0e38
 POWERS = (2.1702255e-4, 1.2439688e-3, 9.6788315e-3, 5.5483342e-2, 2.4022984e-1, 6.9314698e-1, 1.0)
 """2^x from 0 to 1, the highest power first."""
@@ -195,7 +195,7 @@ def _softmax(_: Any, rows: Any, blocks: Any, sums: Any) -> Any:
     return types.void(rows, blocks, sums), generate
 
 
-@_compiled(fastmath=True)  # type: ignore[untyped-decorator]
+@_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]
 def quantise(rows: Any, whole: Any, scales: Any) -> None:
     """`rows` [rows, features] float32 as uint8 around `ZERO`, with one scale a row."""
     bits = rows.view(np.int32)
@@ -210,7 +210,7 @@ def quantise(rows: Any, whole: Any, scales: Any) -> None:
             whole[row, i] = np.uint8(np.int32(rows[row, i] * turn + np.float32(ZERO + 0.5)))
 
 
-@_compiled(fastmath=True)  # type: ignore[untyped-decorator]
+@_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]
 def _gelu(values: Any) -> None:
     """x · Φ(x) in place."""
     for i in range(values.size):
@@ -291,39 +291,33 @@ def linear(whole: Any, scales: Any, panels: Any, sums: Any, weights: Any, zeros:
 
 @_compiled()  # type: ignore[untyped-decorator]
 def _norm(rows: Any, residual: Any, weight: Any, bias: Any, eps: Any, out: Any) -> None:
-    """LayerNorm of rows + residual. `SUMS` sums stand side by side and are joined in one order: left to the compiler,
-    the order would depend on the function into which this one is compiled, and so on what was compiled before."""
+    """LayerNorm of rows + residual."""
     size = residual.shape[1]
-    whole = size - size % SUMS
     sums = np.empty(SUMS, np.float32)
     for row in range(residual.shape[0]):
-        sums[:] = 0
-        for first in range(0, whole, SUMS):
-            for lane in range(SUMS):
-                value = rows[row, first + lane] + residual[row, first + lane]
-                out[row, first + lane] = value
-                sums[lane] += value
-        for i in range(whole, size):
-            value = rows[row, i] + residual[row, i]
-            out[row, i] = value
-            sums[i - whole] += value
-        mean = _joined(sums) / np.float32(size)
-        sums[:] = 0
-        for first in range(0, whole, SUMS):
-            for lane in range(SUMS):
-                value = out[row, first + lane] - mean
-                sums[lane] += value * value
-        for i in range(whole, size):
-            value = out[row, i] - mean
-            sums[i - whole] += value * value
-        turn = np.float32(1) / np.sqrt(_joined(sums) / np.float32(size) + np.float32(eps))
+        for i in range(size):
+            out[row, i] = rows[row, i] + residual[row, i]
+        mean = _sum(out[row], np.float32(0), 1, sums) / np.float32(size)
+        spread = _sum(out[row], mean, 2, sums) / np.float32(size)
+        turn = np.float32(1) / np.sqrt(spread + np.float32(eps))
         for i in range(size):
             out[row, i] = (out[row, i] - mean) * turn * weight[i] + bias[i]
 
 
 @_compiled()  # type: ignore[untyped-decorator]
-def _joined(sums: Any) -> Any:
-    """The sum of `SUMS` numbers, which are written over."""
+def _sum(values: Any, mean: Any, power: int, sums: Any) -> Any:
+    """The sum of `values` - `mean`, or with `power` 2 of its squares. `sums` [SUMS] stand side by side and are joined
+    in one order: left to the compiler, the order would depend on the function into which this one is compiled, and so
+    on what was compiled before."""
+    whole = values.size - values.size % SUMS
+    sums[:] = 0
+    for first in range(0, whole, SUMS):
+        for lane in range(SUMS):
+            value = values[first + lane] - mean
+            sums[lane] += value * value if power == 2 else value
+    for i in range(whole, values.size):
+        value = values[i] - mean
+        sums[i - whole] += value * value if power == 2 else value
     half = SUMS // 2
     while half:
         for lane in range(half):
