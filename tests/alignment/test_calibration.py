@@ -64,6 +64,43 @@ def test_each_step_is_what_it_says(clouds):
         assert list(calibration.report["fr"].criterion) == steps
 
 
+@pytest.mark.parametrize("shift", [False, True])
+def test_removal_takes_out_the_first_components_of_each_language(clouds, shift):
+    calibration = Calibration.fit(clouds, shift=shift, scale=None, rotate=None, remove=2)
+    for lang in ("en", "fr"):
+        x = np.asarray(clouds[lang], np.float32)
+        components = np.linalg.svd(x.astype(np.float64), full_matrices=False)[2][:2]
+        expected = np.array([row - sum((row @ c) * c for c in components) for row in x])
+        expected -= expected.mean(axis=0) if shift else 0
+        np.testing.assert_allclose(calibration.transform(x, lang), expected, atol=2e-5)
+    assert list(calibration.report["fr"].criterion) == ["raw", "remove", *["shift"] * shift]
+    assert "remove" in calibration.table().splitlines()[0]
+    assert torch.equal(calibration.of(None).rotation or torch.eye(DIM), torch.eye(DIM))
+
+
+def test_removal_brings_together_languages_that_lie_apart():
+    rng = np.random.default_rng(1)
+    english = rng.normal(size=(300, DIM))
+    apart = {lang: english + 6 * direction for lang, direction in zip(("en", "fr"), np.eye(DIM)[:2], strict=True)}
+    found = Calibration.fit(apart, shift=False, scale=None, rotate=None, remove=1)
+    before, after = (
+        csls_matches(*(side.astype(np.float32) for side in sides)).csls.mean()
+        for sides in (
+            (apart["fr"], apart["en"]),
+            (found.transform(apart["fr"], "fr"), found.transform(apart["en"], "en")),
+        )
+    )
+    assert after > before
+    gains = [
+        (np.asarray(x) @ np.asarray(y).T).argmax(1)
+        for x, y in (
+            (apart["fr"], apart["en"]),
+            (found.transform(apart["fr"], "fr"), found.transform(apart["en"], "en")),
+        )
+    ]
+    assert (gains[1] == np.arange(300)).mean() > (gains[0] == np.arange(300)).mean()
+
+
 def test_rotation_brings_languages_to_the_pivot_and_so_to_each_other(clouds, fitted):
     english = fitted.transform(clouds["en"], "en")
     np.testing.assert_allclose(english, clouds["en"] - clouds["en"].mean(axis=0), atol=1e-5)
@@ -270,6 +307,11 @@ def test_steps_that_do_not_exist_are_named(clouds, fitted):
         Calibration.fit(clouds, scale="varianz")
     with pytest.raises(InterlinguaError, match=r"rotate='refined' is unknown\. Did you mean 'refine'"):
         Calibration.fit(clouds, rotate="refined")
+    with pytest.raises(InterlinguaError, match="remove=-1: give a number"):
+        Calibration.fit(clouds, remove=-1)
+    for step in ({"scale": "std", "rotate": None}, {"scale": None, "rotate": "refine"}):
+        with pytest.raises(InterlinguaError, match="remove=1 goes with the shift alone"):
+            Calibration.fit(clouds, remove=1, **step)
     for bad, message in (
         (np.ones((2, 5)), "for vectors of size 12, these have 5"),
         (np.ones(12), "shape"),

@@ -202,6 +202,15 @@ def test_rows_with_one_recipe_are_one_training(folder, tmp_path):
     digests = [training_digest(recipe) for recipe in recipes]
     assert digests[0] == digests[1] != digests[2]
     assert training_digest(recipes[0]) != training_digest(recipes[0].model_copy(update={"seed": 2}))
+    named = [
+        recipe.model_copy(
+            update={
+                "model": recipe.model.model_copy(update={"backbone": {"name": str(tmp_path / "model"), "layers": 2}})
+            }
+        )
+        for recipe in recipes[:2]
+    ]
+    assert training_digest(named[0]) == training_digest(named[1]) != digests[0]
     loud = resolve(recipes[2].model_dump(mode="json"), ["objectives.semantic.weight=2"])
     assert training_digest(loud) != digests[2]
 

@@ -12,6 +12,7 @@ import torch
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder
 from interlingua.models.folder import PROBE
 from interlingua.training import teacher as teacher_vectors
 from interlingua.training.processes import Processes
@@ -201,3 +202,24 @@ def test_centred_vectors_spread_over_the_sphere(tmp_path, teacher):
     torch.testing.assert_close(centred, wanted, atol=1e-4, rtol=0)
     assert (torch.nn.functional.normalize(crowded, dim=1) @ torch.ones(teacher.dim)).std() < 0.2
     assert centred.mean(0).norm() < 0.1
+
+
+@pytest.mark.slow
+def test_a_teacher_of_fewer_layers(tmp_path, tiny_encoder):
+    whole = DualEncoder.tied(tiny_encoder(layers=2))
+    whole.save(tmp_path / "model")
+    one = Processes(0, 1, torch.device("cpu"))
+    found = [
+        learn_from(
+            TeacherSpec(model=str(tmp_path / "model"), layers=layers),
+            lambda: [("passage", text) for text in TEXTS],
+            whole.dim,
+            tmp_path / str(layers),
+            one,
+        )(TEXTS)
+        for layers in (None, 1)
+    ]
+    cut = DualEncoder.tied(Encoder.load(tmp_path / "model", layer=1))
+    np.testing.assert_allclose(found[0].numpy(), whole.encode_document(TEXTS), atol=2e-3)
+    np.testing.assert_allclose(found[1].numpy(), cut.encode_document(TEXTS), atol=2e-3)
+    assert not np.allclose(found[0].numpy(), found[1].numpy(), atol=1e-2)

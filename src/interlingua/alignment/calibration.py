@@ -62,12 +62,23 @@ class Moments:
         square = np.mean([one.std**2 + one.mean**2 for one in known], axis=0)
         return cls(sum(one.texts for one in known), mean, np.sqrt(np.maximum(0, square - mean**2)))
 
-    def map(self, shift: bool, scale: str) -> LanguageMap:
+    def map(self, shift: bool, scale: str, rotation: Floats | None = None) -> LanguageMap:
         """x → (x − mean) / scale, where `scale` is "std", "variance" (as Wu et al. 2022 write, which leaves a
-        variance of 1/variance) or "none"; without `shift` the mean stays."""
+        variance of 1/variance) or "none"; without `shift` the mean stays. Then times the `rotation` [dim, dim]."""
         divisor = {"std": self.std + EPSILON, "variance": self.std**2 + EPSILON, "none": np.ones_like(self.std)}[scale]
         moved = self.mean if shift else np.zeros_like(self.mean)
-        return LanguageMap(torch.from_numpy(moved).float(), torch.from_numpy(divisor).float())
+        turn = None if rotation is None else torch.from_numpy(rotation)
+        return LanguageMap(torch.from_numpy(moved).float(), torch.from_numpy(divisor).float(), turn)
+
+
+def without_components(vectors: Floats, count: int) -> Floats:
+    """The projection [dim, dim], x − Σ (x·c) c, that removes the first `count` principal components c of `vectors`
+    [texts, dim], whose mean is not subtracted before: those hold what all texts of a language share (Yang et al. 2021,
+    LIR). Signs and order of the components do not matter to it."""
+    square = vectors.T.astype(np.float64) @ vectors
+    first = np.linalg.eigh(square).eigenvectors[:, -count:]
+    kept: Floats = (np.eye(len(square)) - first @ first.T).astype(np.float32)
+    return kept
 
 
 def checked(vectors: Any, what: str) -> Floats:
@@ -92,7 +103,7 @@ def checked(vectors: Any, what: str) -> Floats:
     return array
 
 
-STEPS = ("raw", "shift", "scale", "rotate")
+STEPS = ("raw", "remove", "shift", "scale", "rotate")
 NOTE = """\
 numbers: mean cosine of a text and its CSLS match in the pivot (and their mean CSLS), over a fifth of the texts, which
 no rotation was fitted on. Shifting changes what a cosine means: compare raw with shift by the CSLS."""
@@ -101,9 +112,9 @@ no rotation was fitted on. Shifting changes what a cosine means: compare raw wit
 @dataclass(frozen=True)
 class Steps:
     """A language's `texts`, and the unsupervised `criterion`, the mean cosine with their CSLS matches in the pivot:
-    "raw", then after "shift", "scale" and "rotate" (those that were taken); `csls` is the mean CSLS. Of refinement: its
-    `rounds`, whether it `converged`, and the number of matched `pairs` behind the rotation (of given pairs where it is
-    supervised; 0: there is no rotation)."""
+    "raw", then after "remove", "shift", "scale" and "rotate" (those that were taken); `csls` is the mean CSLS. Of
+    refinement: its `rounds`, whether it `converged`, and the number of matched `pairs` behind the rotation (of given
+    pairs where it is supervised; 0: there is no rotation)."""
 
     lang: str
     texts: int
@@ -117,11 +128,13 @@ class Steps:
 
 def steps_table(report: Iterable[Steps]) -> str:
     """One row for each language."""
+    report = list(report)
+    taken = [step for step in STEPS if step != "remove" or any(step in one.criterion for one in report)]
     rows = [
         [
             one.lang,
             f"{one.texts:,}",
-            *(f"{one.criterion[step]:.4f} ({one.csls[step]:.3f})" if step in one.criterion else "–" for step in STEPS),
+            *(f"{one.criterion[step]:.4f} ({one.csls[step]:.3f})" if step in one.criterion else "–" for step in taken),
             f"{one.rounds}{' (converged)' if one.converged else ''}",
             f"{one.pairs:,}",
             one.note,
@@ -130,9 +143,9 @@ def steps_table(report: Iterable[Steps]) -> str:
     ]
     body: str = tabulate(
         rows,
-        ["language", "texts", *STEPS, "rounds", "pairs", ""],
+        ["language", "texts", *taken, "rounds", "pairs", ""],
         disable_numparse=True,
-        colalign=["left", *["right"] * 7, "left"],
+        colalign=["left", *["right"] * (len(taken) + 3), "left"],
     )
     return f"{body}\n\n{NOTE}"
 
@@ -153,8 +166,16 @@ class CalibrationFitter:
     seed: int
     adversarial: Adversarial
     gate: bool = True
+    remove: int = 0
 
     def __post_init__(self) -> None:
+        if self.remove < 0:
+            raise BadInput(f"remove={self.remove}: give a number of components, 0 for none.")
+        if self.remove and (self.scale != "none" or self.rotate != "none"):
+            raise BadInput(
+                f"remove={self.remove} goes with the shift alone: set scale and rotate to none. Scaling moves the "
+                "components that are removed, and a rotation would be fitted without them."
+            )
         for name, value, known in (("scale", self.scale, SCALES), ("rotate", self.rotate, ROTATIONS)):
             if value not in known:
                 raise BadInput(f"{name}={value!r} is unknown.{suggestion(str(value), known)}")
@@ -163,6 +184,10 @@ class CalibrationFitter:
         """At most `MOST_TEXTS` of the vectors, in an order drawn for the language."""
         order = np.random.default_rng(key_of(self.seed, lang)).permutation(len(vectors))
         return vectors[order[:MOST_TEXTS]]
+
+    def projection(self, vectors: Floats) -> Floats | None:
+        """What removes the components of a language that are to go, or None where none are."""
+        return without_components(vectors, self.remove) if self.remove else None
 
     def fit(
         self,
@@ -177,17 +202,21 @@ class CalibrationFitter:
         [texts, dim] have the moments `own` and `home`; `pairs`, translations row by row, are for "supervised"."""
         source = self.sample(vectors, lang)
         held_out = np.arange(len(source)) % HELD_OUT == 0
-        done: dict[str, tuple[bool, str]] = {"raw": (False, "none")}
+        mine, theirs = self.projection(source), self.projection(target)
+        done: dict[str, tuple[bool, str, bool]] = {"raw": (False, "none", False)}
+        if self.remove:
+            done["remove"] = (False, "none", True)
         if self.shift:
-            done["shift"] = (True, "none")
+            done["shift"] = (True, "none", True)
         if self.scale != "none":
-            done["scale"] = (self.shift, self.scale)
+            done["scale"] = (self.shift, self.scale, True)
         steps = Steps(lang, len(vectors))
-        for step, wanted in done.items():
-            x, y = _applied(own.map(*wanted), source), _applied(home.map(*wanted), target)
+        for step, (shift, scale, removed) in done.items():
+            x = _applied(own.map(shift, scale, mine if removed else None), source)
+            y = _applied(home.map(shift, scale, theirs if removed else None), target)
             before = csls_matches(x, y)
             steps = _measured(steps, step, before, held_out)
-        placed = own.map(self.shift, self.scale)
+        placed = own.map(self.shift, self.scale, mine)
         if self.rotate == "none":
             return placed, steps
         if pairs is not None:
@@ -285,6 +314,7 @@ class Calibration:
         pairs: Mapping[str, tuple[Any, Any]] | None = None,
         adversarial: Adversarial | None = None,
         gate: bool = True,
+        remove: int = 0,
     ) -> Calibration:
         """Fit on `vectors`: language → [texts, dim] of raw sentences, which need not be translations of each other.
 
@@ -296,14 +326,20 @@ class Calibration:
         rotation that the others made, and where it shows no clear gain there is no rotation. Without the `gate` the
         rotation found is taken whatever it shows, as Wu et al. 2022 did; the report has the numbers either way.
 
-        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation; a message says so. The
-        entry "*" has the mean and scale of all languages together, each weighing the same, and no rotation. Texts
+        `remove` takes the first so many components out of each language's vectors, the pivot's too, in place of scale
+        and rotation: language information removal (LIR, Yang et al. 2021), which has no shift either.
+
+        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation, and loses no components;
+        a message says so. The entry "*" has the mean and scale of all languages together, each weighing the same, and
+        no rotation. Texts
         beyond 75,000 of a language count in its mean and scale alone. Deterministic for a seed and machine.
 
         Raises BadInput where the pivot is missing or has fewer than 50 texts, for shapes that do not fit, NaN,
         zero vectors, vectors that are all the same, and pairs that are missing or not asked for.
         """
-        fitter = CalibrationFitter(shift, scale or "none", rotate or "none", seed, adversarial or Adversarial(), gate)
+        fitter = CalibrationFitter(
+            shift, scale or "none", rotate or "none", seed, adversarial or Adversarial(), gate, remove
+        )
         given, pivot = _by_code(vectors), find_code(pivot) or pivot
         if pivot not in given:
             raise BadInput(f"there are no vectors of the pivot '{pivot}'.{suggestion(pivot, given)}")
@@ -313,7 +349,10 @@ class Calibration:
         _check(clouds, moments, pivot)
         translations = _translations(pairs, fitter, clouds, pivot)
         target = fitter.sample(clouds[pivot], pivot)
-        maps = {ANY: Moments.pooled(moments.values()).map(shift, fitter.scale), pivot: home.map(shift, fitter.scale)}
+        maps = {
+            ANY: Moments.pooled(moments.values()).map(shift, fitter.scale),
+            pivot: home.map(shift, fitter.scale, fitter.projection(target)),
+        }
         report = {pivot: Steps(pivot, home.texts, note="the pivot")}
         for lang in track([lang for lang in clouds if lang != pivot], "calibrate (languages)"):
             if moments[lang].texts < MIN_TEXTS:
@@ -334,6 +373,7 @@ class Calibration:
             "settings": json.dumps(
                 {"shift": shift, "scale": fitter.scale, "rotate": fitter.rotate, "seed": seed}
                 | ({} if gate else {"gate": False})
+                | ({"remove": remove} if remove else {})
             ),
             "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False),
         }

@@ -46,6 +46,14 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         choices=["std", "variance", "none"],
         help="divide by each language's spread in each dimension (std)",
     )
+    parser.add_argument(
+        "--remove",
+        type=int,
+        default=0,
+        metavar="N",
+        help="take out the first N components of each language, with --scale none and --no-shift language information "
+        "removal (LIR); goes without --scale and --rotate (0)",
+    )
     rotation_options(parser)
     parser.add_argument(
         "--limit", type=int, default=10_000, metavar="N", help="texts per language, a seeded sample (10000)"
@@ -161,4 +169,5 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
         seed=arguments.seed,
         pairs={lang: (encode(source), encode(target)) for lang, (source, target) in pairs.items()},
         adversarial=Adversarial(n_epochs=arguments.epochs, epoch_size=arguments.epoch_size),
+        remove=arguments.remove,
     )

@@ -167,8 +167,8 @@ def _projection(langs: tuple[str, str], x: Plane, y: Plane, accuracy: TatoebaRes
     return Projection(langs, plane[: len(x)], plane[len(x) :], explained, distance, accuracy)
 
 
-TOP = 10
-"""Results in which languages are counted."""
+TOP, DEEP = 10, 20
+"""Results in which languages are counted, and those that PEER looks at."""
 
 
 class MergedPool:
@@ -221,6 +221,19 @@ class MergedPool:
         shares: NDArray[np.float64] = counted / counted.sum()
         return shares
 
+    def fairness(self, first: NDArray[np.int64], golds: Sequence[Sequence[str]]) -> float:
+        """The mean PEER (`peer`) of the questions whose first `DEEP` results `first` gave, and whose gold passages in
+        all languages are `golds`."""
+        lang_of = {name: self.langs[place] for name, place in zip(self.ids, self.spoken.tolist(), strict=True)}
+        return float(
+            np.mean(
+                [
+                    peer([self.ids[place] for place in row], lang_of, dict.fromkeys(names, 1), top=DEEP)
+                    for row, names in zip(first.tolist(), golds, strict=True)
+                ]
+            )
+        )
+
 
 def _relevant(collection: Collection, lang: str) -> dict[str, list[str]]:
     """Query id → its relevant passages as `lang:id`."""
@@ -232,12 +245,13 @@ def _relevant(collection: Collection, lang: str) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class LanguageMatrix:
-    """`scores[question language, passage language]` on one language's passages at a time, and three numbers by
+    """`scores[question language, passage language]` on one language's passages at a time, and four numbers by
     question language on the merged pool of all languages.
 
     `pool_map`: mean average precision over the whole pool, where the gold passages of all languages are relevant
     (LAReQA). `same_language_rate`: share of the top 10 that is in the question's language; with no preference it is
-    `same_language_share`, that language's share of the pool. Both are of the questions of `MergedPool.golds`.
+    `same_language_share`, that language's share of the pool. `pool_peer`: mean PEER (`peer`) of the first 20, about ½
+    where ranks do not depend on the language. All three are of the questions of `MergedPool.golds`.
     """
 
     measure: str
@@ -246,6 +260,7 @@ class LanguageMatrix:
     pool_map: dict[str, float]
     same_language_rate: dict[str, float]
     same_language_share: dict[str, float]
+    pool_peer: dict[str, float]
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -332,18 +347,18 @@ def language_matrix(
             )
             scores[asked, held] = evaluate(run, pair.qrels, [measure])
     pool = MergedPool(collections, passages)
-    pool_map, rate = {}, {}
+    pool_map, rate, fair = {}, {}, {}
     for place, lang in enumerate(langs):
         rows, golds = pool.golds(lang)
-        ranks = pool.ranks(queries[lang][rows], [list(chain(*every)) for every in zip(*golds.values(), strict=True)])
+        every = [list(chain(*those)) for those in zip(*golds.values(), strict=True)]
+        ranks, first = pool.ranks(queries[lang][rows], every), pool.first(queries[lang][rows], DEEP)
         pool_map[lang] = sum(map(average_precision, ranks)) / len(ranks)
-        rate[lang] = float(pool.preference(pool.first(queries[lang][rows], TOP))[place])
+        rate[lang], fair[lang] = float(pool.preference(first)[place]), pool.fairness(first, every)
     share = dict(zip(langs, pool.share.tolist(), strict=True))
-    return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share)
+    return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share, fair)
 
 
 Matrix = NDArray[np.float64]
-DEEP = 20  # results that PEER looks at
 
 
 @dataclass(frozen=True)
@@ -462,15 +477,6 @@ def _row(pool: MergedPool, asked: str, vectors: Vectors, golds: Mapping[str, Seq
         target.append(float(np.mean([average_precision(found) for found in alone])))
         behind.append(float(np.median([own[0] - ranks[asked][i][0] for i, own in enumerate(ranks[lang])])))
     first = pool.first(vectors, DEEP)
-    lang_of = {name: pool.langs[place] for name, place in zip(pool.ids, pool.spoken.tolist(), strict=True)}
-    fair = [
-        peer(
-            [pool.ids[place] for place in row],
-            lang_of,
-            {name: 1 for lang in pool.langs for name in golds[lang][i]},
-            top=DEEP,
-        )
-        for i, row in enumerate(first.tolist())
-    ]
+    fair = pool.fairness(first, [[name for lang in pool.langs for name in golds[lang][i]] for i in range(len(first))])
     precision = float(np.mean(list(map(average_precision, every))))
-    return pool.preference(first), target, behind, precision, float(np.mean(fair))
+    return pool.preference(first), target, behind, precision, fair

@@ -182,6 +182,7 @@ class CalibrationSpec(Settings):
         True, description="rotate only where held-out texts gain; false: as the paper, whatever they show"
     )
     adversarial: Adversarial = Adversarial()
+    remove: int = Field(0, description="first components of each language that are taken out (LIR)")
 
 
 class Scale(Settings):

@@ -23,7 +23,7 @@ from interlingua.data.readers.tatoeba import FEW, laser_sets, read_dump
 from interlingua.data.records import Collection, ParallelPair, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
-from interlingua.evaluation.languages import TOP, LanguageMatrix, language_matrix, language_projection
+from interlingua.evaluation.languages import DEEP, TOP, LanguageMatrix, language_matrix, language_projection
 from interlingua.evaluation.protocol import evaluate_on
 from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
@@ -91,6 +91,7 @@ def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec, fold
                 rotate=spec.rotate,
                 gate=spec.gate,
                 adversarial=spec.adversarial,
+                remove=spec.remove,
             )
             vectors.clear()
         encoder.language_maps = fitted.maps
@@ -208,7 +209,11 @@ def pool_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill)
 def _pooled(matrix: LanguageMatrix) -> dict[str, Columns]:
     return {
         label: {lang: {"mean": value} for lang, value in found.items()}
-        for label, found in (("AP", matrix.pool_map), (f"same language @{TOP}", matrix.same_language_rate))
+        for label, found in (
+            ("AP", matrix.pool_map),
+            (f"same language @{TOP}", matrix.same_language_rate),
+            (f"PEER @{DEEP}", matrix.pool_peer),
+        )
     }
 
 

@@ -132,6 +132,7 @@ class TeacherSpec(Settings):
     model: str = Field(description="a folder or name, or package:name/folder")
     vectors: str | None = Field(None, description="a folder for its vectors, for several runs; else the run's own")
     precision: str | None = Field(None, description="the number format in which it computes on a processor: int8, auto")
+    layers: int | None = Field(None, ge=0, description="only its first so many layers (0: embeddings)")
     centre: bool = Field(
         False,
         description="subtract the mean of its vectors, and bring them to unit length: for a teacher whose cosines lie "

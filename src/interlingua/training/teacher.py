@@ -21,6 +21,7 @@ from interlingua.array_folder import mapped_array, write_array
 from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encoder import Encoder
 from interlingua.models.subwords import Text, plain_text
 from interlingua.objectives.distillation import TeacherSpec
 from interlingua.progress import track
@@ -187,6 +188,12 @@ def _done(folder: Path, about: dict[str, Any]) -> int:
     return int(kept["done"]) if {key: kept.get(key) for key in about} == about else 0
 
 
+def _loaded(spec: TeacherSpec, device: str) -> DualEncoder:
+    if spec.layers is None:
+        return DualEncoder.load(spec.model, device=device, precision=spec.precision)
+    return DualEncoder.tied(Encoder.load(spec.model, layer=spec.layers, device=device, precision=spec.precision))
+
+
 def learn_from(
     spec: TeacherSpec, texts: Callable[[], Iterable[tuple[str, Text]]], dim: int, out: Path, processes: Processes
 ) -> TeacherVectors:
@@ -195,7 +202,7 @@ def learn_from(
     folder = Path(spec.vectors) if spec.vectors else out / "data" / "teacher"
     made: dict[str, Any] | None = None
     if processes.first:
-        teacher = DualEncoder.load(spec.model, device=str(processes.device), precision=spec.precision)
+        teacher = _loaded(spec, str(processes.device))
         made = TeacherVectors.build(folder, teacher, texts())
     processes.wait()
     vectors = TeacherVectors(folder, dim, processes.device, spec.centre)

@@ -215,7 +215,7 @@ def training_digest(recipe: Recipe) -> str:
     are switched off, and data that no objective reads (unless a vocabulary is learned from it)."""
     named = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
     data = recipe.data
-    if isinstance(recipe.model.backbone, str):
+    if Backbone.of(recipe.model.backbone).name is not None:
         read = set()
         for name, spec in named.items():
             entry, options = options_of(name, spec, recipe)
