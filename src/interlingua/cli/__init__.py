@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from interlingua import __version__
-from interlingua.cli import calibrate, demo, encode, info, inspect, mine, train, trim
+from interlingua.cli import calibrate, demo, encode, info, inspect, mine, shrink, train
 from interlingua.cli.evaluate import compare, evaluate, report, reproduce
 from interlingua.cli.index import backup, build, check, compact, delete, search, serve, sync, tokens, write
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
@@ -42,7 +42,7 @@ VERBS = (
     compare,
     report,
     calibrate,
-    trim,
+    shrink,
     mine,
     inspect,
     demo,

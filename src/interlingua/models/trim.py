@@ -7,6 +7,7 @@ best segmentation uses kept subwords alone is segmented as before, so its vector
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -28,13 +29,17 @@ SCRIPTS = {"Jpan": ("Hani", "Hira", "Kana"), "Kore": ("Hang", "Hani"), "Hans": (
 """Scripts that ISO 15924 names together, by the names that Unicode gives to characters."""
 
 
-def trim_vocabulary(encoder: Encoder, texts: Iterable[str] = (), langs: Iterable[str] = ()) -> tuple[int, int]:
+def trim_vocabulary(
+    encoder: Encoder, texts: Iterable[str] = (), langs: Iterable[str] = (), most: int | None = None
+) -> tuple[int, int]:
     """Change `encoder` to the subwords that occur in `texts`, and to all those in the scripts of `langs`; how
     many are kept, of how many.
 
     Special tokens, prompts and all subwords of one character stay, so that no character becomes unknown that was known.
-    Raises BadInput for a static model, for a tokenizer that is not a Unigram one, and where texts and languages give
-    nothing to keep.
+    With `most`, so many are kept at most, the most frequent of the texts; those of `langs` come on top. Texts with
+    others fall into more subwords then, and their vectors change.
+    Raises BadInput for a static model, for a tokenizer that is not a Unigram one, where texts and languages give
+    nothing to keep, and where what has to stay is more than `most`.
     """
     backbone = encoder.backbone
     if not isinstance(backbone, Transformer):
@@ -46,20 +51,26 @@ def trim_vocabulary(encoder: Encoder, texts: Iterable[str] = (), langs: Iterable
             "(XLM-R, multilingual E5) can be trimmed."
         )
     pieces = [piece for piece, _ in description["model"]["vocab"]]
-    wanted = _in_texts(backbone.tokenizer.backend_tokenizer, texts) | _in_scripts(pieces, langs)
-    if not wanted:
+    counts = _counts(backbone.tokenizer.backend_tokenizer, texts)
+    scripts = _in_scripts(pieces, langs)
+    if not counts and not scripts:
         raise BadInput("the texts hold no subword and no language is named, so nothing would be left. Check the files.")
-    wanted |= _in_texts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values())
-    kept = sorted(wanted | _always(description, backbone.pad_id))
+    always = _always(description, backbone.pad_id)
+    always |= _counts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values()).keys()
+    room = len(pieces) if most is None else most - len(always)
+    if room < 0:
+        raise BadInput(f"a vocabulary of {most:,}: special tokens and single characters alone are {len(always):,}.")
+    ranked = sorted(counts.keys() - always, key=lambda number: (-counts[number], number))
+    kept = sorted(always | scripts | set(ranked[:room]))
     _rebuild(backbone, description, kept)
     return len(kept), len(pieces)
 
 
-def _in_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> set[int]:
+def _counts(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
     whole = Tokenizer.from_str(tokenizer.to_str())
     whole.no_truncation()
     whole.no_padding()
-    found: set[int] = set()
+    found: Counter[int] = Counter()
     left: Iterator[str] = iter(texts)
     while batch := list(islice(left, BATCH)):
         for encoding in whole.encode_batch_fast(batch, add_special_tokens=False):

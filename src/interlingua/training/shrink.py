@@ -1,0 +1,145 @@
+"""Make an encoder smaller: fewer subwords and fewer layers, taught by the whole encoder on raw text.
+
+The student begins as the teacher with some of its subwords and some of its layers. Then every text goes to where the
+whole encoder puts it, as a question and as a passage: it picks the teacher's vector of it among those of the batch
+(contrastive distillation, Tian et al. 2020). No question, no label and no translation is needed. The folder is that of
+a training run, so the same call goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from interlingua.data.datasets import DataSpec, read
+from interlingua.errors import BadInput
+from interlingua.files import atomic_write, read_json
+from interlingua.models.card import copy_card
+from interlingua.models.dual import DualEncoder, holds_two
+from interlingua.models.encoder import Encoder
+from interlingua.models.folder import model_folder
+from interlingua.models.late_interaction import is_late
+from interlingua.models.transformer import Transformer
+from interlingua.models.trim import trim_vocabulary
+from interlingua.progress import track
+from interlingua.settings import Settings
+from interlingua.training.build import train
+from interlingua.training.recipe import Recipe, resolve
+
+logger = logging.getLogger(__name__)
+
+CUT, ASKED = "cut", "shrink.json"
+"""In the run folder: the student before it has learned anything, and what was asked for."""
+
+
+class ShrinkSpec(Settings):
+    """What becomes smaller, and how it is taught."""
+
+    texts: list[str] = Field(
+        min_length=1,
+        description="files of raw text in all languages that the encoder will read, in any form that `sentences` has",
+    )
+    layers: int | list[int] | None = Field(
+        None, description="how many layers to keep, evenly spread and the last one among them, or which; none: all"
+    )
+    vocabulary: int | Literal["texts", "all"] = Field(
+        "texts", description="subwords to keep: those of the texts, the most frequent so many of them, or all"
+    )
+    langs: list[str] = Field([], description="keep all subwords in the scripts of these languages, too")
+    limit: int | None = Field(None, gt=0, description="texts of each language that are learned from; none: all")
+    steps: int = Field(2_000, gt=0, description="training steps")
+    batch: int = Field(128, gt=1, description="texts a step, each read as a question and as a passage")
+    lr: float = Field(1e-4, gt=0, description="learning rate; it rises for a tenth of the steps, then falls to 0")
+    precision: str = Field("auto", description="the number format in which the teacher computes on a processor")
+    seed: int = Field(1, ge=0, description="seed of all random numbers")
+
+    @property
+    def sentences(self) -> DataSpec:
+        """The texts as an entry of a recipe."""
+        return DataSpec.checked(
+            {"kind": "sentences", "path": self.texts, "limit": self.limit, "batch": self.batch, "alpha": 0.5}, "texts"
+        )
+
+
+def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | None = None) -> DualEncoder:
+    """Shrink `model`, a folder or name of one transformer encoder, in the run folder `out`; the result is `out/model`.
+
+    Raises BadInput for a static or late-interaction model and for two encoders, for layers that the model does not
+    have, for texts without a subword, where nothing would become smaller, and for a folder of another run.
+    """
+    out, teacher = Path(out), model_folder(model)
+    asked = {"model": str(teacher), **spec.model_dump(mode="json")}
+    if read_json(out / ASKED) not in (None, asked):
+        raise BadInput(f"{out}: holds another model made smaller, or made with other options. Give another folder.")
+    if not (out / CUT / "modules.json").exists():
+        _cut(teacher, spec).save(out / CUT)
+        with atomic_write(out / ASKED) as stream:
+            json.dump(asked, stream)
+    shrunk = train(_recipe(teacher, out / CUT, spec), out, device)
+    assert isinstance(shrunk, DualEncoder)
+    copy_card(teacher, out / "model", "Made smaller by `interlingua shrink`, and taught by the whole model.")
+    return shrunk
+
+
+def _recipe(teacher: Path, cut: Path, spec: ShrinkSpec) -> Recipe:
+    """The training of the student in `cut`."""
+    taught = {"model": str(teacher), "precision": spec.precision, "centre": True}
+    return resolve(
+        {
+            "description": "An encoder made smaller, taught by the whole one on raw text.",
+            "seed": spec.seed,
+            "model": {"backbone": str(cut), "encoders": "tied"},
+            "data": {"sentences": spec.sentences.model_dump(mode="json", exclude_unset=True)},
+            "objectives": {"distillation": {"teacher": taught, "of": "sentences", "on": "both", "loss": "contrast"}},
+            "optimizer": {"lr": spec.lr, "warmup": spec.steps // 10, "clip": 1.0, "sparse_embeddings": True},
+            "training": {
+                "steps": spec.steps,
+                "log_every": max(1, spec.steps // 40),
+                "checkpoint_every": max(1, spec.steps // 20),
+                "keep_checkpoints": 1,
+                "chunk_tokens": 8192,
+            },
+        },
+        where="shrink",
+    )
+
+
+def _cut(teacher: Path, spec: ShrinkSpec) -> Encoder:
+    """The student before it has learned anything."""
+    if is_late(teacher) or holds_two(teacher):
+        raise BadInput(f"{teacher}: has a vector a token, or two encoders. Give one encoder of whole texts.")
+    encoder = Encoder.load(teacher, device="cpu")
+    backbone = encoder.backbone
+    if not isinstance(backbone, Transformer):
+        raise BadInput(f"{teacher}: a static model has no layers. Give a transformer.")
+    layers, subwords = backbone.layers, backbone.input_embeddings.num_embeddings
+    if spec.layers is not None:
+        backbone.keep(spread(layers, spec.layers) if isinstance(spec.layers, int) else spec.layers)
+    if spec.vocabulary != "all":
+        most = spec.vocabulary if isinstance(spec.vocabulary, int) else None
+        trim_vocabulary(encoder, track(_texts(spec), "read texts"), spec.langs, most)
+    left, kept = backbone.layers, backbone.input_embeddings.num_embeddings
+    if (left, kept) == (layers, subwords):
+        raise BadInput(f"{layers} layers and {subwords:,} subwords are all that the model has. Ask for fewer of them.")
+    logger.info(f"{left} of {layers} layers, {kept:,} of {subwords:,} subwords")
+    return encoder
+
+
+def spread(layers: int, count: int) -> list[int]:
+    """Which `count` of so many layers: evenly spread, the last one among them. Of 12 layers 6: 1, 3, 5, 7, 9, 11.
+
+    Raises BadInput for none, and for more than there are.
+    """
+    if not 0 < count <= layers:
+        raise BadInput(f"layers: {count} of the model's {layers} cannot be kept. Give a number from 1 to {layers}.")
+    return [(number + 1) * layers // count - 1 for number in range(count)]
+
+
+def _texts(spec: ShrinkSpec) -> Iterator[str]:
+    for sentence in read("sentences", spec.sentences):
+        yield sentence.text
