@@ -241,6 +241,17 @@ class CalibrationFitter:
         note = "; ".join(filter(None, (steps.note, f"not rotated: {why}")))
         return placed, replace(_measured(steps, "rotate", before, held_out), note=note)
 
+    def of_few(self, lang: str, own: Moments, home: Moments) -> tuple[LanguageMap, Steps]:
+        """The map of a language of few texts: its own mean, and the scale of the pivot, whose moments are `home`."""
+        note = f"fewer than {MIN_TEXTS} texts: its own mean, the pivot's scale, no rotation"
+        logger.warning(f"{lang}: {own.texts} texts, {note}")
+        return Moments(own.texts, own.mean, home.std).map(self.shift, self.scale), Steps(lang, own.texts, note=note)
+
+    def settings(self) -> dict[str, Any]:
+        """What is kept with the maps: the steps, and of the other options those that are not as usual."""
+        steps = {"shift": self.shift, "scale": self.scale, "rotate": self.rotate, "seed": self.seed}
+        return steps | ({} if self.gate else {"gate": False}) | ({"remove": self.remove} if self.remove else {})
+
     def _unsupervised(
         self, lang: str, x: Floats, y: Floats, held_out: NDArray[np.bool_], before: Matches
     ) -> tuple[Refinement, str]:
@@ -356,13 +367,7 @@ class Calibration:
         report = {pivot: Steps(pivot, home.texts, note="the pivot")}
         for lang in track([lang for lang in clouds if lang != pivot], "calibrate (languages)"):
             if moments[lang].texts < MIN_TEXTS:
-                note = f"fewer than {MIN_TEXTS} texts: its own mean, the pivot's scale, no rotation"
-                logger.warning(f"{lang}: {moments[lang].texts} texts, {note}")
-                borrowed = Moments(home.texts, moments[lang].mean, home.std)
-                maps[lang], report[lang] = (
-                    borrowed.map(shift, fitter.scale),
-                    Steps(lang, moments[lang].texts, note=note),
-                )
+                maps[lang], report[lang] = fitter.of_few(lang, moments[lang], home)
             else:
                 maps[lang], report[lang] = fitter.fit(
                     lang, clouds[lang], moments[lang], target, home, translations.get(lang)
@@ -370,11 +375,7 @@ class Calibration:
         about = {
             "format": "interlingua calibration 1",
             "pivot": pivot,
-            "settings": json.dumps(
-                {"shift": shift, "scale": fitter.scale, "rotate": fitter.rotate, "seed": seed}
-                | ({} if gate else {"gate": False})
-                | ({"remove": remove} if remove else {})
-            ),
+            "settings": json.dumps(fitter.settings()),
             "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False),
         }
         return cls(LanguageMaps(maps, about), pivot, report)
