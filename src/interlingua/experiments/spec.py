@@ -202,6 +202,7 @@ class Scale(Settings):
     maxp: str = Field(
         "180/90", description="what {maxp} in a pipeline is: window and stride of long documents, in tokens"
     )
+    first: int = Field(1000, gt=0, description="what {first} in a pipeline is: how many of a list are reranked")
     calibrate_on: DataSpec | None = Field(None, description="raw text that calibrated rows are calibrated on")
 
 
@@ -374,6 +375,7 @@ class TableSpec(Settings):
                 "model",
                 "maxp",
                 "analyzer",
+                "first",
             }
             if named_there != set(row.tune):
                 raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(named_there)}")
@@ -429,7 +431,8 @@ class TableSpec(Settings):
         if spec.pipeline is None:
             return None
         at = self.scale(scale)
-        return Ranking(spec.pipeline.replace("{maxp}", at.maxp).replace("{analyzer}", at.analyzer), spec.tune)
+        filled = spec.pipeline.replace("{maxp}", at.maxp).replace("{analyzer}", at.analyzer)
+        return Ranking(filled.replace("{first}", str(at.first)), spec.tune)
 
     def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
         """The checked recipe of one row with one seed."""
