@@ -5,13 +5,14 @@
         --data DATA/dev --questions 40
 
 Indexes each collection for itself and asks its questions: of XQuAD in the passages' own language, and from and to
-English; of the other collections as people asked them. Prints the mean reciprocal rank (RR@100) of each group, and of
-each native collection. Then the bundled encyclopedia, eleven languages in one index, and XQuAD, twelve: average
-precision, where a passage that answers is relevant in every language, the reciprocal rank of that in the question's
-own, and how often this one comes before its translations. "without subwords" leaves out what is matched subword by
-subword (retrieval/late_interaction/static.py); "weight" is that of the dense score, one for all languages
-(index/ranking.py). With --tokens the token states of a transformer are kept, and "without subwords" is without them;
---langs limits XQuAD to some languages and leaves out all else.
+English; of the other collections as people asked them. Prints the mean reciprocal rank (RR@100) of each group, of each
+native collection, and of each group over the languages that no choice is made on ("held", common.py). Then the bundled
+encyclopedia, eleven languages in one index, and XQuAD, twelve: average precision, where a passage that answers is
+relevant in every language, the reciprocal rank of that in the question's own, and how often this one comes before its
+translations. "without subwords" leaves out what is matched subword by subword (retrieval/late_interaction/static.py);
+"weight" is that of the dense score, one for all languages (index/ranking.py). With --tokens the token states of a
+transformer are kept, and "without subwords" is without them; --langs limits XQuAD to some languages and leaves out all
+else.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from common import HELD
 from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection, Passage
 from interlingua.evaluation import evaluate
@@ -155,8 +157,14 @@ def main() -> None:
             if group == "native":
                 for system, value in each[-1].items():
                     table[system][list(NATIVE)[number]] = value
+        spoken = list(NATIVE) if group == "native" else arguments.langs
+        if len(spoken) > len(each):
+            spoken = [lang for lang in spoken if lang != "en"]
+        held = [one for lang, one in zip(spoken, each, strict=True) if lang in HELD]
         for system in each[0]:
             table[system][group] = fmean(one[system] for one in each)
+            if held:
+                table[system][f"{group}, held"] = fmean(one[system] for one in held)
     print(tabulate([{"RR@100": system, **values} for system, values in table.items()], headers="keys", floatfmt=".3f"))
     if arguments.langs != LANGS:
         return

@@ -8,8 +8,9 @@ a process of its own: peak memory of that process after
 loading the model (from the cache, where it has been converted before) and encoding passages, passages a second of
 processor time, then RR@100 on XQuAD (questions and passages of one language, questions of the others on English
 passages, English questions on theirs) and the mean accuracy of both directions on 14 languages of Tatoeba. With
---questions 0 the quality is left out. With --languages a second table has each language, and collections of questions
-that native speakers asked.
+--questions 0 the quality is left out. With --languages a second table has each language, collections of questions that
+native speakers asked, and the means over the languages that choices are made on and over those that they are not
+(common.py).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from common import options
+from common import HELD, held_tatoeba, options
 
 LANGS = "ar de el en es hi ro ru th tr vi zh".split()
 TATOEBA = "ara cmn deu ell fin hin ind jpn kor rus swh tha tur vie".split()
@@ -51,6 +52,8 @@ def quality(
     model: Any, data: Path, questions: int, native: Sequence[str]
 ) -> tuple[list[float], dict[str, list[float]]]:
     """The first four columns; the first three of each language, and RR@100 of each native collection."""
+    import numpy as np
+
     from interlingua.evaluation import evaluate
     from interlingua.evaluation.languages import language_matrix
     from interlingua.evaluation.tatoeba import tatoeba_file
@@ -58,18 +61,28 @@ def quality(
 
     scores = language_matrix(model, {lang: part(data / f"xquad_{lang}", questions) for lang in LANGS}, "RR@100").values
     english, others = LANGS.index("en"), [n for n, lang in enumerate(LANGS) if lang != "en"]
+    pairs = {lang: tatoeba_file(model, data / f"tatoeba/{lang}-eng.tsv.gz").mean for lang in TATOEBA}
     columns = [
         scores.diagonal().mean(),
         scores[others, english].mean(),
         scores[english, others].mean(),
-        fmean(tatoeba_file(model, data / f"tatoeba/{lang}-eng.tsv.gz").mean for lang in TATOEBA),
+        fmean(pairs.values()),
     ]
     rows = {lang: [scores[n, n], scores[n, english], scores[english, n]] for n, lang in enumerate(LANGS)}
+    held_pairs, means = held_tatoeba(data / "tatoeba"), {}
+    for held, name in ((False, "choices are made on"), (True, "no choice is made on")):
+        some = [n for n in others if (LANGS[n] in HELD) == held]
+        sentences = fmean(value for code, value in pairs.items() if (code in held_pairs) == held)
+        means[f"XQuAD and Tatoeba, languages that {name}"] = [
+            *(float(np.mean(found)) for found in (scores[some, some], scores[some, english], scores[english, some])),
+            sentences,
+        ]
     for name in native:
         one = part(data / name, questions)
         rows[name] = [
             evaluate(DenseRetriever(model, one.passages).search(one.queries, 100), one.qrels, ["RR@100"])["RR@100"]
         ]
+    rows |= means
     return [float(value) for value in columns], {name: [float(value) for value in row] for name, row in rows.items()}
 
 
@@ -129,7 +142,8 @@ def main() -> None:
         print(rows[-1], flush=True)
     print(tabulate(rows, headers=["", *COLUMNS], disable_numparse=True))
     if given.languages and given.questions:
-        print("\nRR@100: same language / to English / from English; of native questions, in their language:")
+        print("\nRR@100: same language / to English / from English; of native questions, in their language; of means,")
+        print("without English, Tatoeba's accuracy in the end:")
         written = {
             name: [" / ".join(f"{value:.3f}" for value in languages[model][name]) for model in given.models]
             for name in languages[given.models[0]]
