@@ -393,6 +393,14 @@ def test_what_is_saved_loads_and_searches(tmp_path):
             ["objectives.masked_language_modelling={}", "optimizer.sparse_embeddings=true"],
             "optimizer.sparse_embeddings: masked_language_modelling predicts subwords",
         ),
+        (
+            ["objectives.comparable={condenser: 0}", "optimizer.sparse_embeddings=true"],
+            "optimizer.sparse_embeddings: comparable predicts subwords",
+        ),
+        (
+            ["objectives.comparable={condenser: 0, mlm: 0}", "optimizer.sparse_embeddings=true"],
+            "needs data named 'linked'",
+        ),
         (["objectives.masked_language_modelling={}"], "needs data named 'sentences'"),
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["data.parallel.langs=[xx]"], "gave no records in xx"),

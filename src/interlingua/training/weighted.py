@@ -95,7 +95,7 @@ def check(recipe: Recipe) -> None:
     if not named:
         raise BadInput("the recipe has no objectives.")
     kinds = {kind_of(name, recipe.objectives[name] or {}) for name in named}
-    predicting = sorted(kind for kind in kinds if issubclass(OBJECTIVES[kind], TokenObjective))
+    predicting = sorted(kind_of(name, recipe.objectives[name] or {}) for name in named if _predicts(name, recipe))
     if recipe.optimizer.sparse_embeddings and predicting:
         raise BadInput(
             f"optimizer.sparse_embeddings: {predicting[0]} predicts subwords, which changes all embeddings. "
@@ -109,6 +109,15 @@ def check(recipe: Recipe) -> None:
         if spec is not None:
             options_of(name, spec, recipe)
             _check_vectors(name, OBJECTIVES[kind_of(name, spec)], recipe)
+
+
+def _predicts(name: str, recipe: Recipe) -> bool:
+    """Whether an entry of `objectives` predicts masked subwords: C3's need not."""
+    spec = recipe.objectives[name] or {}
+    if not issubclass(OBJECTIVES[kind_of(name, spec)], TokenObjective):
+        return False
+    options = options_of(name, spec, recipe)[1]
+    return not isinstance(options, Comparable.Settings) or options.mlm > 0 or options.condenser > 0
 
 
 def _check_sampling(recipe: Recipe, named: list[str]) -> None:
