@@ -17,6 +17,7 @@ from interlingua.errors import InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.training.build import train
 from interlingua.training.recipe import resolve
+from interlingua.training.weighted import check
 
 sys.path.append(str(Path(__file__).parents[1]))
 from small_recipes import CONTEXT, SCRATCH, STATIC
@@ -397,10 +398,6 @@ def test_what_is_saved_loads_and_searches(tmp_path):
             ["objectives.comparable={condenser: 0}", "optimizer.sparse_embeddings=true"],
             "optimizer.sparse_embeddings: comparable predicts subwords",
         ),
-        (
-            ["objectives.comparable={condenser: 0, mlm: 0}", "optimizer.sparse_embeddings=true"],
-            "needs data named 'linked'",
-        ),
         (["objectives.masked_language_modelling={}"], "needs data named 'sentences'"),
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["data.parallel.langs=[xx]"], "gave no records in xx"),
@@ -426,3 +423,17 @@ def test_a_folder_of_another_recipe_and_a_damaged_checkpoint(tmp_path):
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(InterlinguaError, match="the checkpoint is damaged"):
         train(short, tmp_path)
+
+
+def test_only_what_predicts_subwords_forbids_row_sparse_updates():
+    tree = {
+        "model": {"backbone": {"scratch": {}}, "encoders": "tied"},
+        "data": {"linked": {"path": "documents.jsonl", "batch": 4}},
+        "objectives": {"comparable": {"mlm": 0, "condenser": 0}},
+        "optimizer": {"sparse_embeddings": True},
+        "training": {"steps": 1},
+    }
+    check(resolve(tree))
+    for weight in ("mlm", "condenser"):
+        with pytest.raises(InterlinguaError, match="comparable predicts subwords"):
+            check(resolve({**tree, "objectives": {"comparable": {"mlm": 0, "condenser": 0, weight: 0.5}}}))
