@@ -19,6 +19,7 @@ from interlingua.experiments.run import Reproduction, slug
 from interlingua.experiments.spec import read_table
 from interlingua.models.dual import DualEncoder
 from interlingua.training.build import train
+from interlingua.training.trainer import Stopped
 
 STATIC = "{static: {vocab_size: 3000, dim: 16}}"
 RECIPE = f"""
@@ -279,6 +280,19 @@ def test_the_command_writes_the_table_beside_the_runs(made, monkeypatch, capsys)
     for picture in printed.removeprefix(text).split():
         assert Path(picture).suffix == ".svg"
         assert Path(picture).resolve().parent == out
+
+
+@pytest.mark.slow
+def test_a_table_that_is_stopped_says_how_far_it_is(made, tmp_path, monkeypatch, capsys):
+    def stopped(*_):
+        raise Stopped("stopped after step 1; the same command goes on from there.")
+
+    monkeypatch.setattr(reproduce, "train", stopped)
+    monkeypatch.chdir(made[0])
+    assert main(["reproduce", "./small.yaml", "--scale", "tiny", "--out", str(tmp_path)]) == 130
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "interlingua: stopped after step 1; the same command goes on from there."
+    assert not any("defect" in line for line in said)
 
 
 def test_results_of_another_recipe_are_not_taken_for_this_ones(made):

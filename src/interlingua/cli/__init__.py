@@ -107,8 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments.run(arguments)
     except InterlinguaError as error:
         return _fail(str(error), 2, arguments.debug)
-    except KeyboardInterrupt:
-        return _fail("stopped.", 130, arguments.debug)
+    except KeyboardInterrupt as stopped:  # a training says how far it is
+        return _fail(str(stopped) or "stopped.", 130, arguments.debug)
     except BrokenPipeError:
         sys.stderr.close()
         return 0

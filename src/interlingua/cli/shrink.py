@@ -134,16 +134,11 @@ def shrink(arguments: argparse.Namespace) -> None:
     from interlingua.data.collections import load_collection
     from interlingua.training.shrink import ShrinkSpec
     from interlingua.training.shrink import shrink as shrink_model
-    from interlingua.training.trainer import Stopped
 
     asked = {name: getattr(arguments, name) for name in ShrinkSpec.model_fields if name != "precision"}
     spec = ShrinkSpec.checked(asked, "shrink")
     collections = [load_collection(path) for path in arguments.on]  # what is wrong with them is told before hours pass
-    try:
-        shrink_model(arguments.model, arguments.out, spec, arguments.device)
-    except Stopped as stopped:
-        logger.warning(f"interlingua: {stopped}")
-        raise SystemExit(130) from None
+    shrink_model(arguments.model, arguments.out, spec, arguments.device)
     small = Path(arguments.out, "model")
     if collections:
         print(compared([arguments.model, str(small)], collections, arguments.measure, arguments.precision))

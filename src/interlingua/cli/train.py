@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from typing import Any
-
-logger = logging.getLogger(__name__)
 
 NAMES = ("train", "plan")
 
@@ -33,14 +30,8 @@ def train(arguments: argparse.Namespace) -> None:
     """Train."""
     from interlingua.training.build import train as train_recipe
     from interlingua.training.recipe import read_recipe
-    from interlingua.training.trainer import Stopped
 
-    recipe = read_recipe(arguments.recipe, arguments.set, arguments.data)
-    try:
-        train_recipe(recipe, arguments.out, arguments.device)
-    except Stopped as stopped:
-        logger.warning(f"interlingua: {stopped}")
-        raise SystemExit(130) from None
+    train_recipe(read_recipe(arguments.recipe, arguments.set, arguments.data), arguments.out, arguments.device)
 
 
 def plan(arguments: argparse.Namespace) -> None:

@@ -38,7 +38,6 @@ from interlingua.training.backbones import Backbone
 from interlingua.training.build import dual_of, train
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import Recipe, kept_recipe, read_recipe, recipe_folder, recipe_text, same_recipe
-from interlingua.training.trainer import Stopped
 from interlingua.training.weighted import check, training_digest
 
 logger = logging.getLogger(__name__)
@@ -170,8 +169,6 @@ class Reproduction:
         for part in parts:
             try:
                 results = part.run()
-            except Stopped:
-                raise
             except Exception as error:
                 if self.processes.count > 1:  # the others would wait for this one
                     raise
@@ -200,8 +197,6 @@ class Reproduction:
                 return {}
         try:
             return self._row(row, seed, wanted)
-        except Stopped:
-            raise
         except Exception as error:
             if self.processes.count > 1:  # the others would wait for this one
                 raise

@@ -191,7 +191,7 @@ def embed(model: Model, role: str, texts: list[Any], tokens: int = 16_384) -> to
 Validate = Callable[[Model], dict[str, float]]
 
 
-class Stopped(Exception):
+class Stopped(KeyboardInterrupt):
     """A person or the system asked for the end; a checkpoint was written."""
 
 
