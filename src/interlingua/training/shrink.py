@@ -24,7 +24,7 @@ from interlingua.models.dual import DualEncoder, holds_two
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import is_late
-from interlingua.models.transformer import Transformer
+from interlingua.models.transformer import Transformer, can_pack
 from interlingua.models.trim import trim_vocabulary
 from interlingua.progress import track
 from interlingua.settings import Settings
@@ -45,7 +45,9 @@ class ShrinkSpec(Settings):
         description="files of raw text in all languages that the encoder will read, in any form that `sentences` has",
     )
     layers: int | list[int] | None = Field(
-        None, description="how many layers to keep, evenly spread and the last one among them, or which; none: all"
+        None,
+        description="how many layers to keep, evenly spread and the last one among them (of a model that is no BERT or "
+        "RoBERTa the first ones), or which; none: all",
     )
     vocabulary: int | Literal["texts", "all"] = Field(
         "texts", description="subwords to keep: those of the texts, the most frequent so many of them, or all"
@@ -118,7 +120,10 @@ def _cut(teacher: Path, spec: ShrinkSpec) -> Encoder:
     if not isinstance(backbone, Transformer):
         raise BadInput(f"{teacher}: a static model has no layers. Give a transformer.")
     layers, subwords = backbone.layers, backbone.input_embeddings.num_embeddings
-    if spec.layers is not None:
+    if isinstance(spec.layers, int) and not can_pack(backbone.model):
+        spread(layers, spec.layers)
+        backbone.cut(spec.layers)  # of another kind of model only the first ones can be kept
+    elif spec.layers is not None:
         backbone.keep(spread(layers, spec.layers) if isinstance(spec.layers, int) else spec.layers)
     if spec.vocabulary != "all":
         most = spec.vocabulary if isinstance(spec.vocabulary, int) else None
