@@ -313,7 +313,7 @@ NOT_RUN = {
     "docs/rerank.md interlingua *--translate *": "needs a translator, and is a part of a command",
     "docs/export.md interlingua encode MODEL --onnx *": "is run by tests/models/test_onnx_export.py",
     "docs/export.md <!-- recipe: *": "is run by tests/index/test_export_recipes.py",
-    "docs/models.md interlingua *": "needs the extra e5: tests/models/test_e5.py, tests/cli/test_trim.py",
+    "docs/models.md interlingua *": "needs the extra e5: tests/models/test_e5.py, tests/cli/test_shrink.py",
     "docs/mine.md from interlingua.evaluation.bitext *": "needs BUCC's data: tests/evaluation/test_bucc.py",
 }
 """The commands and snippets that are not run here, and why: patterns of the page and of how the text begins."""

@@ -43,6 +43,7 @@ def test_a_trimmed_model_keeps_its_card(model, tmp_path, capsys):
         ([], "say what to keep"),
         (["--texts", "empty.txt"], "nothing would be left"),
         (["--langs", "xx-nowhere"], "is not a language code"),
+        (["--langs", "fi", "--most", "300"], "most frequent subwords of no text"),
         (["--texts", "texts.txt", "--most", "3"], "a vocabulary of 3: special tokens and single characters alone are"),
     ],
 )
@@ -87,6 +88,8 @@ def test_a_smaller_model_is_compared_with_the_whole_one(tiny_encoder, tmp_path, 
         (["--layers", "1", "--vocabulary", "7"], "a vocabulary of 7"),
         (["--layers", "1", "--on", "nowhere"], "nowhere"),
         (["--layers", "1", "--steps", "0"], "steps"),
+        (["--layers", "1", "--on", "encyclopedia:fi", "--measure", "nonsense"], "nonsense"),
+        (["--layers", "1", "--on", "encyclopedia:fi", "--measure", "R@200"], "R@200"),
     ],
 )
 def test_what_cannot_be_smaller_is_one_line(model, tmp_path, capsys, options, reason):

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -30,14 +29,15 @@ models at the end.
 """
 
 TRIM = """\
-Keep the subwords that texts or languages need. The vectors of such texts stay the same; the model gets smaller.
+Keep the subwords that texts or languages need. The vectors of such texts stay the same; the model gets smaller. With
+--most, only the most frequent subwords stay, and other texts fall into more of them.
 
   interlingua trim multilingual-e5-small --texts corpus.txt.gz --texts questions.txt --out small
   interlingua trim multilingual-e5-small --langs de --langs el --out small
 """
 
-MEASURED = 200
-"""Passages of the collections that the speed of a model is measured on."""
+MEASURED, DEPTH = 200, 100
+"""Passages of the collections that the speed of a model is measured on, and those found for a question."""
 
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
@@ -53,7 +53,10 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument("model", help="a model folder or name of one encoder, with a Unigram tokenizer as XLM-R's")
+        parser.add_argument(
+            "model",
+            help="a model folder or name of one encoder; subwords are chosen from a Unigram tokenizer, as XLM-R's",
+        )
         (_shrink_options if name == "shrink" else _trim_options)(parser)
         parser.add_argument(
             "--langs",
@@ -72,7 +75,7 @@ def _shrink_options(parser: argparse.ArgumentParser) -> None:
         action=Repeated,
         required=True,
         metavar="FILE",
-        help="raw text in files that tell their languages: fr.txt, jsonl with lang, fr-en.tsv.gz (both sides)",
+        help="raw text: fr=texts.txt, or files that tell their languages (fr.txt, jsonl with lang, fr-en.tsv.gz)",
     )
     parser.add_argument(
         "--layers", type=layers, metavar="N", help="how many to keep, evenly spread, or which: 6, or 0,2,5 from 0 (all)"
@@ -84,7 +87,9 @@ def _shrink_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="subwords to keep: the N most frequent of the texts, 'texts' for all of theirs, or 'all' (texts)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="texts of each language that are learned from (all)")
+    parser.add_argument(
+        "--limit", type=int, default=20_000, metavar="N", help="texts of each language, a seeded sample (20000)"
+    )
     parser.add_argument("--steps", type=int, default=2_000, metavar="N", help="training steps (2000)")
     parser.add_argument("--batch", type=int, default=128, metavar="N", help="texts a step (128)")
     parser.add_argument("--lr", type=float, default=1e-4, metavar="X", help="learning rate (0.0001)")
@@ -94,7 +99,11 @@ def _shrink_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--measure", default="RR@100", help="for --on (RR@100)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
-    precision_option(parser)
+    parser.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16", "int8", "auto"],
+        help="number format of both models in the comparison, on a processor (float32)",
+    )
 
 
 def _trim_options(parser: argparse.ArgumentParser) -> None:
@@ -132,22 +141,26 @@ def vocabulary(text: str) -> int | str:
 def shrink(arguments: argparse.Namespace) -> None:
     """Shrink, and compare."""
     from interlingua.data.collections import load_collection
-    from interlingua.training.shrink import ShrinkSpec
-    from interlingua.training.shrink import shrink as shrink_model
+    from interlingua.evaluation.protocol import check_collections
+    from interlingua.experiments.shrink import ShrinkSpec
+    from interlingua.experiments.shrink import shrink as shrink_model
 
     asked = {name: getattr(arguments, name) for name in ShrinkSpec.model_fields if name != "precision"}
     spec = ShrinkSpec.checked(asked, "shrink")
-    collections = [load_collection(path) for path in arguments.on]  # what is wrong with them is told before hours pass
+    collections = [load_collection(path) for path in arguments.on]
+    if collections:  # what is wrong with them is told before hours pass
+        check_collections(collections, [arguments.measure], DEPTH)
     shrink_model(arguments.model, arguments.out, spec, arguments.device)
     small = Path(arguments.out, "model")
     if collections:
-        print(compared([arguments.model, str(small)], collections, arguments.measure, arguments.precision))
+        how = arguments.precision or "float32"
+        print(compared([arguments.model, str(small)], collections, arguments.measure, how))
     logger.info(f"{small}: saved")
 
 
-def compared(models: Sequence[str], collections: Sequence[Collection], measure: str, precision: str | None) -> str:
+def compared(models: Sequence[str], collections: Sequence[Collection], measure: str, precision: str) -> str:
     """A table of the models in one number format: the measure on each collection, the size of their files, and
-    passages a second of processor time."""
+    passages a second of processor time (on a GPU that says little)."""
     from statistics import fmean
 
     from tabulate import tabulate
@@ -156,12 +169,13 @@ def compared(models: Sequence[str], collections: Sequence[Collection], measure: 
     from interlingua.index.metadata import load_to_encode
     from interlingua.models.folder import model_folder
 
-    passages = [passage.text for collection in collections for passage in collection.passages][:MEASURED]
+    each = -(-MEASURED // len(collections))
+    passages = [passage.text for collection in collections for passage in collection.passages[:each]]
     rows = []
     for name in models:
         folder = model_folder(name)
         model: Any = load_to_encode(folder, precision)
-        values = [result.scores[measure] for result in evaluate_on(model, collections, [measure])]
+        values = [result.scores[measure] for result in evaluate_on(model, collections, [measure], DEPTH)]
         start = time.process_time()  # what is compiled at the first call is not measured
         model.encode_document(passages)
         speed = len(passages) / (time.process_time() - start)

@@ -53,13 +53,17 @@ def trim_vocabulary(
     pieces = [piece for piece, _ in description["model"]["vocab"]]
     counts = _counts(backbone.tokenizer.backend_tokenizer, texts)
     scripts = _in_scripts(pieces, langs)
+    if most is not None and not counts:
+        raise BadInput(f"the {most:,} most frequent subwords of no text: give texts that hold some.")
     if not counts and not scripts:
         raise BadInput("the texts hold no subword and no language is named, so nothing would be left. Check the files.")
     always = _always(description, backbone.pad_id)
     always |= _counts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values()).keys()
     room = len(pieces) if most is None else most - len(always)
     if room < 0:
-        raise BadInput(f"a vocabulary of {most:,}: special tokens and single characters alone are {len(always):,}.")
+        raise BadInput(
+            f"a vocabulary of {most:,}: special tokens and single characters alone are {len(always):,}. Ask for more."
+        )
     ranked = sorted(counts.keys() - always, key=lambda number: (-counts[number], number))
     kept = sorted(always | scripts | set(ranked[:room]))
     _rebuild(backbone, description, kept)

@@ -3,26 +3,30 @@
 The student begins as the teacher with some of its subwords and some of its layers. Then every text goes to where the
 whole encoder puts it, as a question and as a passage: it picks the teacher's vector of it among those of the batch
 (contrastive distillation, Tian et al. 2020). No question, no label and no translation is needed. The folder is that of
-a training run, so the same call goes on after an interruption.
+a training run, with the texts and the student before it has learned anything; the same call goes on after an
+interruption.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+import shutil
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from interlingua.data.datasets import DataSpec, read
+from interlingua.alignment.texts import sample_texts
 from interlingua.errors import BadInput
 from interlingua.files import atomic_write, read_json
 from interlingua.models.card import copy_card
 from interlingua.models.dual import DualEncoder, holds_two
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import model_folder
+from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.late_interaction import is_late
 from interlingua.models.transformer import Transformer, can_pack
 from interlingua.models.trim import trim_vocabulary
@@ -33,8 +37,8 @@ from interlingua.training.recipe import Recipe, resolve
 
 logger = logging.getLogger(__name__)
 
-CUT, ASKED = "cut", "shrink.json"
-"""In the run folder: the student before it has learned anything, and what was asked for."""
+CUT, TEXTS, ASKED = "cut", "texts.jsonl", "shrink.json"
+"""In the run folder: the student before it has learned anything, the texts, and, written last, what was asked for."""
 
 
 class ShrinkSpec(Settings):
@@ -42,7 +46,8 @@ class ShrinkSpec(Settings):
 
     texts: list[str] = Field(
         min_length=1,
-        description="files of raw text in all languages that the encoder will read, in any form that `sentences` has",
+        description="raw text in all languages that the encoder will read: fr=texts.txt, or files that tell their "
+        "languages (fr.txt, jsonl with lang, fr-en.tsv.gz: both sides)",
     )
     layers: int | list[int] | None = Field(
         None,
@@ -53,19 +58,12 @@ class ShrinkSpec(Settings):
         "texts", description="subwords to keep: those of the texts, the most frequent so many of them, or all"
     )
     langs: list[str] = Field([], description="keep all subwords in the scripts of these languages, too")
-    limit: int | None = Field(None, gt=0, description="texts of each language that are learned from; none: all")
+    limit: int = Field(20_000, gt=0, description="texts of each language that are learned from, a seeded sample")
     steps: int = Field(2_000, gt=0, description="training steps")
     batch: int = Field(128, gt=1, description="texts a step, each read as a question and as a passage")
     lr: float = Field(1e-4, gt=0, description="learning rate; it rises for a tenth of the steps, then falls to 0")
     precision: str = Field("auto", description="the number format in which the teacher computes on a processor")
     seed: int = Field(1, ge=0, description="seed of all random numbers")
-
-    @property
-    def sentences(self) -> DataSpec:
-        """The texts as an entry of a recipe."""
-        return DataSpec.checked(
-            {"kind": "sentences", "path": self.texts, "limit": self.limit, "batch": self.batch, "alpha": 0.5}, "texts"
-        )
 
 
 def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | None = None) -> DualEncoder:
@@ -76,27 +74,39 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
     """
     out, teacher = Path(out), model_folder(model)
     asked = {"model": str(teacher), **spec.model_dump(mode="json")}
-    if read_json(out / ASKED) not in (None, asked):
-        raise BadInput(f"{out}: holds another model made smaller, or made with other options. Give another folder.")
-    if not (out / CUT / "modules.json").exists():
-        _cut(teacher, spec).save(out / CUT)
+    if read_json(out / ASKED) != asked:
+        if (out / "model").exists() or any((out / "checkpoints").glob("*")):
+            raise BadInput(f"{out}: holds another run, or one with other options. Give another folder, or delete it.")
+        _prepare(teacher, out, spec)
         with atomic_write(out / ASKED) as stream:
             json.dump(asked, stream)
-    shrunk = train(_recipe(teacher, out / CUT, spec), out, device)
+    shrunk = train(_recipe(teacher, out, spec), out, device)
     assert isinstance(shrunk, DualEncoder)
     copy_card(teacher, out / "model", "Made smaller by `interlingua shrink`, and taught by the whole model.")
     return shrunk
 
 
-def _recipe(teacher: Path, cut: Path, spec: ShrinkSpec) -> Recipe:
-    """The training of the student in `cut`."""
+def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> None:
+    """Write the texts and the student before it has learned anything."""
+    texts = sample_texts(spec.texts, spec.limit, spec.seed)
+    logger.info("texts: " + ", ".join(f"{lang} {len(those):,}" for lang, those in texts.items()))
+    student = _cut(teacher, spec, texts)
+    shutil.rmtree(out / CUT, ignore_errors=True)
+    student.save(out / CUT)
+    with atomic_write(out / TEXTS) as stream:
+        for lang, those in texts.items():
+            stream.writelines(json.dumps({"text": text, "lang": lang}, ensure_ascii=False) + "\n" for text in those)
+
+
+def _recipe(teacher: Path, out: Path, spec: ShrinkSpec) -> Recipe:
+    """The training of the student in the run folder `out`."""
     taught = {"model": str(teacher), "precision": spec.precision, "centre": True}
     return resolve(
         {
             "description": "An encoder made smaller, taught by the whole one on raw text.",
             "seed": spec.seed,
-            "model": {"backbone": str(cut), "encoders": "tied"},
-            "data": {"sentences": spec.sentences.model_dump(mode="json", exclude_unset=True)},
+            "model": {"backbone": str(out / CUT), "encoders": "tied"},
+            "data": {"sentences": {"path": str(out / TEXTS), "batch": spec.batch, "alpha": 0.5}},
             "objectives": {"distillation": {"teacher": taught, "of": "sentences", "on": "both", "loss": "contrast"}},
             "optimizer": {"lr": spec.lr, "warmup": spec.steps // 10, "clip": 1.0, "sparse_embeddings": True},
             "training": {
@@ -111,14 +121,18 @@ def _recipe(teacher: Path, cut: Path, spec: ShrinkSpec) -> Recipe:
     )
 
 
-def _cut(teacher: Path, spec: ShrinkSpec) -> Encoder:
+def _cut(teacher: Path, spec: ShrinkSpec, texts: Mapping[str, Sequence[str]]) -> Encoder:
     """The student before it has learned anything."""
     if is_late(teacher) or holds_two(teacher):
         raise BadInput(f"{teacher}: has a vector a token, or two encoders. Give one encoder of whole texts.")
+    if LanguageMaps.beside(teacher) is not None:
+        raise BadInput(f"{teacher}: is calibrated. Shrink the model that was calibrated, then calibrate the result.")
     encoder = Encoder.load(teacher, device="cpu")
     backbone = encoder.backbone
     if not isinstance(backbone, Transformer):
         raise BadInput(f"{teacher}: a static model has no layers. Give a transformer.")
+    if encoder.settings.similarity != "cosine":
+        raise BadInput(f"{teacher}: compares by dot product, and the lengths of vectors are not taught here.")
     layers, subwords = backbone.layers, backbone.input_embeddings.num_embeddings
     if isinstance(spec.layers, int) and not can_pack(backbone.model):
         spread(layers, spec.layers)
@@ -127,7 +141,10 @@ def _cut(teacher: Path, spec: ShrinkSpec) -> Encoder:
         backbone.keep(spread(layers, spec.layers) if isinstance(spec.layers, int) else spec.layers)
     if spec.vocabulary != "all":
         most = spec.vocabulary if isinstance(spec.vocabulary, int) else None
-        trim_vocabulary(encoder, track(_texts(spec), "read texts"), spec.langs, most)
+        try:
+            trim_vocabulary(encoder, track(chain.from_iterable(texts.values()), "read texts"), spec.langs, most)
+        except BadInput as error:
+            raise BadInput(f"{error} vocabulary 'all' keeps all subwords.") from error
     left, kept = backbone.layers, backbone.input_embeddings.num_embeddings
     if (left, kept) == (layers, subwords):
         raise BadInput(f"{layers} layers and {subwords:,} subwords are all that the model has. Ask for fewer of them.")
@@ -143,8 +160,3 @@ def spread(layers: int, count: int) -> list[int]:
     if not 0 < count <= layers:
         raise BadInput(f"layers: {count} of the model's {layers} cannot be kept. Give a number from 1 to {layers}.")
     return [(number + 1) * layers // count - 1 for number in range(count)]
-
-
-def _texts(spec: ShrinkSpec) -> Iterator[str]:
-    for sentence in read("sentences", spec.sentences):
-        yield sentence.text

@@ -1,13 +1,17 @@
 """An encoder made smaller: fewer subwords and layers, and it says again what the whole one says."""
 
+import json
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from interlingua import Encoder
+from interlingua.alignment import Calibration
 from interlingua.data.encyclopedia import sentences
 from interlingua.errors import BadInput
+from interlingua.experiments.shrink import ShrinkSpec, shrink, spread
 from interlingua.models.dual import DualEncoder
-from interlingua.training.shrink import ShrinkSpec, shrink, spread
 
 SPEC = {"texts": ["encyclopedia:train"], "layers": 2, "steps": 60, "batch": 32, "lr": 3e-3, "precision": "float32"}
 
@@ -50,7 +54,7 @@ def test_it_learns_what_its_teacher_says_and_goes_on(teacher, tmp_path, caplog):
     assert "complete" in caplog.text
     assert np.array_equal(again.encode_query(["a river"]), small.encode_query(["a river"]))
     assert Encoder.load(tmp_path / "run/model").backbone.layers == 2
-    with pytest.raises(BadInput, match="made with other options"):
+    with pytest.raises(BadInput, match="holds another run, or one with other options"):
         shrink(teacher, tmp_path / "run", spec.model_copy(update={"layers": 1}), "cpu")
 
 
@@ -64,8 +68,45 @@ def test_layers_are_spread_evenly_and_end_with_the_last():
             spread(3, count)
 
 
-def test_other_models_are_refused(tiny_static, tmp_path):
+def test_other_models_are_refused(tiny_static, tiny_encoder, tmp_path):
     tiny_static(seed=1).save(tmp_path / "static")
     with pytest.raises(BadInput, match="has no layers"):
         shrink(tmp_path / "static", tmp_path / "run", ShrinkSpec(**SPEC), "cpu")
-    assert not (tmp_path / "run").exists()
+    encoder = tiny_encoder(pooling="mean", normalize=False)
+    encoder.settings.similarity = "dot"
+    encoder.save(tmp_path / "dot")
+    with pytest.raises(BadInput, match="compares by dot product"):
+        shrink(tmp_path / "dot", tmp_path / "run", ShrinkSpec(**SPEC), "cpu")
+    plain = tiny_encoder(pooling="mean")
+    rows = {lang: np.random.default_rng(0).normal(size=(60, plain.dim)) for lang in ("en", "fi")}
+    plain.language_maps = Calibration.fit(rows, rotate=None).maps
+    plain.save(tmp_path / "calibrated")
+    with pytest.raises(BadInput, match="is calibrated"):
+        shrink(tmp_path / "calibrated", tmp_path / "run", ShrinkSpec(**SPEC), "cpu")
+    assert not (tmp_path / "run/model").exists()
+
+
+@pytest.mark.slow
+def test_a_start_that_was_interrupted_is_made_again(teacher, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interlingua.experiments.shrink.train", stopped)
+    for layers in (1, 2):  # nothing is trained yet, so other options may have the folder
+        with pytest.raises(KeyboardInterrupt):
+            shrink(teacher, tmp_path, ShrinkSpec(**{**SPEC, "layers": layers}), "cpu")
+        assert Encoder.load(tmp_path / "cut").backbone.layers == layers
+    (tmp_path / "shrink.json").unlink()  # as a kill between the student and the note leaves it
+    with pytest.raises(KeyboardInterrupt):
+        shrink(teacher, tmp_path, ShrinkSpec(**{**SPEC, "layers": 1}), "cpu")
+    assert Encoder.load(tmp_path / "cut").backbone.layers == 1
+
+
+@pytest.mark.slow
+def test_both_sides_of_pairs_and_named_files_are_texts(teacher, tmp_path):
+    (tmp_path / "fi-en.tsv").write_text("".join(f"talo {n}\ta house {n}\n" for n in range(30)), encoding="utf-8")
+    (tmp_path / "words.txt").write_text("".join(f"nyumba {n}\n" for n in range(30)), encoding="utf-8")
+    spec = {**SPEC, "texts": [str(tmp_path / "fi-en.tsv"), f"sw={tmp_path}/words.txt"], "limit": 20, "steps": 1}
+    shrink(teacher, tmp_path / "run", ShrinkSpec(**spec), "cpu")
+    lines = (tmp_path / "run/texts.jsonl").read_text("utf-8").splitlines()
+    assert Counter(json.loads(line)["lang"] for line in lines) == {"en": 20, "fi": 20, "sw": 20}
