@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from common import HELD, held_tatoeba, options
+from common import HELD, is_held, options
 
 LANGS = "ar de el en es hi ro ru th tr vi zh".split()
 TATOEBA = "ara cmn deu ell fin hin ind jpn kor rus swh tha tur vie".split()
@@ -69,10 +70,10 @@ def quality(
         fmean(pairs.values()),
     ]
     rows = {lang: [scores[n, n], scores[n, english], scores[english, n]] for n, lang in enumerate(LANGS)}
-    held_pairs, means = held_tatoeba(data / "tatoeba"), {}
+    means = {}
     for held, name in ((False, "choices are made on"), (True, "no choice is made on")):
         some = [n for n in others if (LANGS[n] in HELD) == held]
-        sentences = fmean(value for code, value in pairs.items() if (code in held_pairs) == held)
+        sentences = fmean(value for code, value in pairs.items() if is_held(code) == held)
         means[f"XQuAD and Tatoeba, languages that {name}"] = [
             *(float(np.mean(found)) for found in (scores[some, some], scores[some, english], scores[english, some])),
             sentences,
@@ -134,7 +135,8 @@ def main() -> None:
         command = [sys.executable, __file__, name, "--one", "--data", str(given.data)]
         command += [f"--{key}={getattr(given, key)}" for key in ("questions", "passages", "threads")]
         command += ["--languages"] * given.languages
-        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        on_cpu = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=on_cpu).stdout
         found = json.loads(out.splitlines()[-1])
         languages[name] = found["languages"]
         rows.append([name, *(f"{found[column]:.3f}" for column in COLUMNS[:4])])

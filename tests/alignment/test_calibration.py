@@ -309,6 +309,8 @@ def test_steps_that_do_not_exist_are_named(clouds, fitted):
         Calibration.fit(clouds, rotate="refined")
     with pytest.raises(InterlinguaError, match="remove=-1: give a number"):
         Calibration.fit(clouds, remove=-1)
+    with pytest.raises(InterlinguaError, match=r"remove=12: .* has 500 vectors of size 12, of which nothing"):
+        Calibration.fit(clouds, shift=False, scale=None, rotate=None, remove=DIM)
     for step in ({"scale": "std", "rotate": None}, {"scale": None, "rotate": "refine"}):
         with pytest.raises(InterlinguaError, match="remove=1 goes with the shift alone"):
             Calibration.fit(clouds, remove=1, **step)

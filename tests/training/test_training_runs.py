@@ -13,9 +13,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Busy, InterlinguaError
 from interlingua.models.dual import DualEncoder
-from interlingua.training.build import train
+from interlingua.training.build import LOCK, train
 from interlingua.training.recipe import resolve
 from interlingua.training.weighted import check
 
@@ -437,3 +437,20 @@ def test_only_what_predicts_subwords_forbids_row_sparse_updates():
     for weight in ("mlm", "condenser"):
         with pytest.raises(InterlinguaError, match="comparable predicts subwords"):
             check(resolve({**tree, "objectives": {"comparable": {"mlm": 0, "condenser": 0, weight: 0.5}}}))
+
+
+@pytest.mark.slow
+def test_a_folder_in_which_another_process_trains_is_refused(tmp_path):
+    tree = {**STATIC, "training": {**STATIC["training"], "steps": 2}}
+    held = "import filelock, sys\nwith filelock.FileLock(sys.argv[1]):\n    print('held', flush=True)\n    input()"
+    lock = subprocess.Popen(
+        [sys.executable, "-c", held, str(tmp_path / LOCK)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert lock.stdout.readline() == "held\n"
+    with pytest.raises(Busy, match="another process trains there"):
+        train(resolve(tree), tmp_path)
+    assert not (tmp_path / "recipe.yaml").exists()
+    lock.kill()  # a killed process holds nothing
+    lock.wait()
+    train(resolve(tree), tmp_path)
+    assert (tmp_path / "model").exists()

@@ -243,7 +243,8 @@ class CalibrationFitter:
 
     def of_few(self, lang: str, own: Moments, home: Moments) -> tuple[LanguageMap, Steps]:
         """The map of a language of few texts: its own mean, and the scale of the pivot, whose moments are `home`."""
-        note = f"fewer than {MIN_TEXTS} texts: its own mean, the pivot's scale, no rotation"
+        taken = "nothing is removed" if self.remove else "its own mean, the pivot's scale, no rotation"
+        note = f"fewer than {MIN_TEXTS} texts: {taken}"
         logger.warning(f"{lang}: {own.texts} texts, {note}")
         return Moments(own.texts, own.mean, home.std).map(self.shift, self.scale), Steps(lang, own.texts, note=note)
 
@@ -338,10 +339,11 @@ class Calibration:
         rotation found is taken whatever it shows, as Wu et al. 2022 did; the report has the numbers either way.
 
         `remove` takes the first so many components out of each language's vectors, the pivot's too, in place of scale
-        and rotation: language information removal (LIR, Yang et al. 2021), which has no shift either.
+        and rotation: language information removal (LIR, Yang et al. 2021), which has no shift either. From "*" and
+        from a language of fewer than 50 texts nothing is removed.
 
-        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation, and loses no components;
-        a message says so. The entry "*" has the mean and scale of all languages together, each weighing the same, and
+        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation; a message says
+        so. The entry "*" has the mean and scale of all languages together, each weighing the same, and
         no rotation. Texts
         beyond 75,000 of a language count in its mean and scale alone. Deterministic for a seed and machine.
 
@@ -357,7 +359,7 @@ class Calibration:
         clouds = {lang: checked(given[lang], lang) for lang in sorted(given)}
         moments = {lang: Moments.of(cloud) for lang, cloud in clouds.items()}
         home = moments[pivot]
-        _check(clouds, moments, pivot)
+        _check(clouds, moments, pivot, remove)
         translations = _translations(pairs, fitter, clouds, pivot)
         target = fitter.sample(clouds[pivot], pivot)
         maps = {
@@ -442,7 +444,7 @@ def _by_code(vectors: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _check(clouds: Mapping[str, Floats], moments: Mapping[str, Moments], pivot: str) -> None:
+def _check(clouds: Mapping[str, Floats], moments: Mapping[str, Moments], pivot: str, remove: int) -> None:
     dim = clouds[pivot].shape[1]
     for lang, cloud in clouds.items():
         if cloud.shape[1] != dim:
@@ -452,6 +454,11 @@ def _check(clouds: Mapping[str, Floats], moments: Mapping[str, Moments], pivot: 
             )
         if len(cloud) >= MIN_TEXTS and bool((cloud == cloud[0]).all()):
             raise BadInput(f"{lang}: all {len(cloud)} vectors are equal. Check that its texts differ.")
+        if remove >= min(dim, max(len(cloud), MIN_TEXTS)):
+            raise BadInput(
+                f"remove={remove}: {lang} has {len(cloud):,} vectors of size {dim}, of which nothing would be left. "
+                "Remove fewer components."
+            )
     if moments[pivot].texts < MIN_TEXTS:
         raise BadInput(
             f"the pivot '{pivot}' has {moments[pivot].texts} texts; {MIN_TEXTS} at least are "

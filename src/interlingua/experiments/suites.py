@@ -201,7 +201,7 @@ def drawn_pairs(suite: Suite, column: str, fill: Fill) -> list[ParallelPair]:
 
 def pool_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """Average precision over the pool of all languages, where every translation of the passage is right, and how much
-    of the top is in the question's own language (LAReQA, Roy et al. 2020)."""
+    of the top is in the question's own language (LAReQA, Roy et al. 2020); and PEER (Yang et al. 2024)."""
     matrix = language_matrix(model, {column: load_collection(fill(suite.pool[column])) for column in columns})
     return _pooled(matrix)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from interlingua.data.datasets import open_store, open_stream, texts_of
 from interlingua.data.store import Store
 from interlingua.data.stream import key_of
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, Busy
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
@@ -37,17 +39,41 @@ from interlingua.training.weighted import WeightedObjective, advise, check, kind
 
 logger = logging.getLogger(__name__)
 
+LOCK = ".training.lock"
+"""In a run folder: held by the call that trains there, and free after its death."""
+
 
 def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
     """Train what the recipe says into the folder `out`; the model is `out/model` afterwards.
 
     The same call continues an interrupted run, bit for bit (same machine, same number of processes), and
-    returns at once when the run is complete. Raises BadInput when `out` holds another recipe's run.
+    returns at once when the run is complete. Raises BadInput when `out` holds another recipe's run, and Busy while
+    another call trains there.
     """
     check(recipe)
     if device is not None and default_device(device).type == "cuda" and not torch.cuda.is_available():
         raise BadInput(f"device {device!r}: no CUDA device is there. Use 'cpu', or leave it out.")
     out, processes = Path(out), Processes.join(device)
+    with _alone(out) if processes.first else nullcontext():
+        return _train(recipe, out, device, processes)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Be the one call that trains in `out`: two would write each other's checkpoints."""
+    out.mkdir(parents=True, exist_ok=True)
+    held = FileLock(out / LOCK)
+    try:
+        held.acquire(timeout=0)
+    except Timeout as error:
+        raise Busy(f"{out}: another process trains there. Wait for it, stop it, or give another folder.") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _train(recipe: Recipe, out: Path, device: str | None, processes: Processes) -> Model:
     if processes.first:
         _claim(recipe, out)
     processes.wait()
