@@ -154,7 +154,8 @@ class Distillation(Objective):
 
         teacher: str | TeacherSpec | Teacher = Field(
             description="a model's folder or name, or `{model: …, vectors: FOLDER, precision: …, layers: …, centre: …}`"
-            "; frozen, no part of what is saved. Vectors longer than the student's are cut to their principal components"
+            "; frozen, no part of what is saved. Vectors longer than the student's are cut to their principal "
+            "components"
         )
         of: Literal["parallel", "sentences", "questions"] = Field(
             "parallel", description="whose texts: the stream that is read"
