@@ -196,13 +196,15 @@ class CalibrationFitter:
         own: Moments,
         target: Floats,
         home: Moments,
+        kept: Floats | None,
         pairs: tuple[Floats, Floats] | None,
     ) -> tuple[LanguageMap, Steps]:
         """The map of a language onto the pivot, and what each step did. `vectors` [texts, dim] and the pivot's `target`
-        [texts, dim] have the moments `own` and `home`; `pairs`, translations row by row, are for "supervised"."""
+        [texts, dim] have the moments `own` and `home`, and `kept` is the pivot's `projection`; `pairs`, translations row
+        by row, are for "supervised"."""
         source = self.sample(vectors, lang)
         held_out = np.arange(len(source)) % HELD_OUT == 0
-        mine, theirs = self.projection(source), self.projection(target)
+        mine = self.projection(source)
         done: dict[str, tuple[bool, str, bool]] = {"raw": (False, "none", False)}
         if self.remove:
             done["remove"] = (False, "none", True)
@@ -213,7 +215,7 @@ class CalibrationFitter:
         steps = Steps(lang, len(vectors))
         for step, (shift, scale, removed) in done.items():
             x = _applied(own.map(shift, scale, mine if removed else None), source)
-            y = _applied(home.map(shift, scale, theirs if removed else None), target)
+            y = _applied(home.map(shift, scale, kept if removed else None), target)
             before = csls_matches(x, y)
             steps = _measured(steps, step, before, held_out)
         placed = own.map(self.shift, self.scale, mine)
@@ -342,9 +344,8 @@ class Calibration:
         and rotation: language information removal (LIR, Yang et al. 2021), which has no shift either. From "*" and
         from a language of fewer than 50 texts nothing is removed.
 
-        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation; a message says
-        so. The entry "*" has the mean and scale of all languages together, each weighing the same, and
-        no rotation. Texts
+        A language of fewer than 50 texts gets its own mean, the pivot's scale and no rotation; a message says so. The
+        entry "*" has the mean and scale of all languages together, each weighing the same, and no rotation. Texts
         beyond 75,000 of a language count in its mean and scale alone. Deterministic for a seed and machine.
 
         Raises BadInput where the pivot is missing or has fewer than 50 texts, for shapes that do not fit, NaN,
@@ -362,9 +363,10 @@ class Calibration:
         _check(clouds, moments, pivot, remove)
         translations = _translations(pairs, fitter, clouds, pivot)
         target = fitter.sample(clouds[pivot], pivot)
+        kept = fitter.projection(target)
         maps = {
             ANY: Moments.pooled(moments.values()).map(shift, fitter.scale),
-            pivot: home.map(shift, fitter.scale, fitter.projection(target)),
+            pivot: home.map(shift, fitter.scale, kept),
         }
         report = {pivot: Steps(pivot, home.texts, note="the pivot")}
         for lang in track([lang for lang in clouds if lang != pivot], "calibrate (languages)"):
@@ -372,7 +374,7 @@ class Calibration:
                 maps[lang], report[lang] = fitter.of_few(lang, moments[lang], home)
             else:
                 maps[lang], report[lang] = fitter.fit(
-                    lang, clouds[lang], moments[lang], target, home, translations.get(lang)
+                    lang, clouds[lang], moments[lang], target, home, kept, translations.get(lang)
                 )
         about = {
             "format": "interlingua calibration 1",

@@ -186,6 +186,7 @@ class MergedPool:
         self.ids = [f"{lang}:{passage.id}" for lang, one in collections.items() for passage in one.passages]
         self.spoken = np.repeat(np.arange(len(self.langs)), [len(vectors[lang]) for lang in self.langs])
         self.vectors = np.concatenate([vectors[lang] for lang in self.langs])
+        self._lang_of = {name: self.langs[place] for name, place in zip(self.ids, self.spoken.tolist(), strict=True)}
         self._ties, self._places = tie_ranks(self.ids), {name: place for place, name in enumerate(self.ids)}
 
     @property
@@ -224,11 +225,10 @@ class MergedPool:
     def fairness(self, first: NDArray[np.int64], golds: Sequence[Sequence[str]]) -> float:
         """The mean PEER (`peer`) of the questions whose first `DEEP` results `first` gave, and whose gold passages in
         all languages are `golds`."""
-        lang_of = {name: self.langs[place] for name, place in zip(self.ids, self.spoken.tolist(), strict=True)}
         return float(
             np.mean(
                 [
-                    peer([self.ids[place] for place in row], lang_of, dict.fromkeys(names, 1), top=DEEP)
+                    peer([self.ids[place] for place in row], self._lang_of, dict.fromkeys(names, 1), top=DEEP)
                     for row, names in zip(first.tolist(), golds, strict=True)
                 ]
             )
