@@ -200,8 +200,8 @@ class CalibrationFitter:
         pairs: tuple[Floats, Floats] | None,
     ) -> tuple[LanguageMap, Steps]:
         """The map of a language onto the pivot, and what each step did. `vectors` [texts, dim] and the pivot's `target`
-        [texts, dim] have the moments `own` and `home`, and `kept` is the pivot's `projection`; `pairs`, translations row
-        by row, are for "supervised"."""
+        [texts, dim] have the moments `own` and `home`; `kept` is the pivot's `projection`, and `pairs`, translations
+        row by row, are for "supervised"."""
         source = self.sample(vectors, lang)
         held_out = np.arange(len(source)) % HELD_OUT == 0
         mine = self.projection(source)
