@@ -79,6 +79,7 @@ def test_numbers_are_those_of_a_sort_by_hand(accent):
         assert found.target[row] == pytest.approx(np.mean(target, axis=0))
         assert found.peer[row] == pytest.approx(np.mean(fair))
     assert dict(zip(LANGS, found.pool_map, strict=True)) == pytest.approx(matrix.pool_map)
+    assert dict(zip(LANGS, found.peer, strict=True)) == pytest.approx(matrix.pool_peer)
     assert found.same_language_rate == pytest.approx(np.mean(list(matrix.same_language_rate.values())))
     plane, _ = principal_plane(pool)
     assert np.concatenate([found.plane[lang] for lang in LANGS]) == pytest.approx(plane, abs=1e-5)

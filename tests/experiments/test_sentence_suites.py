@@ -13,6 +13,7 @@ from interlingua.data.readers import read_parallel
 from interlingua.errors import BadInput, InterlinguaError
 from interlingua.evaluation import evaluate_on
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
+from interlingua.evaluation.languages import language_bias
 from interlingua.evaluation.tatoeba import StoredVectors, tatoeba_pairs
 from interlingua.experiments.present import draw_projections, present
 from interlingua.experiments.run import Reproduction
@@ -324,6 +325,8 @@ def test_a_matrix_measures_all_directions_of_one_encoding(tmp_path, tiny_static)
     pooled = measure(encoder, {"pool": Suite(pool=where)}, ["RR@100"], str(tmp_path))["pool"]
     assert {label: found[label] for label in pooled} == pooled
     collections = {lang: load_collection(tmp_path / lang) for lang in texts}
+    fair = language_bias(encoder, {lang: collections[lang] for lang in where}).peer
+    assert found["PEER @20"] == {lang: {"mean": pytest.approx(one)} for lang, one in zip(where, fair, strict=True)}
     for label, cells in {
         "same language": {"de": ("de", "de"), "en": ("en", "en")},
         "to English": {"de": ("de", "en")},
