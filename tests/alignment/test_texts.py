@@ -87,3 +87,14 @@ def test_translations_are_brought_into_the_order_of_the_pivot(files, capsys):
         "en": (["six things"], ["six"]),
         "de": (["acht"], ["huit"]),
     }
+
+
+def test_questions_with_passages_give_both(tmp_path):
+    rows = (
+        {"question": "Where?", "passage": "Here.", "title": "A"},
+        {"question": "Où ?", "passage": "Ici.", "lang": "fr"},
+    )
+    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = sample_texts([str(tmp_path / "qa.jsonl")], 9)
+    assert {lang: sorted(texts) for lang, texts in found.items()} == {"en": ["Here.", "Where?"], "fr": ["Ici.", "Où ?"]}
+    assert sample_texts([f"fr={tmp_path}/qa.jsonl"], 9).keys() == {"fr"}

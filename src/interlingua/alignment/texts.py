@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from interlingua.data.encyclopedia import is_encyclopedia
-from interlingua.data.readers import PARALLEL, read_parallel, read_sentences
+from interlingua.data.readers import PARALLEL, QUESTIONS, read_parallel, read_questions, read_sentences
 from interlingua.data.readers.source import expand, head
 from interlingua.data.records import Sentence
 from interlingua.data.stream import key_of
@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 def sample_texts(sources: Iterable[str], limit: int, seed: int = 0, on_bad_row: str = "error") -> dict[str, list[str]]:
     """Language → up to `limit` distinct texts, out of "fr=texts.txt.gz" (the texts in French of these files) and
-    "de-en.tsv.gz" (all of them: text and jsonl that tell their language, parallel files with both sides).
+    "de-en.tsv.gz" (all of them: text and jsonl that tell their language, parallel files with both sides, questions
+    with their passages: both).
 
     A smaller limit gives a subset of a larger one. Holds the sample, never the files. Raises BadInput for a
     limit under 1, files that tell no language, and a source without a text in the language it was given for.
@@ -95,6 +96,10 @@ def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentenc
     for file in expand(path):
         if _is_parallel(file):
             yield from read_sentences(file, side="both", on_bad_row=on_bad_row)
+        elif _is_questions(file):
+            for row in read_questions(file, lang=lang or "en", on_bad_row=on_bad_row):
+                yield Sentence(row.question, row.lang)
+                yield from (Sentence(passage.text, row.lang) for passage in row.positives)
         else:
             yield from read_sentences(file, lang=lang, on_bad_row=on_bad_row)
 
@@ -103,3 +108,8 @@ def _is_parallel(file: Path) -> bool:
     """Recognise the format by content. Aligned documents look like other documents, and are read as such."""
     start = head(file)
     return any(one.matches(file, start) for one in PARALLEL if one.matches is not None and one.name != "documents")
+
+
+def _is_questions(file: Path) -> bool:
+    start = head(file)
+    return any(one.matches(file, start) for one in QUESTIONS if one.matches is not None)
