@@ -506,3 +506,19 @@ def test_a_line_of_a_table_has_an_end(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(InterlinguaError, match=r"a\.jsonl, line 2: a line of more than"):
         read(tmp_path, "a.jsonl", f"{row}\n{json.dumps({'text': 'x' * 1100})}\n")
     assert read(tmp_path, "a.txt", "word " * 1_000)  # documents have no rows
+
+
+@pytest.mark.parametrize("suffix", ["txt", "md", "html", "csv"])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_file_as_long_as_what_is_read_first_is_whole(tmp_path: Path, suffix: str, more: int) -> None:
+    """One that is shorter is read once, any other from its beginning again."""
+    start = {"csv": "text\n", "html": "<p>"}.get(suffix, "")
+    text = f"{start}The first. " + "word " * check.SAMPLE
+    end = " The end."
+    file = tmp_path / f"file.{suffix}"
+    file.write_text(text[: check.SAMPLE + more - len(end)] + end, encoding="utf-8")
+    assert file.stat().st_size == check.SAMPLE + more
+    found = [passage.text for passage in read_files(file, lang="en")]
+    assert found[0].startswith("The first. word")
+    assert found[-1].endswith("The end.")
+    assert " ".join(found).count("word") >= (check.SAMPLE - 60) // 5

@@ -29,6 +29,7 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import Metaspace
 
 from interlingua.errors import BadInput
+from interlingua.models.inference.machine import threads
 from interlingua.text.languages import nfkc
 
 if TYPE_CHECKING:
@@ -135,12 +136,10 @@ class SentencePieces:
         if sum(map(len, texts)) < MANY or self._made is None or self._tokenizer.get_vocab_size() != self._size:
             return self._by_tokenizer(texts)  # a tokenizer of another size was given more tokens
         made = self._made
-        import torch  # takes seconds, and says how many threads may be used
-
         parts = [texts[start : start + TOGETHER] for start in range(0, len(texts), TOGETHER)]
-        if (threads := min(torch.get_num_threads(), len(parts))) == 1:
+        if (workers := min(threads(), len(parts))) == 1:
             return self._cut(texts, made)
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(workers) as pool:
             return list(chain.from_iterable(pool.map(self._cut, parts, repeat(made))))
 
     def _cut(self, texts: Sequence[str], made: _Made) -> list[list[int]]:

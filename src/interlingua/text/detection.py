@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
+import numpy as np
+
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import cache_folder
 from interlingua.text.languages import find_code, normalise_code
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 SURE = 0.5
@@ -85,37 +86,51 @@ def identifier() -> Any:
     return loaded
 
 
-def log_posteriors(
+def classify(
     text: NDArray[np.uint8],
     moves: NDArray[np.uint32],
     rows: NDArray[np.uint16],
     features: NDArray[np.int32],
     weights: NDArray[np.float32],
-    found: NDArray[np.int32],
-    scores: NDArray[np.float64],
-) -> int:
-    """The number of n-grams in `text` (bytes). Adds to `scores` [languages], the log priors, what they
-    say: of each ln(1 + how often it occurs) times its `weights` [features, languages]. `moves`, `rows` and `features`
-    are the automaton that finds n-grams; `found`, as long as the text, is written over. Plain Python that numba can
+    priors: NDArray[np.float64],
+    columns: NDArray[np.int64],
+    labels: int,
+    counts: NDArray[np.int32],
+) -> tuple[int, float, float]:
+    """The likeliest of so many `labels` for a text (bytes), its probability and that of the next; label −1 where no
+    n-gram is known.
+
+    `moves`, `rows` and `features` are the automaton that finds n-grams. Each says ln(1 + how often it occurs) times its
+    `weights` [features, classes], which is added to the log `priors`; the sums are divided by √bytes. `columns` are the
+    labels of the classes. `counts` [features] are all 0, and are again after the call. Plain Python that numba can
     compile."""
-    state, size = 0, 0
+    found = np.empty(len(text), np.int32)
+    state, distinct = 0, 0
     for letter in text:
         state = moves[(int(rows[state]) << 8) + letter]
-        if features[state] >= 0:
-            found[size] = features[state]
-            size += 1
-    ordered = found[:size]
-    ordered.sort()
-    begin = 0
-    while begin < size:
-        feature, end = ordered[begin], begin + 1
-        while end < size and ordered[end] == feature:
-            end += 1
-        weight = math.log1p(end - begin)
-        for language in range(len(scores)):
-            scores[language] += weight * weights[feature, language]
-        begin = end
-    return size
+        feature = features[state]
+        if feature >= 0:
+            if counts[feature] == 0:
+                found[distinct] = feature
+                distinct += 1
+            counts[feature] += 1
+    if distinct == 0:
+        return -1, 0.0, 0.0
+    scores = priors.copy()
+    for feature in found[:distinct]:
+        weight = math.log1p(counts[feature])
+        counts[feature] = 0
+        for one in range(len(scores)):
+            scores[one] += weight * weights[feature, one]
+    scores /= math.sqrt(len(text))
+    scores = np.exp(scores - scores.max())
+    of_labels = np.zeros(labels)
+    for one in range(len(scores)):
+        of_labels[columns[one]] += scores[one]
+    of_labels /= scores.sum()
+    first = int(of_labels.argmax())
+    best, of_labels[first] = of_labels[first], 0.0
+    return first, best, of_labels.max()
 
 
 @cache
@@ -125,34 +140,26 @@ def compiled() -> Callable[[str], tuple[str, float] | None] | None:
         from numba import njit  # type: ignore[import-untyped]
     except ImportError:
         return None
-    import numpy as np
-
     try:
-        walk = njit(cache=True, nogil=True)(log_posteriors)
+        kernel = njit(cache=True)(classify)  # holds the interpreter's lock: `counts` are for one text at a time
     except RuntimeError:  # there is no folder that numba may write to
-        walk = njit(nogil=True)(log_posteriors)
+        kernel = njit(classify)
     known = identifier()
     moves, rows = np.asarray(known.tk_nextmove, np.uint32), np.asarray(known.tk_row, np.uint16)
     features = np.asarray(known.tk_output, np.int32)
     weights, priors = np.ascontiguousarray(known.nb_ptc, np.float32), known.nb_pc.astype(np.float64)
     labels = known.labels
     columns = np.array([labels.index(one) for one in known.nb_classes])  # two scripts of a language have one each
+    model = (moves, rows, features, weights, priors, columns, len(labels), np.zeros(len(weights), np.int32))
 
-    def classify(text: str) -> tuple[str, float] | None:
+    def likeliest(text: str) -> tuple[str, float] | None:
         content = normalize("NFC", text.lower() if text.isupper() else text).encode("utf-8", "surrogatepass")
-        read, scores = np.frombuffer(content, np.uint8), priors.copy()
-        if not walk(read, moves, rows, features, weights, np.empty(len(read), np.int32), scores):
-            return None
-        scores /= math.sqrt(len(read))
-        probabilities = np.exp(scores - scores.max())
-        of_labels = np.bincount(columns, probabilities / probabilities.sum(), len(labels))
-        second, first = np.argpartition(of_labels, -2)[-2:]
-        best = float(of_labels[first])
-        if abs(best - SURE) < CLOSE or best - of_labels[second] < CLOSE:
+        first, best, second = kernel(np.frombuffer(content, np.uint8), *model)
+        if first < 0 or abs(best - SURE) < CLOSE or best - second < CLOSE:
             return None
         return labels[first], best
 
-    return classify
+    return likeliest
 
 
 def _model(file: Path) -> tuple[Any, ...]:
@@ -170,8 +177,6 @@ def _model(file: Path) -> tuple[Any, ...]:
 
 
 def _keep(model: tuple[Any, ...], place: Path) -> None:
-    import numpy as np
-
     from interlingua.array_folder import ArrayFolder, Layout
 
     with ArrayFolder.write(place, Layout(*KEPT)) as folder:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from interlingua.data.files.walk import BadFile, MissingExtra
+from interlingua.data.files.walk import BadFile, MissingExtra, Source
 from interlingua.files import LONGEST_LINE, UNREADABLE, open_input
 from interlingua.text.detection import detect_language
 
@@ -51,17 +51,21 @@ class NotDecodable(BadFile):
     """A file, or the rest of it, is in another encoding."""
 
 
-def encoding_of(path: Path, *, rows: bool = False, markup: bool = False, lang: str = "") -> str | None:
-    """The codec that decodes all of the file, gzipped or not; None for a file that holds nothing but white space.
+def read_start(path: Path) -> bytes:
+    """The first `SAMPLE` bytes of a file, gzipped or not. Raises BadFile for one that cannot be read."""
+    try:
+        with open_input(path) as stream:
+            return stream.read(SAMPLE)
+    except UNREADABLE as error:
+        raise BadFile(f"cannot be read ({error})") from error
+
+
+def encoding_of(path: Path, start: bytes, *, rows: bool = False, markup: bool = False, lang: str = "") -> str | None:
+    """The codec that decodes all of the file whose `start` was read; None for one that holds nothing but white space.
 
     `markup` may name its encoding; `lang` is the language of the text where it is known. Raises BadFile, with line and
     byte, where no encoding fits, for a NUL, a broken gzip file, and in a file of `rows` a line of more than 64 MiB.
     """
-    try:
-        with open_input(path) as stream:
-            start = stream.read(SAMPLE)
-    except UNREADABLE as error:
-        raise BadFile(f"cannot be read ({error})") from error
     marked = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
 
     def opened() -> IO[bytes]:
@@ -78,9 +82,9 @@ def encoding_of(path: Path, *, rows: bool = False, markup: bool = False, lang: s
         return _checked(opened, guess, rows)
 
 
-def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
+def text_lines(source: Source) -> Iterator[tuple[int, str]]:
     """`(line number from 1, line without its end)`; lines end at \\n only."""
-    with io.TextIOWrapper(open_input(path), encoding=encoding, newline="\n") as stream:
+    with io.TextIOWrapper(source.open(), encoding=source.encoding, newline="\n") as stream:
         for number, line in enumerate(stream, 1):
             yield number, line.rstrip("\r\n")
 

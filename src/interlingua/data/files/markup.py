@@ -14,7 +14,6 @@ from yaml import YAMLError
 from interlingua.data.files.chunks import Block, Blocks
 from interlingua.data.files.tables import strings, usual_columns
 from interlingua.data.files.walk import BadFile, Source
-from interlingua.files import open_input
 from interlingua.plain_yaml import parse_yaml
 from interlingua.text.languages import find_code
 
@@ -39,7 +38,7 @@ def lines(source: Source) -> Iterator[tuple[str, bool]]:
     """(line with its end, True) of a text file; of a very long line parts, of which only the first has True. Lines end
     at \\n, \\r\\n or \\r."""
     first = True
-    with io.TextIOWrapper(open_input(source.path), encoding=source.encoding) as stream:
+    with io.TextIOWrapper(source.open(), encoding=source.encoding) as stream:
         while line := stream.readline(LINE):
             yield line, first
             first = line.endswith("\n")
@@ -201,7 +200,7 @@ UNCLOSED = 1 << 16
 
 def read_html(source: Source) -> Iterator[Block]:
     """The visible paragraphs of a page under its headings, in the language that `<html lang>` names."""
-    with io.TextIOWrapper(open_input(source.path), encoding=source.encoding) as stream:
+    with io.TextIOWrapper(source.open(), encoding=source.encoding) as stream:
         yield from html_blocks(iter(lambda: stream.read(PART), ""))
 
 

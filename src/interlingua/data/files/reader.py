@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from interlingua.data.files.chunks import Block, Way, chunk_in_language, chunk_limit
-from interlingua.data.files.encoding import UTF8, encoding_of
+from interlingua.data.files.encoding import SAMPLE, UTF8, encoding_of, read_start
 from interlingua.data.files.markup import read_html, read_markdown, read_text
 from interlingua.data.files.office import read_docx, read_epub, read_pdf, read_pptx
 from interlingua.data.files.tables import NamedColumns, Row, read_jsonl, read_parquet, read_separated
@@ -158,15 +158,19 @@ class FileReader:
     def _source(self, file: File, suffix: str) -> Source | None:
         """The file for its reader; None for one that holds nothing."""
         encoding: str | None = UTF8
+        content = None
         if suffix not in BINARY:
-            encoding = encoding_of(file.path, rows=suffix in TABLES, markup=suffix in PAGES, lang=self.lang)
+            start = read_start(file.path)
+            encoding = encoding_of(file.path, start, rows=suffix in TABLES, markup=suffix in PAGES, lang=self.lang)
+            content = start if len(start) < SAMPLE else None
         if encoding is None:
             return None
         if suffix not in BINARY and not encoding.startswith("utf"):
             self.report.guess(file.name, encoding)
         link = self.link(file.name) if suffix in DOCUMENTS else ""
         about = {"source": file.name, **({"url": link} if link else {})}
-        return Source(file.path, self.report, encoding, self.columns.of(file.name) if suffix in TABLES else {}, about)
+        columns = self.columns.of(file.name) if suffix in TABLES else {}
+        return Source(file.path, self.report, encoding, columns, about, content=content)
 
     def _pass_over(self, file: File, reason: str, message: str) -> None:
         if file.given:

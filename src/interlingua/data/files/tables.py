@@ -164,7 +164,7 @@ def read_separated(source: Source) -> Iterator[tuple[int, Row]]:
 def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, cells) of each row, blank lines left out."""
     csv.field_size_limit(max(LONGEST_LINE, csv.field_size_limit()))  # of the process; its own default is 128 KiB
-    lines = (f"{line}\n" for _, line in text_lines(source.path, source.encoding))
+    lines = (f"{line}\n" for _, line in text_lines(source))
     separator = "\t" if plain_name(source.path).lower().endswith(".tsv") else _separator(source)
     table = csv.reader(lines, delimiter=separator, strict=True)
     line = 1
@@ -181,7 +181,7 @@ def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 def _separator(source: Source) -> str:
     """Choose the separator that cuts the header into the most usual names, or else into the most names."""
-    header = next((line for _, line in text_lines(source.path, source.encoding) if line.strip()), "")
+    header = next((line for _, line in text_lines(source) if line.strip()), "")
 
     def fits(separator: str) -> tuple[int, int]:
         try:
@@ -201,7 +201,7 @@ def read_jsonl(source: Source) -> Iterator[tuple[int, Row]]:
         cells = json_object(line)
         return to_row(cells, {"text": "text"} | usual_columns(cells) | dict(source.columns), source.left_out)
 
-    lines = ((number, line) for number, line in text_lines(source.path, source.encoding) if line.strip())
+    lines = ((number, line) for number, line in text_lines(source) if line.strip())
     return source.report.bad_rows.placed(source.path, lines, parse)
 
 

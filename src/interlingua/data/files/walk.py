@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import glob
+import io
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from interlingua.data.files.unchanged import FileMemory
 from interlingua.data.readers.rows import BadRows
 from interlingua.data.readers.source import expand
 from interlingua.errors import BadInput
+from interlingua.files import open_input
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +114,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file for its reader: its `encoding`, the `columns` that were named for a table, and what the reader notes:
-    `about`, metadata of all that is in it, and `left_out`, the names of what cannot be metadata."""
+    """A file for its reader: its `encoding`, the `columns` that were named for a table, all its `content` where that
+    was read already; and what the reader notes: `about`, metadata of all that is in it, and `left_out`, the names of
+    what cannot be metadata."""
 
     path: Path
     report: Report
@@ -120,6 +124,11 @@ class Source:
     columns: Mapping[str, str] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)
+    content: bytes | None = None
+
+    def open(self) -> IO[bytes]:
+        """Its bytes, gunzipped where they are gzipped."""
+        return open_input(self.path) if self.content is None else io.BytesIO(self.content)
 
 
 @dataclass(frozen=True, slots=True)
