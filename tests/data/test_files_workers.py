@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from interlingua import processes
 from interlingua.data.files import Report, Scope, read_files, unchanged, workers
 from interlingua.data.files.unchanged import FileMemory, Held
 from interlingua.data.records import Passage
@@ -225,6 +226,6 @@ def test_a_negative_number_is_refused(folder: Path) -> None:
 
 def test_without_processors_to_spare_there_are_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
-    assert workers.default_count() == 0
+    assert processes.default_count() == 0
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    assert workers.default_count() == workers.MOST
+    assert processes.default_count() == processes.MOST

@@ -9,7 +9,7 @@ import pytest
 
 from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.retrieval.bm25 import postings as postings_writer
-from interlingua.retrieval.bm25.postings import Postings, keys_of, write_postings
+from interlingua.retrieval.bm25.postings import Postings, join_blocks, keys_of, write_blocks
 
 RANDOM = np.random.default_rng(3)
 SOME = [[f"t{n}" for n in RANDOM.zipf(1.4, size=RANDOM.integers(0, 30)).clip(max=60)] for _ in range(60)]
@@ -27,7 +27,10 @@ def test_blocks_change_nothing(
     monkeypatch.setattr(postings_writer, "BLOCK", block)
     layout = Layout("postings", 1, "postings")
     with ArrayFolder.write(tmp_path / "p", layout) as folder:
-        write_postings(iter(passages), folder)
+        half = len(passages) // 2
+        write_blocks(iter(passages[:half]), 0, tmp_path / "first")
+        write_blocks(iter(passages[half:]), half, tmp_path / "second")
+        join_blocks([tmp_path / "first", tmp_path / "second"], folder)
     with ArrayFolder.open(tmp_path / "p", layout) as opened:
         written = Postings.read(opened, len(passages))
     written.check()
@@ -49,7 +52,8 @@ def test_terms_with_one_key_count_as_one(block: int, tmp_path: Path, monkeypatch
     monkeypatch.setattr(postings_writer, "digest", lambda term: bytes(7) + bytes([ord(term) // 2]))
     passages, layout = [["a", "b"], ["b", "c", "b"], ["d"]], Layout("postings", 1, "postings")  # b and c share one
     with ArrayFolder.write(tmp_path / "p", layout) as folder:
-        write_postings(passages, folder)
+        write_blocks(passages, 0, tmp_path / "blocks")
+        join_blocks([tmp_path / "blocks"], folder)
     with ArrayFolder.open(tmp_path / "p", layout) as opened:
         written = Postings.read(opened, 3)
     for postings in (written, Postings.of(passages)):

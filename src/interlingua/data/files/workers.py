@@ -29,6 +29,7 @@ from interlingua.data.files.walk import File, Report, Scope
 from interlingua.data.files.whole import IN_MEMORY, FilesDone
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage, batched
+from interlingua.processes import default_count, start
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +37,6 @@ MODULE = "interlingua.data.files.workers"
 WORTH = 4_000_000
 """Bytes of documents, `EACH` more for every one, after which workers are started: that takes half a second."""
 EACH = 2_000
-MOST = 8
-"""Workers at the most, unless another number is given: each holds 100 to 250 MB."""
 TOGETHER = 16
 """Files that are asked for at a time."""
 AHEAD = 256
@@ -128,16 +127,7 @@ class _Worker:
     """One process."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pipesize=PIPE,
-            cwd=Path(__file__).parents[3],  # from where the package is found
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            process_group=0,  # Ctrl-C is for the first process
-        )
+        self.process = start(MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE)
         self.waiting: deque[int] = deque()  # bytes of each question that has no answer yet
         self.ask(line(options))
         self.waiting.clear()
@@ -186,12 +176,6 @@ def capacity(pipe: int) -> int:
         return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
     except (ImportError, AttributeError, OSError):
         return 16_384
-
-
-def default_count() -> int:
-    """As many workers as there are processors for this process, up to `MOST`; none where there is one."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(allowed, MOST) if allowed > 1 else 0
 
 
 Rows = list[tuple[str, str, str, str, dict[str, str]]]

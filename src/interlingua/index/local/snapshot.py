@@ -37,9 +37,9 @@ from interlingua.index.local.rows import (
 from interlingua.index.local.rows import COLUMN as SUBWORDS
 from interlingua.index.local.segment import Segment, longest
 from interlingua.index.local.table import PassageTable, go_back, lock, synced_version, vectors_of
+from interlingua.index.local.terms import write_terms
 from interlingua.index.metadata import analyzers_of, damaged, signature, terms_of
-from interlingua.progress import track
-from interlingua.retrieval.bm25.postings import Postings, write_postings
+from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
 
 logger = logging.getLogger(__name__)
@@ -140,20 +140,15 @@ def _write_rows(store: PassageTable, folder: ArrayWriter) -> list[str]:
     ):
         folder.add("vectors", np.empty((0, store.dim), dtype=np.float32))
 
-        def terms() -> Iterator[list[str]]:
-            for batch in _whole_batches(store):
-                numbers.append(batch.column("number").to_numpy().copy())  # a view would keep the whole batch
-                langs.append(
-                    np.array(
-                        [met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()], dtype=np.int32
-                    )
-                )
-                folder.add("vectors", vectors_of(batch, store.dim))
-                file.write_batch(batch.select(TEXTS))
-                second.write_batch(batch.select([SUBWORDS]))
-                yield from map(terms_of, passages_of(batch))
-
-        write_postings(track(terms(), "analyse passages", len(store.numbers())), folder)
+        for batch in _whole_batches(store):
+            numbers.append(batch.column("number").to_numpy().copy())  # a view would keep the whole batch
+            langs.append(
+                np.array([met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()], dtype=np.int32)
+            )
+            folder.add("vectors", vectors_of(batch, store.dim))
+            file.write_batch(batch.select(TEXTS))
+            second.write_batch(batch.select([SUBWORDS]))
+    write_terms(folder.path / "passages.arrow", folder)
     languages = sorted(met)
     places = np.array([languages.index(lang) for lang in met], dtype=np.int32)
     folder.add("numbers", np.concatenate([np.empty(0, np.int64), *numbers]))

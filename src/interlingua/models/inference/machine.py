@@ -8,6 +8,8 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
+from interlingua.processes import processors
+
 GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvhost-gpu")
 """The device files that Linux has where torch may find a GPU."""
 
@@ -61,5 +63,4 @@ def threads() -> int:
     if "torch" in sys.modules:
         return int(sys.modules["torch"].get_num_threads())
     given = os.environ.get("OMP_NUM_THREADS", "")
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(given) if given.isdecimal() and int(given) else allowed
+    return int(given) if given.isdecimal() and int(given) else processors()

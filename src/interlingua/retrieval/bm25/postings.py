@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -167,47 +166,44 @@ BLOCK = 1 << 20
 """Terms of passages sorted at a time, and postings joined at a time."""
 
 
-def write_postings(passages: Iterable[Sequence[str]], folder: ArrayWriter) -> None:
-    """Add the arrays of the `Postings` of `passages`, each given as its terms, to a folder.
-
-    What is held in memory does not grow with the passages, but for 8 bytes a passage and 16 a term. The disk has to
-    hold the postings twice meanwhile.
-    """
-    with TemporaryDirectory(dir=folder.path, prefix="blocks") as name:
-        blocks = [
-            _Block.write(Path(name) / str(number), first, held)
-            for number, (first, held) in enumerate(_blocks(passages, folder))
-        ]
-        terms = np.empty(0, dtype=np.uint64)
-        for block in blocks:
-            terms = np.union1d(terms, block.array("terms"))
-        found = np.zeros(len(terms), dtype=np.int64)
-        for block in blocks:
-            found[np.searchsorted(terms, block.array("terms"))] += np.diff(block.array("starts"))
-        starts = np.concatenate([[0], np.cumsum(found)])
-        folder.add("terms", terms)
-        folder.add("starts", starts)
-        for name in ("passages", "counts"):
-            folder.add(name, np.empty(0, dtype=np.int32))
-        for first, last in _ranges(starts):
-            rows, counts = _joined(blocks, terms[first:last], found[first:last])
-            folder.add("passages", rows)
-            folder.add("counts", counts)
-
-
-def _blocks(passages: Iterable[Sequence[str]], folder: ArrayWriter) -> Iterator[tuple[int, _Numbered]]:
-    """Runs of passages with about `BLOCK` terms, and the number of the first of each; the length of every passage goes
-    to the folder."""
-    held, first = _Numbered(), 0
+def write_blocks(passages: Iterable[Sequence[str]], first: int, place: Path) -> None:
+    """Write the postings of consecutive passages, each given as its terms, into the new folder `place`, for
+    `join_blocks`. `first` is the number of the first passage. Holds about `BLOCK` terms."""
+    place.mkdir()
+    held, written = _Numbered(), 0
     for passage in passages:
         held.add(passage)
         if len(held.flat) >= BLOCK or len(held.lengths) >= BLOCK:
-            folder.add("lengths", np.array(held.lengths, dtype=np.int32))
-            yield first, held
-            held, first = _Numbered(), first + len(held.lengths)
-    folder.add("lengths", np.array(held.lengths, dtype=np.int32))
+            _Block.write(place / str(written), first, held)
+            held, first, written = _Numbered(), first + len(held.lengths), written + 1
     if held.lengths:
-        yield first, held
+        _Block.write(place / str(written), first, held)
+
+
+def join_blocks(places: Iterable[Path], folder: ArrayWriter) -> None:
+    """Add the arrays of the `Postings` of all passages to a folder, from what `write_blocks` wrote into `places`, which
+    are in the order of the passages.
+
+    What is held in memory does not grow with the passages, but for 16 bytes a term. The disk has to hold the postings
+    twice meanwhile.
+    """
+    blocks = [_Block(path) for place in places for path in sorted(place.iterdir(), key=lambda path: int(path.name))]
+    terms = np.empty(0, dtype=np.uint64)
+    for name in ("lengths", "passages", "counts"):
+        folder.add(name, np.empty(0, dtype=np.int32))
+    for block in blocks:
+        folder.add("lengths", block.array("lengths"))
+        terms = np.union1d(terms, block.array("terms"))
+    found = np.zeros(len(terms), dtype=np.int64)
+    for block in blocks:
+        found[np.searchsorted(terms, block.array("terms"))] += np.diff(block.array("starts"))
+    starts = np.concatenate([[0], np.cumsum(found)])
+    folder.add("terms", terms)
+    folder.add("starts", starts)
+    for first, last in _ranges(starts):
+        rows, counts = _joined(blocks, terms[first:last], found[first:last])
+        folder.add("passages", rows)
+        folder.add("counts", counts)
 
 
 class _Block:
@@ -216,14 +212,13 @@ class _Block:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @classmethod
-    def write(cls, path: Path, first: int, held: _Numbered) -> _Block:
+    @staticmethod
+    def write(path: Path, first: int, held: _Numbered) -> None:
         made = held.postings()
         path.mkdir()
         for name, values in (vars(made) | {"passages": made.passages + np.int32(first)}).items():
             with open(path / f"{name}.npy", "wb") as stream:
                 write_array(stream, values)
-        return cls(path)
 
     def array(self, name: str) -> NDArray[Any]:
         """One of the arrays, mapped anew each time: what was read of it does not stay in memory."""

@@ -1,0 +1,90 @@
+"""The postings of the passages of an index, made by several processes.
+
+Each of them takes every so-manieth run of batches from the file of passages, cuts the passages into terms and writes
+the postings of the run into a folder of its own; the first process joins them. A run that another process did not write
+the first one writes. A process ends when the one that started it does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from shutil import rmtree
+from subprocess import Popen
+from tempfile import TemporaryDirectory
+
+from interlingua.array_folder import ArrayWriter
+from interlingua.index.local.rows import BATCH, PassageRows, passages_of
+from interlingua.index.metadata import terms_of
+from interlingua.processes import default_count, start
+from interlingua.progress import Progress
+from interlingua.retrieval.bm25.postings import join_blocks, write_blocks
+
+logger = logging.getLogger(__name__)
+
+MODULE = "interlingua.index.local.terms"
+WORTH = 8
+"""Batches from which on other processes help: to start one takes as long as two or three batches."""
+RUN = 4
+"""Batches of a run, at the most."""
+
+
+def write_terms(file: Path, folder: ArrayWriter) -> None:
+    """Add the `Postings` of the passages in `file`, which `PassageRows` reads, to a folder."""
+    rows = PassageRows.open(file)
+    batches = len(rows.batches)
+    count = max(1, default_count()) if batches >= WORTH else 1
+    size = max(1, min(RUN, batches // (4 * count)))
+    runs = range(-(-batches // size))
+    with TemporaryDirectory(dir=folder.path, prefix="blocks") as name, Progress("analyse passages", len(rows)) as done:
+        place, helpers = Path(name), list[Popen[bytes]]()
+        try:
+            with suppress(OSError):  # no process can be started
+                for number in range(1, count):
+                    told = (file, place, size, number, count, os.getpid())
+                    helpers.append(start(MODULE, *map(str, told)))
+            for _ in _write_runs(rows, place, size, runs[::count]):
+                done.advance(BATCH * size * sum(1 for _ in place.glob("[0-9]*")) - done.done)
+            for helper in helpers:
+                if code := helper.wait():
+                    logger.warning(f"a process that analyses passages has ended ({code}); this one does its share.")
+        finally:
+            for helper in helpers:
+                helper.kill()
+                helper.wait()
+        for _ in _write_runs(rows, place, size, (run for run in runs if not _place(place, run).exists())):
+            pass
+        join_blocks((_place(place, run) for run in runs), folder)
+
+
+def _write_runs(rows: PassageRows, place: Path, size: int, runs: Iterable[int]) -> Iterator[int]:
+    """Write some runs, whole or not at all, and give the number of each."""
+    for run in runs:
+        batches = rows.batches[run * size : (run + 1) * size]
+        new = place / f".{run}"
+        rmtree(new, ignore_errors=True)  # of a process that was killed
+        terms = (terms_of(passage) for batch in batches for passage in passages_of(batch))
+        write_blocks(terms, run * size * BATCH, new)
+        new.rename(_place(place, run))
+        yield run
+
+
+def _place(place: Path, run: int) -> Path:
+    return place / str(run)
+
+
+def main(file: str, place: str, size: str, number: str, count: str, parent: str) -> None:
+    """Write one of `count` shares, that with this number, for the process `parent`."""
+    rows = PassageRows.open(Path(file))
+    runs = range(int(number), -(-len(rows.batches) // int(size)), int(count))
+    for _ in _write_runs(rows, Path(place), int(size), runs):
+        if os.getppid() != int(parent):
+            return
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
