@@ -21,6 +21,7 @@ from interlingua.cli.index import backup, build, check, compact, delete, search,
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
 from interlingua.pipes import forget_pipes
+from interlingua.processes import collect_seldom
 from interlingua.progress import shown
 
 VERBS = (
@@ -100,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.verb is None:
         parser.print_help()
         return 0
+    collect_seldom()
     forget_pipes()  # where one process runs several commands
     level = logging.DEBUG if arguments.debug else logging.WARNING if arguments.quiet else logging.INFO
     try:

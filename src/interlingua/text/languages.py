@@ -119,14 +119,17 @@ def language_at_end(name: str) -> str | None:
     return find_code(last) or find_name(last)
 
 
-STACKED = regex.compile(r"[\p{M}\uff9e\uff9f]{31,}")
+MARKS = 31
 """More marks on one letter than any language writes (UAX 15 allows for 30)."""
+STACKED = regex.compile(rf"[\p{{M}}\uff9e\uff9f]{{{MARKS},}}")
 FULL_WIDTH = str.maketrans("\uff9e\uff9f", "\u3099\u309a")  # as NFKC writes these two marks
 
 
 def nfkc(text: str) -> str:
     """`text` in NFKC, in time that grows with its length. Python sorts the marks of a letter by insertion, and 100,000
     of them for nine seconds; so many are put into their order before."""
+    if max(map(len, text.split()), default=0) < MARKS:  # so there cannot be as many
+        return normalize("NFKC", text)
     return normalize("NFKC", STACKED.sub(lambda found: _ordered(found[0]), text))
 
 

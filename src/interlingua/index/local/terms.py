@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from interlingua.array_folder import ArrayWriter
 from interlingua.index.local.rows import BATCH, PassageRows, passages_of
 from interlingua.index.metadata import terms_of
-from interlingua.processes import default_count, start
+from interlingua.processes import collect_seldom, default_count, start
 from interlingua.progress import Progress
 from interlingua.retrieval.bm25.postings import join_blocks, write_blocks
 
@@ -79,6 +79,7 @@ def _place(place: Path, run: int) -> Path:
 
 def main(file: str, place: str, size: str, number: str, count: str, parent: str) -> None:
     """Write one of `count` shares, that with this number, for the process `parent`."""
+    collect_seldom()
     rows = PassageRows.open(Path(file))
     runs = range(int(number), -(-len(rows.batches) // int(size)), int(count))
     for _ in _write_runs(rows, Path(place), int(size), runs):
