@@ -17,9 +17,16 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads() -> int:
+    """The threads that may compute, and the processes: as many as $OMP_NUM_THREADS says, else one a processor."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else processors()
+
+
 def default_count() -> int:
-    """As many processes as there are processors for this one, up to `MOST`; none where there is one."""
-    allowed = processors()
+    """As many processes as there are processors for this one and threads that may compute, up to `MOST`; none where
+    there is one."""
+    allowed = min(processors(), threads())
     return min(allowed, MOST) if allowed > 1 else 0
 
 

@@ -226,6 +226,11 @@ def test_a_negative_number_is_refused(folder: Path) -> None:
 
 def test_without_processors_to_spare_there_are_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert processes.default_count() == 0
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
     assert processes.default_count() == processes.MOST
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert processes.default_count() == 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert processes.default_count() == 0

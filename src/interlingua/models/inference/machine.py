@@ -8,7 +8,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from interlingua.processes import processors
+from interlingua import processes
 
 GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvhost-gpu")
 """The device files that Linux has where torch may find a GPU."""
@@ -59,8 +59,5 @@ def has_no_gpu() -> bool:
 
 
 def threads() -> int:
-    """The number of threads that may compute: torch's where it is loaded, else the environment's or the processor's."""
-    if "torch" in sys.modules:
-        return int(sys.modules["torch"].get_num_threads())
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdecimal() and int(given) else processors()
+    """The number of threads that may compute: torch's where it is loaded, else `processes.threads`."""
+    return int(sys.modules["torch"].get_num_threads()) if "torch" in sys.modules else processes.threads()
