@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
 
-from interlingua.errors import BadInput, NotFound, suggestion
+from interlingua.errors import BadInput, Busy, NotFound, suggestion
 from interlingua.pipes import is_plain, open_copy
 
 if TYPE_CHECKING:
@@ -270,6 +270,23 @@ def _left_aside(path: Path) -> list[Path]:
     """Folders that writers of `path` moved aside, the newest last."""
     found = path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}.old")
     return sorted((old for old in found if old.is_dir()), key=lambda old: old.stat().st_mtime)
+
+
+@contextmanager
+def alone(lock: Path, busy: str) -> Iterator[None]:
+    """Be the one process that holds a file as its lock. The system lets go of it when a process ends, however it ends.
+    Raises Busy, with the message `busy`, at once where another one holds it."""
+    from filelock import FileLock, Timeout
+
+    held = FileLock(lock)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        raise Busy(busy) from None
+    try:
+        yield
+    finally:
+        held.release()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlingua import processes
+from interlingua import subprocesses
 from interlingua.data.files import Report, Scope, read_files, unchanged, workers
 from interlingua.data.files.unchanged import FileMemory, Held
 from interlingua.data.records import Passage
@@ -227,10 +227,10 @@ def test_a_negative_number_is_refused(folder: Path) -> None:
 def test_without_processors_to_spare_there_are_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert processes.default_count() == 0
+    assert subprocesses.default_count() == 0
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    assert processes.default_count() == processes.MOST
+    assert subprocesses.default_count() == subprocesses.MOST
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert processes.default_count() == 2
+    assert subprocesses.default_count() == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert processes.default_count() == 0
+    assert subprocesses.default_count() == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlingua import processes
+from interlingua import subprocesses
 from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.data.records import Passage
 from interlingua.index.local import terms
@@ -57,7 +57,7 @@ def test_several_processes(file, tmp_path, wanted, monkeypatch):
     started, done = [], []
 
     def start(*told: str):
-        started.append(processes.start(*told))
+        started.append(subprocesses.start(*told))
         return started[-1]
 
     def write(rows, place, size, runs):
@@ -83,7 +83,7 @@ def test_what_a_process_leaves_undone_is_done(file, tmp_path, wanted, monkeypatc
             raise OSError("no more processes")
         Path(told[1], ".1").mkdir()
         Path(told[1], ".1", "0").mkdir()
-        return processes.start(module, "no such file", *told[1:])
+        return subprocesses.start(module, "no such file", *told[1:])
 
     monkeypatch.setattr(terms, "start", start)
     assert written(file, tmp_path / "p") == wanted

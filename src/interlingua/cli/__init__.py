@@ -21,8 +21,8 @@ from interlingua.cli.index import backup, build, check, compact, delete, search,
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
 from interlingua.pipes import forget_pipes
-from interlingua.processes import collect_seldom
 from interlingua.progress import shown
+from interlingua.subprocesses import collect_seldom
 
 VERBS = (
     train,

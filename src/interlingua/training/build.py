@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from interlingua.data.datasets import open_store, open_stream, texts_of
 from interlingua.data.store import Store
 from interlingua.data.stream import key_of
-from interlingua.errors import BadInput, Busy
-from interlingua.files import atomic_write
+from interlingua.errors import BadInput
+from interlingua.files import alone, atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
 from interlingua.models.folder import model_folder
@@ -62,15 +61,9 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
 def _alone(out: Path) -> Iterator[None]:
     """Be the one call that trains in `out`: two would write each other's checkpoints."""
     out.mkdir(parents=True, exist_ok=True)
-    held = FileLock(out / LOCK)
-    try:
-        held.acquire(timeout=0)
-    except Timeout as error:
-        raise Busy(f"{out}: another process trains there. Wait for it, stop it, or give another folder.") from error
-    try:
+    busy = f"{out}: another process trains there. Wait for it, stop it, or give another folder."
+    with alone(out / LOCK, busy):
         yield
-    finally:
-        held.release()
 
 
 def _train(recipe: Recipe, out: Path, device: str | None, processes: Processes) -> Model:

@@ -29,7 +29,7 @@ from interlingua.data.files.walk import File, Report, Scope
 from interlingua.data.files.whole import IN_MEMORY, FilesDone
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage, batched
-from interlingua.processes import collect_seldom, default_count, start
+from interlingua.subprocesses import collect_seldom, default_count, start
 
 logger = logging.getLogger(__name__)
 

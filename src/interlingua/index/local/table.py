@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.checksums import WrittenOnce
-from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
-from interlingua.files import atomic_write, sync
+from interlingua.errors import BadInput, Damaged, NotFound, Stale
+from interlingua.files import alone, atomic_write, sync
 from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, arrow, subword_column, subword_type, text_schema
 from interlingua.lazy import Once
 
@@ -378,24 +378,10 @@ def newest_version(folder: Path, seen: int = 0) -> int | None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Be the one writer of the index in `folder`. The system lets go of it when a process ends, however it ends.
-
-    Raises Busy at once where another writer is at work.
-    """
-    from filelock import FileLock, Timeout
-
-    held = FileLock(folder / LOCK, timeout=0)
-    try:
-        held.acquire()
-    except Timeout:
-        raise Busy(
-            f"{folder}: is being written by another process. Wait until it is done, then try "
-            "again. Searching goes on meanwhile."
-        ) from None
-    try:
+    """Be the one writer of the index in `folder`. Raises Busy at once where another writer is at work."""
+    busy = "is being written by another process. Wait until it is done, then try again. Searching goes on meanwhile."
+    with alone(folder / LOCK, f"{folder}: {busy}"):
         yield
-    finally:
-        held.release()
 
 
 def vectors_of(batch: Any, dim: int) -> NDArray[np.float32]:

@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 from interlingua.array_folder import ArrayWriter
 from interlingua.index.local.rows import BATCH, PassageRows, passages_of
 from interlingua.index.metadata import terms_of
-from interlingua.processes import collect_seldom, default_count, start
 from interlingua.progress import Progress
 from interlingua.retrieval.bm25.postings import join_blocks, write_blocks
+from interlingua.subprocesses import collect_seldom, default_count, start
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from interlingua import processes
+from interlingua import subprocesses
 
 GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvhost-gpu")
 """The device files that Linux has where torch may find a GPU."""
@@ -59,5 +59,5 @@ def has_no_gpu() -> bool:
 
 
 def threads() -> int:
-    """The number of threads that may compute: torch's where it is loaded, else `processes.threads`."""
-    return int(sys.modules["torch"].get_num_threads()) if "torch" in sys.modules else processes.threads()
+    """The number of threads that may compute: torch's where it is loaded, else `subprocesses.threads`."""
+    return int(sys.modules["torch"].get_num_threads()) if "torch" in sys.modules else subprocesses.threads()

@@ -1,4 +1,4 @@
-"""Processes of ours: how many work for another one, how one is started, and how it treats its memory."""
+"""Other processes of ours, which work for the one that starts them: how many, how one is started, how it begins."""
 
 from __future__ import annotations
 
