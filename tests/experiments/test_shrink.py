@@ -110,3 +110,10 @@ def test_both_sides_of_pairs_and_named_files_are_texts(teacher, tmp_path):
     shrink(teacher, tmp_path / "run", ShrinkSpec(**spec), "cpu")
     lines = (tmp_path / "run/texts.jsonl").read_text("utf-8").splitlines()
     assert Counter(json.loads(line)["lang"] for line in lines) == {"en": 20, "fi": 20, "sw": 20}
+
+
+def test_fewer_texts_than_a_batch_are_refused(teacher, tmp_path):
+    (tmp_path / "words.txt").write_text("".join(f"nyumba {n}\n" for n in range(30)), encoding="utf-8")
+    with pytest.raises(BadInput, match="texts: 30 are fewer than a batch of 32"):
+        shrink(teacher, tmp_path / "run", ShrinkSpec(**{**SPEC, "texts": [f"sw={tmp_path}/words.txt"]}), "cpu")
+    assert not (tmp_path / "run").exists()

@@ -70,7 +70,7 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
     """Shrink `model`, a folder or name of one transformer encoder, in the run folder `out`; the result is `out/model`.
 
     Raises BadInput for a static or late-interaction model and for two encoders, for layers that the model does not
-    have, for texts without a subword, where nothing would become smaller, and for a folder of another run.
+    have, for fewer texts than a batch, where nothing would become smaller, and for a folder of another run.
     """
     out, teacher = Path(out), model_folder(model)
     asked = {"model": str(teacher), **spec.model_dump(mode="json")}
@@ -89,6 +89,8 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
 def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> None:
     """Write the texts and the student before it has learned anything."""
     texts = sample_texts(spec.texts, spec.limit, spec.seed)
+    if (count := sum(map(len, texts.values()))) < spec.batch:
+        raise BadInput(f"texts: {count:,} are fewer than a batch of {spec.batch:,}. Give more, or a smaller batch.")
     logger.info("texts: " + ", ".join(f"{lang} {len(those):,}" for lang, those in texts.items()))
     student = _cut(teacher, spec, texts)
     shutil.rmtree(out / CUT, ignore_errors=True)
