@@ -25,6 +25,7 @@ def test_blocks_change_nothing(
     passages: list[list[str]], block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postings_writer, "BLOCK", block)
+    monkeypatch.setattr(postings_writer, "JOINED", block)
     layout = Layout("postings", 1, "postings")
     with ArrayFolder.write(tmp_path / "p", layout) as folder:
         half = len(passages) // 2
@@ -49,6 +50,7 @@ def test_blocks_change_nothing(
 @pytest.mark.parametrize("block", [1, 1 << 22])
 def test_terms_with_one_key_count_as_one(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postings_writer, "BLOCK", block)
+    monkeypatch.setattr(postings_writer, "JOINED", block)
     monkeypatch.setattr(postings_writer, "digest", lambda term: bytes(7) + bytes([ord(term) // 2]))
     passages, layout = [["a", "b"], ["b", "c", "b"], ["d"]], Layout("postings", 1, "postings")  # b and c share one
     with ArrayFolder.write(tmp_path / "p", layout) as folder:

@@ -163,7 +163,9 @@ class _Numbered:
 
 
 BLOCK = 1 << 20
-"""Terms of passages sorted at a time, and postings joined at a time."""
+"""Terms of passages sorted at a time."""
+JOINED = 1 << 22
+"""Postings joined at a time."""
 
 
 def write_blocks(passages: Iterable[Sequence[str]], first: int, place: Path) -> None:
@@ -188,12 +190,11 @@ def join_blocks(places: Iterable[Path], folder: ArrayWriter) -> None:
     twice meanwhile.
     """
     blocks = [_Block(path) for place in places for path in sorted(place.iterdir(), key=lambda path: int(path.name))]
-    terms = np.empty(0, dtype=np.uint64)
     for name in ("lengths", "passages", "counts"):
         folder.add(name, np.empty(0, dtype=np.int32))
     for block in blocks:
         folder.add("lengths", block.array("lengths"))
-        terms = np.union1d(terms, block.array("terms"))
+    terms = _union(block.array("terms") for block in blocks)
     found = np.zeros(len(terms), dtype=np.int64)
     for block in blocks:
         found[np.searchsorted(terms, block.array("terms"))] += np.diff(block.array("starts"))
@@ -204,6 +205,19 @@ def join_blocks(places: Iterable[Path], folder: ArrayWriter) -> None:
         rows, counts = _joined(blocks, terms[first:last], found[first:last])
         folder.add("passages", rows)
         folder.add("counts", counts)
+
+
+def _union(parts: Iterable[Keys]) -> Keys:
+    """The distinct keys of all parts, rising. Those of like size are joined first, so that none is sorted often."""
+    held: list[Keys] = [np.empty(0, dtype=np.uint64)]
+    for part in parts:
+        while len(held) > 1 and len(held[-1]) <= 2 * len(part):
+            part = np.union1d(held.pop(), part)
+        held.append(part)
+    while len(held) > 1:
+        last = held.pop()
+        held[-1] = np.union1d(held[-1], last)
+    return held[0]
 
 
 class _Block:
@@ -226,10 +240,10 @@ class _Block:
 
 
 def _ranges(starts: Places) -> Iterator[tuple[int, int]]:
-    """Runs of terms with about `BLOCK` postings, one term at least."""
+    """Runs of terms with about `JOINED` postings, one term at least."""
     first, terms = 0, len(starts) - 1
     while first < terms:
-        last = int(np.searchsorted(starts, starts[first] + BLOCK, side="right")) - 1
+        last = int(np.searchsorted(starts, starts[first] + JOINED, side="right")) - 1
         last = min(max(last, first + 1), terms)
         yield first, last
         first = last
