@@ -68,7 +68,8 @@ def test_several_processes(file, tmp_path, wanted, monkeypatch):
     _write = terms._write_runs
     monkeypatch.setattr(terms, "start", start)
     monkeypatch.setattr(terms, "_write_runs", write)
-    assert written(file, tmp_path / "p") == wanted
+    monkeypatch.chdir(file.parent)
+    assert written(Path(file.name), Path(os.path.relpath(tmp_path / "p"))) == wanted
     assert [process.returncode for process in started] == [0, 0]
     assert done == [0, 3]  # the others are theirs
 

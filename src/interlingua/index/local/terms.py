@@ -45,7 +45,7 @@ def write_terms(file: Path, folder: ArrayWriter) -> None:
         try:
             with suppress(OSError):  # no process can be started
                 for number in range(1, count):
-                    told = (file, place, size, number, count, os.getpid())
+                    told = (file.absolute(), place.absolute(), size, number, count, os.getpid())
                     helpers.append(start(MODULE, *map(str, told)))
             for _ in _write_runs(rows, place, size, runs[::count]):
                 done.advance(BATCH * size * sum(1 for _ in place.glob("[0-9]*")) - done.done)
