@@ -305,6 +305,7 @@ def test_memory_does_not_grow_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: str
 ) -> None:
     monkeypatch.setattr(check, "CHUNK", 500)
+    monkeypatch.setattr(check, "SAMPLE", 1_000)
     monkeypatch.setattr(whole, "IN_MEMORY", 1_000)
     monkeypatch.setattr(blocks, "LONGEST", 2_000)
     monkeypatch.setattr(plain_text, "LINE", 500)

@@ -89,10 +89,10 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
 def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> None:
     """Write the texts and the student before it has learned anything."""
     texts = sample_texts(spec.texts, spec.limit, spec.seed)
-    if (count := sum(map(len, texts.values()))) < spec.batch:
-        raise BadInput(f"texts: {count:,} are fewer than a batch of {spec.batch:,}. Give more, or a smaller batch.")
     logger.info("texts: " + ", ".join(f"{lang} {len(those):,}" for lang, those in texts.items()))
     student = _cut(teacher, spec, texts)
+    if (count := sum(map(len, texts.values()))) < spec.batch:
+        raise BadInput(f"texts: {count:,} are fewer than a batch of {spec.batch:,}. Give more, or a smaller batch.")
     shutil.rmtree(out / CUT, ignore_errors=True)
     student.save(out / CUT)
     with atomic_write(out / TEXTS) as stream:

@@ -51,13 +51,15 @@ class NotDecodable(BadFile):
     """A file, or the rest of it, is in another encoding."""
 
 
-def read_start(path: Path) -> bytes:
-    """The first `SAMPLE` bytes of a file, gzipped or not. Raises BadFile for one that cannot be read."""
+def read_start(path: Path) -> tuple[bytes, bool]:
+    """The first `SAMPLE` bytes of a file, gzipped or not, and whether it has no more. Raises BadFile for one that
+    cannot be read."""
     try:
         with open_input(path) as stream:
-            return stream.read(SAMPLE)
+            start = stream.read(SAMPLE)
     except UNREADABLE as error:
         raise BadFile(f"cannot be read ({error})") from error
+    return start, len(start) < SAMPLE
 
 
 def encoding_of(path: Path, start: bytes, *, rows: bool = False, markup: bool = False, lang: str = "") -> str | None:
