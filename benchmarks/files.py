@@ -105,6 +105,7 @@ def _look(process: int, own: list[int], done: Event) -> None:
 def measure(what: str, place: Path, source: str, change: object, threads: int) -> None:
     """Run the four commands, and print a row for each."""
     index = str(place / "idx")
+    time.sleep(2)  # a file that was written just before is read once more by the first sync
     for name, argv in (
         ("index", ["index", source, "--out", index]),
         ("sync", ["sync", index, source]),
