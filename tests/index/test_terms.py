@@ -60,14 +60,13 @@ def test_several_processes(file, tmp_path, wanted, monkeypatch):
         started.append(subprocesses.start(*told))
         return started[-1]
 
-    def write(rows, place, size, runs):
-        runs = list(runs)
-        done.extend(runs)
-        return _write(rows, place, size, runs)
+    def write(rows, place, size, run):
+        done.append(run)
+        _write(rows, place, size, run)
 
-    _write = terms._write_runs
+    _write = terms._write_run
     monkeypatch.setattr(terms, "start", start)
-    monkeypatch.setattr(terms, "_write_runs", write)
+    monkeypatch.setattr(terms, "_write_run", write)
     monkeypatch.chdir(file.parent)
     assert written(Path(file.name), Path(os.path.relpath(tmp_path / "p"))) == wanted
     assert [process.returncode for process in started] == [0, 0]

@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.readers import PARALLEL, QUESTIONS, read_parallel, read_questions, read_sentences
-from interlingua.data.readers.source import expand, head
+from interlingua.data.readers.source import Format, expand, head
 from interlingua.data.records import Sentence
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
@@ -94,9 +95,10 @@ def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentenc
         yield from read_sentences(path, lang=lang)
         return
     for file in expand(path):
-        if _is_parallel(file):
+        start = head(file)
+        if _is_one_of(PARALLEL, file, start):
             yield from read_sentences(file, side="both", on_bad_row=on_bad_row)
-        elif _is_questions(file):
+        elif _is_one_of(QUESTIONS, file, start):
             for row in read_questions(file, lang=lang or "en", on_bad_row=on_bad_row):
                 yield Sentence(row.question, row.lang)
                 yield from (Sentence(passage.text, row.lang) for passage in row.positives)
@@ -104,12 +106,6 @@ def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentenc
             yield from read_sentences(file, lang=lang, on_bad_row=on_bad_row)
 
 
-def _is_parallel(file: Path) -> bool:
+def _is_one_of(formats: Iterable[Format[Any]], file: Path, start: str) -> bool:
     """Recognise the format by content. Aligned documents look like other documents, and are read as such."""
-    start = head(file)
-    return any(one.matches(file, start) for one in PARALLEL if one.matches is not None and one.name != "documents")
-
-
-def _is_questions(file: Path) -> bool:
-    start = head(file)
-    return any(one.matches(file, start) for one in QUESTIONS if one.matches is not None)
+    return any(one.matches(file, start) for one in formats if one.matches is not None and one.name != "documents")

@@ -110,7 +110,7 @@ def passage_options(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=int,
         metavar="N",
-        help="processes that read many documents ahead (as many as processors, up to 8); 0 for none",
+        help="processes that read many documents ahead (one a processor, up to 8 and OMP_NUM_THREADS); 0 for none",
     )
     bad_rows_option(group)
 

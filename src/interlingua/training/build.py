@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -53,17 +52,12 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
     if device is not None and default_device(device).type == "cuda" and not torch.cuda.is_available():
         raise BadInput(f"device {device!r}: no CUDA device is there. Use 'cpu', or leave it out.")
     out, processes = Path(out), Processes.join(device)
-    with _alone(out) if processes.first else nullcontext():
+    if not processes.first:
         return _train(recipe, out, device, processes)
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Be the one call that trains in `out`: two would write each other's checkpoints."""
     out.mkdir(parents=True, exist_ok=True)
     busy = f"{out}: another process trains there. Wait for it, stop it, or give another folder."
-    with alone(out / LOCK, busy):
-        yield
+    with alone(out / LOCK, busy):  # two would write each other's checkpoints
+        return _train(recipe, out, device, processes)
 
 
 def _train(recipe: Recipe, out: Path, device: str | None, processes: Processes) -> Model:

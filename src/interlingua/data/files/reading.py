@@ -51,7 +51,8 @@ def read_files(
     place of an error.
 
     Where there are many documents, `workers` other processes read ahead of the one that asks: as many as there are
-    processors, up to 8, none where there is one; 0 for none. The passages and their order are the same.
+    processors, up to 8 and $OMP_NUM_THREADS, none where that is 1; 0 for none. The passages and their order are the
+    same.
 
     Holds one passage, one paragraph and one batch of rows, and the ids of rows; with workers the passages of some
     hundred documents. What was read and left out is said at the end, or noted in `report` where one is given. Raises

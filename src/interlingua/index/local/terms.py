@@ -1,6 +1,6 @@
 """The postings of the passages of an index, made by several processes.
 
-Each of them takes every so-manieth run of batches from the file of passages, cuts the passages into terms and writes
+Of n processes each takes every nth run of batches from the file of passages, cuts the passages into terms and writes
 the postings of the run into a folder of its own; the first process joins them. A run that another process did not write
 the first one writes. A process ends when the one that started it does.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -47,7 +46,8 @@ def write_terms(file: Path, folder: ArrayWriter) -> None:
                 for number in range(1, count):
                     told = (file.absolute(), place.absolute(), size, number, count, os.getpid())
                     helpers.append(start(MODULE, *map(str, told)))
-            for _ in _write_runs(rows, place, size, runs[::count]):
+            for run in runs[::count]:
+                _write_run(rows, place, size, run)
                 done.advance(BATCH * size * sum(1 for _ in place.glob("[0-9]*")) - done.done)
             for helper in helpers:
                 if code := helper.wait():
@@ -56,33 +56,28 @@ def write_terms(file: Path, folder: ArrayWriter) -> None:
             for helper in helpers:
                 helper.kill()
                 helper.wait()
-        for _ in _write_runs(rows, place, size, (run for run in runs if not _place(place, run).exists())):
-            pass
-        join_blocks((_place(place, run) for run in runs), folder)
+        for run in runs:
+            if not (place / str(run)).exists():
+                _write_run(rows, place, size, run)
+        join_blocks((place / str(run) for run in runs), folder)
 
 
-def _write_runs(rows: PassageRows, place: Path, size: int, runs: Iterable[int]) -> Iterator[int]:
-    """Write some runs, whole or not at all, and give the number of each."""
-    for run in runs:
-        batches = rows.batches[run * size : (run + 1) * size]
-        new = place / f".{run}"
-        rmtree(new, ignore_errors=True)  # of a process that was killed
-        terms = (terms_of(passage) for batch in batches for passage in passages_of(batch))
-        write_blocks(terms, run * size * BATCH, new)
-        new.rename(_place(place, run))
-        yield run
-
-
-def _place(place: Path, run: int) -> Path:
-    return place / str(run)
+def _write_run(rows: PassageRows, place: Path, size: int, run: int) -> None:
+    """Write a run of `size` batches, whole or not at all."""
+    batches = rows.batches[run * size : (run + 1) * size]
+    new = place / f".{run}"
+    rmtree(new, ignore_errors=True)  # of a process that was killed
+    terms = (terms_of(passage) for batch in batches for passage in passages_of(batch))
+    write_blocks(terms, run * size * BATCH, new)
+    new.rename(place / str(run))
 
 
 def main(file: str, place: str, size: str, number: str, count: str, parent: str) -> None:
     """Write one of `count` shares, that with this number, for the process `parent`."""
     collect_seldom()
     rows = PassageRows.open(Path(file))
-    runs = range(int(number), -(-len(rows.batches) // int(size)), int(count))
-    for _ in _write_runs(rows, Path(place), int(size), runs):
+    for run in range(int(number), -(-len(rows.batches) // int(size)), int(count)):
+        _write_run(rows, Path(place), int(size), run)
         if os.getppid() != int(parent):
             return
 
