@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -62,3 +63,17 @@ def test_terms_with_one_key_count_as_one(block: int, tmp_path: Path, monkeypatch
         [number] = postings.numbers(["c"])
         assert postings.passages[postings.part(number)].tolist() == [0, 1]
         assert postings.counts[postings.part(number)].tolist() == [1, 3]
+
+
+def test_a_block_that_is_written_leaves_nothing_for_the_search_for_cycles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings_writer, "BLOCK", 100)
+    gc.collect()
+    gc.disable()
+    try:
+        write_blocks(([f"mark-{n}-{place}" for n in range(20)] for place in range(50)), 0, tmp_path / "blocks")
+        held = [kept for kept in gc.get_objects() if isinstance(kept, dict) and "mark-0-0" in kept]
+    finally:
+        gc.enable()
+    assert not held  # with rare searches (`use_memory_sparingly`) the terms of many blocks would be in memory

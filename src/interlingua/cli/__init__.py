@@ -22,7 +22,7 @@ from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.errors import InterlinguaError
 from interlingua.pipes import forget_pipes
 from interlingua.progress import shown
-from interlingua.subprocesses import collect_seldom
+from interlingua.subprocesses import use_memory_sparingly
 
 VERBS = (
     train,
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.verb is None:
         parser.print_help()
         return 0
-    collect_seldom()
+    use_memory_sparingly()
     forget_pipes()  # where one process runs several commands
     level = logging.DEBUG if arguments.debug else logging.WARNING if arguments.quiet else logging.INFO
     try:

@@ -29,7 +29,7 @@ from interlingua.data.files.walk import File, Report, Scope
 from interlingua.data.files.whole import IN_MEMORY, FilesDone
 from interlingua.data.readers.source import kind_of
 from interlingua.data.records import Passage, batched
-from interlingua.subprocesses import collect_seldom, default_count, start
+from interlingua.subprocesses import default_count, start, use_memory_sparingly
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ def read_document(file: File, link: str, lang: str, cut: tuple[int, int, Way]) -
 
 def main() -> None:
     """Answer the lines of standard input until it ends."""
-    collect_seldom()
+    use_memory_sparingly()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     options = json.loads(sys.stdin.buffer.readline())

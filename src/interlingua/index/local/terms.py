@@ -21,7 +21,7 @@ from interlingua.index.local.rows import BATCH, PassageRows, passages_of
 from interlingua.index.metadata import terms_of
 from interlingua.progress import Progress
 from interlingua.retrieval.bm25.postings import join_blocks, write_blocks
-from interlingua.subprocesses import collect_seldom, default_count, start
+from interlingua.subprocesses import default_count, start, use_memory_sparingly
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _write_run(rows: PassageRows, place: Path, size: int, run: int) -> None:
 
 def main(file: str, place: str, size: str, number: str, count: str, parent: str) -> None:
     """Write one of `count` shares, that with this number, for the process `parent`."""
-    collect_seldom()
+    use_memory_sparingly()
     rows = PassageRows.open(Path(file))
     for run in range(int(number), -(-len(rows.batches) // int(size)), int(count)):
         _write_run(rows, Path(place), int(size), run)

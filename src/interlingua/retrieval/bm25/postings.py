@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,7 @@ class _Numbered:
 
     def __init__(self) -> None:
         self.flat, self.lengths = array("i"), array("i")
-        self.numbers: defaultdict[str, int] = defaultdict()
-        self.numbers.default_factory = self.numbers.__len__  # a new term gets the next number
+        self.numbers: defaultdict[str, int] = defaultdict(count().__next__)  # no cycle: it goes when it is let go
 
     def add(self, terms: Sequence[str]) -> None:
         self.flat.extend([self.numbers[term] for term in terms])
