@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,6 +166,7 @@ BLOCK = 1 << 20
 """Terms of passages sorted at a time."""
 JOINED = 1 << 22
 """Postings joined at a time."""
+ALL_KEYS = 1 << 64
 
 
 def write_blocks(passages: Iterable[Sequence[str]], first: int, place: Path) -> None:
@@ -186,38 +187,38 @@ def join_blocks(places: Iterable[Path], folder: ArrayWriter) -> None:
     """Add the arrays of the `Postings` of all passages to a folder, from what `write_blocks` wrote into `places`, which
     are in the order of the passages.
 
-    What is held in memory does not grow with the passages, but for 16 bytes a term. The disk has to hold the postings
-    twice meanwhile.
+    Keys are spread evenly, so they are taken a range at a time, and what is held in memory does not grow with the
+    passages. The disk has to hold the postings twice meanwhile.
     """
     blocks = [_Block(path) for place in places for path in sorted(place.iterdir(), key=lambda path: int(path.name))]
-    for name in ("lengths", "passages", "counts"):
-        folder.add(name, np.empty(0, dtype=np.int32))
+    for name, dtype in (("lengths", np.int32), ("terms", np.uint64), ("passages", np.int32), ("counts", np.int32)):
+        folder.add(name, np.empty(0, dtype=dtype))
+    folder.add("starts", np.zeros(1, dtype=np.int64))
     for block in blocks:
         folder.add("lengths", block.array("lengths"))
-    terms = _union(block.array("terms") for block in blocks)
-    found = np.zeros(len(terms), dtype=np.int64)
-    for block in blocks:
-        found[np.searchsorted(terms, block.array("terms"))] += np.diff(block.array("starts"))
-    starts = np.concatenate([[0], np.cumsum(found)])
-    folder.add("terms", terms)
-    folder.add("starts", starts)
-    for first, last in _ranges(starts):
-        rows, counts = _joined(blocks, terms[first:last], found[first:last])
-        folder.add("passages", rows)
-        folder.add("counts", counts)
+    written = 0
+    ranges = 1 + sum(len(block.array("passages")) for block in blocks) // JOINED
+    for number in range(ranges):
+        parts = [block.part(number * ALL_KEYS // ranges, (number + 1) * ALL_KEYS // ranges) for block in blocks]
+        terms = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *(part.keys for part in parts)]))
+        found = np.zeros(len(terms), dtype=np.int64)
+        for part in parts:
+            found[np.searchsorted(terms, part.keys)] += np.diff(part.starts)
+        starts = np.concatenate([[0], np.cumsum(found)])
+        folder.add("terms", terms)
+        folder.add("starts", written + starts[1:])
+        written += int(starts[-1])
+        for first, last in _ranges(starts):
+            rows, counts = _joined(blocks, terms[first:last], found[first:last])
+            folder.add("passages", rows)
+            folder.add("counts", counts)
 
 
-def _union(parts: Iterable[Keys]) -> Keys:
-    """The distinct keys of all parts, rising. Those of like size are joined first, so that none is sorted often."""
-    held: list[Keys] = [np.empty(0, dtype=np.uint64)]
-    for part in parts:
-        while len(held) > 1 and len(held[-1]) <= 2 * len(part):
-            part = np.union1d(held.pop(), part)
-        held.append(part)
-    while len(held) > 1:
-        last = held.pop()
-        held[-1] = np.union1d(held[-1], last)
-    return held[0]
+class _Part(NamedTuple):
+    """The terms of a block in a range of keys; the postings of each begin and end at `starts`."""
+
+    keys: Keys
+    starts: Places
 
 
 class _Block:
@@ -238,6 +239,14 @@ class _Block:
         """One of the arrays, mapped anew each time: what was read of it does not stay in memory."""
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False))
 
+    def part(self, low: int, high: int) -> _Part:
+        """The terms whose keys are `low` or more and below `high`."""
+        keys = self.array("terms")
+        first, last = (
+            len(keys) if key >= ALL_KEYS else int(np.searchsorted(keys, np.uint64(key))) for key in (low, high)
+        )
+        return _Part(np.array(keys[first:last]), np.array(self.array("starts")[first : last + 1]))
+
 
 def _ranges(starts: Places) -> Iterator[tuple[int, int]]:
     """Runs of terms with about `JOINED` postings, one term at least."""
@@ -254,10 +263,8 @@ def _joined(blocks: Sequence[_Block], terms: Keys, found: Places) -> tuple[Ints,
     free = np.concatenate([[0], np.cumsum(found)])[:-1]  # where the next posting of each term goes
     rows, counts = (np.empty(int(found.sum()), dtype=np.int32) for _ in range(2))
     for block in blocks:
-        keys = block.array("terms")
-        first, last = int(np.searchsorted(keys, terms[0])), int(np.searchsorted(keys, terms[-1], side="right"))
-        here = np.searchsorted(terms, keys[first:last])
-        starts = np.array(block.array("starts")[first : last + 1])
+        keys, starts = block.part(int(terms[0]), int(terms[-1]) + 1)
+        here = np.searchsorted(terms, keys)
         sizes = np.diff(starts)
         places = np.arange(starts[0], starts[-1]) + np.repeat(free[here] - starts[:-1], sizes)
         rows[places] = block.array("passages")[starts[0] : starts[-1]]
