@@ -17,8 +17,6 @@ from interlingua.retrieval.pipeline.grammar import parse_pipeline
 from interlingua.retrieval.pipeline.run import run_pipeline
 from interlingua.retrieval.run import Run
 
-pytest.importorskip("bm25s")
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, tiny_static, tiny_encoder):

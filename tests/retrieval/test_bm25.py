@@ -4,7 +4,6 @@ import math
 import random
 import sys
 from collections import Counter
-from itertools import product
 
 import bm25s
 import numpy as np
@@ -12,10 +11,11 @@ import pytest
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.retrieval.bm25 import bm25
-from interlingua.retrieval.bm25 import bm25 as bm25_engine
+from interlingua.retrieval.bm25 import kernel
+from interlingua.retrieval.bm25 import search as bm25_search
 from interlingua.retrieval.bm25.bm25 import BM25
-from interlingua.retrieval.bm25.postings import Postings
+from interlingua.retrieval.bm25.postings import Postings, length_norms
+from interlingua.retrieval.bm25.search import TermSearch
 from interlingua.retrieval.run import Run
 
 
@@ -65,33 +65,74 @@ def test_scores_are_lucenes_formula(k1, b):
     assert any(len(run[query.id]) > len({score for _, score in run[query.id]}) for query in queries)  # ties occur
 
 
-def is_the_full_ranking(monkeypatch, spare, block, worth):
-    monkeypatch.setattr(bm25_engine, "BLOCK", block)
-    monkeypatch.setattr(bm25_engine, "SPARE", spare)
-    monkeypatch.setattr(bm25_engine, "WORTH_COMPILING", worth)
-    monkeypatch.setattr(bm25, "TOGETHER", 7)
-    monkeypatch.setattr(bm25_engine.Engine, "searched", 0)
-    passages, queries = passages_of(random_texts(3, 150, 6, 4)), queries_of(random_texts(4, 30))
+def is_the_full_ranking(monkeypatch, worth, block=64, seed=3):
+    monkeypatch.setattr(bm25_search, "BLOCK", block)
+    monkeypatch.setattr(bm25_search, "WORTH_COMPILING", worth)
+    monkeypatch.setattr(bm25_search.TermSearch, "searched", 0)
+    passages, queries = passages_of(random_texts(seed, 150, 9, 6)), queries_of(random_texts(4, 30, 9, 7))
     index = BM25.build(passages, analyzer="whitespace")
     everything = index.score(queries, {query.id: [p.id for p in passages] for query in queries})
     found = Run.from_scores({name: {d: s for d, s in everything[name] if s > 0} for name in everything})
-    for depth in (1, 2, 5, 20, 149, 150, 1000):
-        assert index.search(queries, depth) == found.truncate(depth), (spare, block, depth)
+    for depth in (1, 2, 5, 20, 37, 149, 150, 1000):
+        assert index.search(queries, depth) == found.truncate(depth), (block, depth)
 
 
-SPARE_AND_BLOCK = list(product([0, 1, 16], [1, 3, 64]))
+@pytest.mark.parametrize("block", [1, 3, 64])
+def test_the_best_are_those_of_the_full_ranking_also_where_a_tie_is_cut(block, monkeypatch):
+    is_the_full_ranking(monkeypatch, math.inf, block)
 
 
-@pytest.mark.parametrize(("spare", "block"), SPARE_AND_BLOCK)
-def test_the_best_are_those_of_the_full_ranking_also_where_a_tie_is_cut(spare, block, monkeypatch):
-    is_the_full_ranking(monkeypatch, spare, block, math.inf)
+@pytest.mark.parametrize("looked_up", [0, 1, 1000])
+@pytest.mark.parametrize(("first", "window", "group"), [(1, 1, 1), (2, 8, 2), (16, 64, 16)])
+def test_so_they_are_by_the_kernel(first, window, group, looked_up, monkeypatch):
+    """Its loops run in Python here, with windows so small that lists are left out."""
+    monkeypatch.setattr(kernel, "FIRST", first)
+    monkeypatch.setattr(kernel, "WINDOW", window)
+    monkeypatch.setattr(kernel, "GROUP", group)
+    monkeypatch.setattr(kernel, "LOOKED_UP", looked_up)
+    monkeypatch.setattr(kernel, "WORTH", 0)
+    monkeypatch.setattr(kernel, "_standing", kernel._standing.py_func)
+    monkeypatch.setattr(kernel, "best", kernel.best.py_func)
+    is_the_full_ranking(monkeypatch, 0, seed=first)
 
 
-@pytest.mark.slow
-def test_so_they_are_where_the_search_is_compiled(monkeypatch):
-    """One test, as numba compiles for ten seconds in each process."""
-    for spare, block in SPARE_AND_BLOCK:
-        is_the_full_ranking(monkeypatch, spare, block, 0)
+def test_so_they_are_where_the_kernel_is_compiled(monkeypatch):
+    is_the_full_ranking(monkeypatch, 0)
+
+
+def long_lists(count, rng):
+    """Postings of four terms, of which two are in most passages, with counts and lengths."""
+    sizes = (9, count // 9, count - 5, count)
+    held = [np.sort(rng.choice(count, size, replace=False)).astype(np.int32) for size in sizes]
+    starts = np.cumsum([0, *map(len, held)])
+    counts = rng.integers(1, 9, starts[-1]).astype(np.int32)
+    lengths = rng.integers(1, 90, count).astype(np.int32)
+    return Postings(np.arange(4, dtype=np.uint64), np.concatenate(held), counts, starts, lengths)
+
+
+@pytest.mark.parametrize("of_counts", [False, True])
+def test_the_kernel_finds_the_same_bits_in_long_lists(of_counts, monkeypatch):
+    rng = np.random.default_rng(5)
+    postings = long_lists(40_000, rng)
+    ties, chosen = rng.permutation(40_000), rng.random(40_000) < 0.3
+    norms = length_norms(postings.lengths, 45.0, 0.9, 0.4) if of_counts else None
+    search = TermSearch(postings, postings.counts if of_counts else postings.weights(0.9, 0.4), norms)
+    terms, idfs, times = np.array([3, 1, 2, 3, 0]), np.array([0.02, 2.5, 0.03, 0.02, 7.5]), np.array([1, 2, 1, 1, 1])
+    for part in (slice(None), slice(1), slice(1, 2), slice(2, 4), slice(0)):
+        asked = (terms[part], idfs[part] if of_counts else (), times[part])
+        for depth in (1, 10, 400, 10_000):
+            for those in (None, chosen):
+                monkeypatch.setattr(bm25_search, "WORTH_COMPILING", math.inf)
+                rows, scores = search.matches(*asked).best(depth, ties, those)
+                monkeypatch.setattr(bm25_search, "WORTH_COMPILING", 0)
+                matches = search.matches(*asked)
+                found, same = matches.best(depth, ties, those)
+                assert dict(zip(found.tolist(), same.tolist(), strict=True)) == dict(
+                    zip(rows.tolist(), scores.tolist(), strict=True)
+                )
+                assert (np.diff(same) <= 0).all()
+                assert (matches.of(found) == same).all()
+                assert "scores" not in vars(matches)  # it was the kernel that found them
 
 
 def test_equal_passages_are_ordered_by_id_descending():
@@ -100,13 +141,9 @@ def test_equal_passages_are_ordered_by_id_descending():
     assert run.ids("q") == ["9", "8", "7"]
 
 
-def test_bm25s_is_not_needed(monkeypatch):
-    passages, queries = passages_of(random_texts(3, 150, 6, 4)), queries_of(random_texts(4, 30))
-    expected = BM25.build(passages, analyzer="whitespace").search(queries, 10)
-    monkeypatch.setattr(bm25_engine, "WORTH_COMPILING", 0)
-    monkeypatch.setattr(bm25_engine, "find_spec", lambda name: None if name == "bm25s" else object())
-    monkeypatch.setitem(sys.modules, "bm25s", None)
-    assert BM25.build(passages, analyzer="whitespace").search(queries, 10) == expected
+def test_numba_is_not_needed(monkeypatch):
+    monkeypatch.setattr(bm25_search, "kernel", lambda: None)
+    is_the_full_ranking(monkeypatch, 0)
 
 
 def test_weights_are_those_of_bm25s():

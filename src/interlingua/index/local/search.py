@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from math import isqrt
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,9 @@ from interlingua.index.local.rows import Rows
 from interlingua.index.local.segment import Segment
 from interlingua.index.local.snapshot import Place, Snapshot
 from interlingua.index.local.table import PassageTable
-from interlingua.retrieval.bm25.bm25 import best_rows
-from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms, term_weights
+from interlingua.index.store import LexicalMatches, Scores
+from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms
+from interlingua.retrieval.bm25.search import TermSearch
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +162,14 @@ def approximately(store: PassageTable) -> DenseSearch:
     return search
 
 
+class _Asked(NamedTuple):
+    """A question's terms in a segment, as `TermSearch.matches` takes them."""
+
+    terms: list[int]
+    idfs: list[float]
+    times: list[int]
+
+
 class Lexical:
     """Lucene's BM25 over the live rows of `snapshot`, with parameters `k1` and `b`: the weights of
     `interlingua.retrieval.bm25.postings` for the counts of now, summed in the order of the question's terms."""
@@ -168,43 +177,42 @@ class Lexical:
     def __init__(self, snapshot: Snapshot, k1: float, b: float) -> None:
         self.snapshot = snapshot
         mean = snapshot.mean_length
-        self._norms = [length_norms(segment.postings.lengths, mean, k1, b) for segment in snapshot.segments]
+        self._parts = [
+            TermSearch(postings, postings.counts, length_norms(postings.lengths, mean, k1, b))
+            for postings in (segment.postings for segment in snapshot.segments)
+        ]
 
-    def scores(self, terms: Counter[str]) -> tuple[list[Floats], dict[str, float]]:
-        """For each segment [rows]: the score of every live row; 0 for the others. And the inverse document frequency of
-        each term, also of one that no passage has."""
+    def matches(self, terms: Counter[str], depth: int, chosen: Sequence[Mask | None]) -> LexicalMatches[Place]:
+        """The `depth` best of the `chosen` rows of each segment, those above 0 only; the scores of any live rows."""
         weights: dict[str, float] = {}
-        totals: list[Floats] = [np.zeros(len(segment), dtype=np.float32) for segment in self.snapshot.segments]
+        asked = [_Asked([], [], []) for _ in self._parts]
         for term, times in terms.items():
-            held = [
-                _postings(segment, live, term)
-                for segment, live in zip(self.snapshot.segments, self.snapshot.live, strict=True)
-            ]
-            found = sum(len(rows) for rows, _ in held)
-            idf = inverse_frequency(found, len(self.snapshot))
-            weights[term] = float(idf)
-            if not found:
-                continue
-            for total, norms, (rows, counts) in zip(totals, self._norms, held, strict=True):
-                # a row occurs once in the postings of a term
-                total[rows] += np.float32(times) * term_weights(idf, counts, norms[rows])
-        return totals, weights
+            held = [part.postings.numbers([term]) for part in self._parts]
+            found = sum(self._found(part, number) for part, numbers in enumerate(held) for number in numbers)
+            weights[term] = float(inverse_frequency(found, len(self.snapshot)))
+            for one, numbers in zip(asked, held, strict=True):
+                for number in numbers:
+                    one.terms.append(number)
+                    one.idfs.append(weights[term])
+                    one.times.append(times)
+        parts = [part.matches(*one) for part, one in zip(self._parts, asked, strict=True)]
+        best: dict[Place, float] = {}
+        for number, (segment, matches, mask) in enumerate(zip(self.snapshot.segments, parts, chosen, strict=True)):
+            rows, scores = matches.best(depth, segment.ties, mask)
+            best.update(zip([(number, row) for row in rows.tolist()], scores.tolist(), strict=True))
 
-    def best(self, scores: Sequence[Floats], depth: int, chosen: Sequence[Mask | None]) -> dict[Place, float]:
-        """The scores of the `depth` best of the `chosen` rows of each segment, those above 0 only."""
-        found: dict[Place, float] = {}
-        for number, (segment, values, mask) in enumerate(zip(self.snapshot.segments, scores, chosen, strict=True)):
-            rows, best = best_rows(values if mask is None else values * mask, depth, segment.ties)
-            found.update(zip([(number, row) for row in rows.tolist()], best.tolist(), strict=True))
-        return found
+        def score(places: Sequence[Place]) -> Scores[Place]:
+            scores: dict[Place, float] = {}
+            for number, matches in enumerate(parts):
+                rows = [row for part, row in places if part == number]
+                found = matches.of(np.array(rows, dtype=np.int64)).tolist()
+                scores.update(zip([(number, row) for row in rows], found, strict=True))
+            return {place: scores[place] for place in places}
 
+        return LexicalMatches(best, weights, score)
 
-def _postings(segment: Segment, live: Mask | None, term: str) -> tuple[Rows, NDArray[np.int32]]:
-    """The live rows that hold a term, and how often."""
-    numbers = segment.postings.numbers([term])
-    part = segment.postings.part(numbers[0]) if numbers else slice(0)
-    rows, counts = segment.postings.passages[part], segment.postings.counts[part]
-    if live is not None:
-        there = live[rows]
-        rows, counts = rows[there], counts[there]
-    return rows.astype(np.int64), counts
+    def _found(self, part: int, number: int) -> int:
+        """How many live rows of a segment hold a term."""
+        postings, live = self._parts[part].postings, self.snapshot.live[part]
+        rows = postings.passages[postings.part(number)]
+        return len(rows) if live is None else int(np.count_nonzero(live[rows]))

@@ -157,14 +157,8 @@ class LocalView(View[Place]):
         return scored(self.snapshot, rows, vector)
 
     def lexical(self, terms: Sequence[Counter[str]], depth: int) -> Iterator[LexicalMatches[Place]]:
-        """As `View.lexical`, one question after another: each takes a score for every row."""
-        for counts in terms:
-            scores, weights = self.terms.scores(counts)
-
-            def score(rows: Sequence[Place], scores: list[Floats] = scores) -> Scores[Place]:
-                return {place: float(scores[place[0]][place[1]]) for place in rows}
-
-            yield LexicalMatches(self.terms.best(scores, depth, self._chosen), weights, score)
+        """As `View.lexical`, one question after another: each may take a score for every row."""
+        return (self.terms.matches(counts, depth, self._chosen) for counts in terms)
 
     def tokens(self, reranker: AnyEncoder, rows: Sequence[Place]) -> dict[Place, tuple[TokenStore, int]]:
         tokens = self._store.tokens(reranker)

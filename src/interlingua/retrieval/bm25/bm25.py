@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +18,7 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
 from interlingua.progress import track
 from interlingua.retrieval.bm25.postings import Postings
+from interlingua.retrieval.bm25.search import TermMatches, TermSearch
 from interlingua.retrieval.retriever import Candidates, chosen_queries
 from interlingua.retrieval.run import Run, docid_order
 from interlingua.text.analyzers import Analyzer, analyzer
@@ -28,90 +27,8 @@ from interlingua.text.languages import find_code
 
 logger = logging.getLogger(__name__)
 
-Rows = NDArray[np.int64]
-Scores = NDArray[np.float32]
-WORTH_COMPILING = 1e9
-"""Queries times passages, summed up over a process, at which bm25s's numba kernel would have saved the seconds that it
-takes to compile. From then on it is used where numba is installed, before that numpy. The results are the same."""
-SPARE = 16  # results beyond the cut, to see whether more tie with the last
-BLOCK = 64  # passages of which only the best may count
-
-
-class Engine:
-    """Sums of `weights` [postings] float32 over the postings of a query's terms, in the order of the terms: by NumPy,
-    or for many queries at once by bm25s's numba kernel. Both give the same scores."""
-
-    searched: ClassVar[float] = 0  # queries times passages, of all engines
-
-    def __init__(self, postings: Postings, weights: NDArray[np.float32]) -> None:
-        self._postings, self._weights = postings, weights
-
-    def scores(self, terms: Sequence[int]) -> Scores:
-        """[passages]: the score of every passage for the numbers of a query's terms."""
-        scores = np.zeros(len(self._postings.lengths), dtype=np.float32)
-        for number in terms:
-            part = self._postings.part(number)
-            scores[self._postings.passages[part]] += self._weights[part]  # a passage occurs once
-        return scores
-
-    def best(self, queries: Sequence[list[int]], depth: int, ties: Rows) -> Iterator[tuple[Rows, Scores]]:
-        """For each query (the numbers of its terms, at least one) the `depth` best passages with a score above 0, in
-        any order. Equal scores are taken by `ties` [passages] ascending where the cut goes through a tie."""
-        count = len(self._postings.lengths)
-        Engine.searched += len(queries) * count
-        if not queries or Engine.searched < WORTH_COMPILING or not all(map(find_spec, ("numba", "bm25s"))):
-            for terms in queries:
-                yield best_rows(self.scores(terms), depth, ties)
-            return
-        asked = min(depth + SPARE, count)
-        found = self._with_numba.retrieve(list(queries), k=asked, show_progress=False)
-        for terms, rows, scores in zip(queries, found.documents, found.scores, strict=True):
-            if asked < count and scores[-1] == scores[depth - 1] > 0:  # more may tie than came along
-                yield best_rows(self.scores(terms), depth, ties)
-            else:
-                positive = np.count_nonzero(scores)
-                yield _cut(rows[:positive], scores[:positive], depth, ties)
-
-    @cached_property
-    def _with_numba(self) -> Any:
-        """A bm25s retriever that holds these postings and weights, in place of what its own `index` would make."""
-        from bm25s import BM25
-
-        retriever = BM25(method="lucene", backend="numba")
-        held = [array.view() for array in (self._weights, self._postings.passages, self._postings.starts)]
-        for array in held:
-            array.flags.writeable = False  # one type, compiled once, for what is a memory map and what is not
-        retriever.scores = dict(zip(("data", "indices", "indptr"), held, strict=True))
-        retriever.scores["num_docs"] = len(self._postings.lengths)
-        retriever.vocab_dict, retriever.unique_token_ids_set = {}, range(len(self._postings.terms))
-        retriever.nonoccurrence_array = None
-        return retriever
-
-
-def best_rows(scores: Scores, depth: int, ties: Rows) -> tuple[Rows, Scores]:
-    """The `depth` best of `scores` [passages], those above 0 only: their rows and scores, best first. Equal scores are
-    taken by `ties` [passages] ascending where the cut goes through a tie."""
-    least = np.float32(0)
-    if len(scores) > depth * BLOCK:
-        # the depth-th best block has a best passage, and so have all better blocks: no less can be among the first
-        peaks = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK))
-        least = np.partition(peaks, len(peaks) - depth)[len(peaks) - depth]
-    rows = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
-    order = np.argsort(-scores[rows], kind="stable")
-    return _cut(rows[order], scores[rows][order], depth, ties)
-
-
-def _cut(rows: Rows, scores: Scores, depth: int, ties: Rows) -> tuple[Rows, Scores]:
-    """The first `depth` of results ordered by score; of those that tie with the last, the first by `ties`."""
-    if len(rows) > depth and scores[depth - 1] == scores[depth]:
-        order = np.lexsort((ties[rows], -scores))
-        rows, scores = rows[order], scores[order]
-    return rows[:depth], scores[:depth]
-
-
 K1, B = 0.9, 0.4
 """Anserini's, with which the BM25 rows of Mr.TyDi and MIRACL were made."""
-TOGETHER = 1024  # queries searched in one call
 LAYOUT = Layout("bm25", 2, "BM25 postings")
 
 
@@ -127,7 +44,7 @@ class BM25:
         check_parameters(k1, b)
         self.k1, self.b = float(k1), float(b)
         self._indexed = indexed
-        self._engine = Engine(indexed.postings, indexed.postings.weights(self.k1, self.b))
+        self._search = TermSearch(indexed.postings, indexed.postings.weights(self.k1, self.b))
 
     @classmethod
     def build(cls, passages: Iterable[Passage], *, k1: float = K1, b: float = B, analyzer: str | None = None) -> BM25:
@@ -193,16 +110,9 @@ class BM25:
         if depth < 1:
             raise BadInput(f"depth {depth}: must be at least 1.")
         run, ids = Run(), self._indexed.ids
-        for start in range(0, len(queries), TOGETHER):
-            part = queries[start : start + TOGETHER]
-            terms = [self._known_terms(query) for query in part]
-            found = self._engine.best([known for known in terms if known], depth, self._indexed.ties)
-            for query, known in zip(part, terms, strict=True):
-                if known:
-                    rows, scores = next(found)
-                    run.add(query.id, [ids[row] for row in rows.tolist()], scores)
-                else:
-                    run.add(query.id, [], [])
+        for query in queries:
+            rows, scores = self._matches(query).best(depth, self._indexed.ties)
+            run.add(query.id, [ids[row] for row in rows.tolist()], scores)
         return run
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
@@ -220,11 +130,11 @@ class BM25:
                     f"indexed, the first is '{unknown[0]}'. Index the same collection."
                 )
             rows = np.array([self._indexed.rows[name] for name in ids], dtype=np.int64)
-            run.add(query.id, ids, self._engine.scores(self._known_terms(query))[rows])
+            run.add(query.id, ids, self._matches(query).of(rows))
         return run
 
-    def _known_terms(self, query: Query) -> list[int]:
-        """The numbers of the query's terms that some passage holds."""
+    def _matches(self, query: Query) -> TermMatches:
+        """The scores for the query's terms that some passage holds."""
         lang, analyzers = _key(query.lang), self._indexed.analyzers
         if lang in analyzers:
             found = analyzers[lang](query.text)
@@ -233,7 +143,7 @@ class BM25:
             for chosen in analyzers.values():
                 most |= Counter(chosen(query.text))
             found = list(most.elements())
-        return self._indexed.postings.numbers(found)
+        return self._search.matches(self._indexed.postings.numbers(found))
 
 
 def check_parameters(k1: float, b: float) -> None:

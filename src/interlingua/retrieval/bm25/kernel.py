@@ -1,0 +1,228 @@
+"""The best passages of a question by BM25, compiled by numba: many postings of frequent terms are never read.
+
+A question's terms are ordered by the most that each can add to a score (MaxScore, Turtle and Flood 1995). Passages are
+taken `WINDOW` at a time, so that their sums stay in the processor's cache. As soon as `k` passages have more than the
+lowest terms could add together, a passage that holds none of the other terms cannot be among the best: the lists of
+these terms are then read only where they can lift a candidate of the window, and only as far as that is worth.
+
+Imported only where numba is installed (the extra `index`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit  # type: ignore[import-untyped]
+
+FIRST, WINDOW = 1 << 9, 1 << 13
+"""Passages whose sums are held at once, first and later: with few the bar is soon high."""
+GROUP = 16
+"""Sums that are compared with the bar at once."""
+LOOKED_UP = 64
+"""Postings that are added in the time that it takes to look one passage up."""
+WORTH = 16
+"""Lists are left out where they hold so many times as many postings as the others: candidates take time, too."""
+TINY = np.float32(1e-38)
+
+
+def _compiled(function: Any) -> Any:
+    try:
+        return njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # there is no folder that numba may write to
+        return njit(nogil=True)(function)
+
+
+def _weight(values: Any, norms: Any, idf: Any, at: Any, row: Any) -> Any:
+    """What a posting adds, float32: `values` are weights where there are no `norms`, else counts (`term_weights`)."""
+    if len(norms):
+        count = np.float64(values[at])
+        return np.float32(idf * (count / (count + norms[row])))
+    return np.float32(values[at])
+
+
+def _reached(rows: Any, at: Any, end: Any, row: Any) -> Any:
+    """The first place from `at` on, before `end`, whose passage is `row` or later: by steps that double."""
+    step = 1
+    high = at
+    while high < end and rows[high] < row:
+        at = high + 1
+        high += step
+        step *= 2
+    high = min(high, end)
+    while at < high:
+        middle = (at + high) >> 1
+        if rows[middle] < row:
+            at = middle + 1
+        else:
+            high = middle
+    return at
+
+
+def _guessed(rows: Any, at: Any, end: Any, row: Any) -> Any:
+    """As `_reached`, from where the passage would be if all were spread evenly."""
+    if at >= end or rows[at] >= row:
+        return at
+    first, last = rows[at], rows[end - 1]
+    if row > last:
+        return end
+    guess = at + np.int64((row - first) * ((end - 1 - at) / (last - first)))
+    if rows[guess] < row:
+        return _reached(rows, guess, end, row)
+    step, low = 1, guess
+    while rows[low] >= row:  # the first one is not
+        guess = low
+        low = max(low - step, at)
+        step *= 2
+    return _reached(rows, low, guess, row)
+
+
+def _highest(values: Any, rows: Any, norms: Any) -> Any:
+    """The most that one of these postings adds, with an idf of 1."""
+    most = 0.0
+    for at in range(len(values)):
+        most = max(most, np.float64(_weight(values, norms, 1.0, at, rows[at])))
+    return most
+
+
+def _best(
+    starts: Any, rows: Any, values: Any, norms: Any, terms: Any, idfs: Any, times: Any, peaks: Any, chosen: Any, k: Any
+) -> Any:
+    """The passages that may be among the `k` best, rising, with their scores: float32, summed in the order of `terms`.
+
+    `starts`, `rows`: the postings; `values` with `norms` as for `_weight`. Term i counts `times[i]` times and adds
+    `peaks[i]` at the most, then too. `chosen` [passages] bool: those that count, or empty for all.
+    """
+    count = len(terms)
+    order = np.argsort(peaks)
+    bounds = np.cumsum(peaks[order]) * (1 + 1e-6)
+    slack = 1 - (4 * count + 8) * 2.0**-24  # rounding, of sums in float32 and in another order
+    at, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+    held = np.cumsum(starts[terms[order] + 1] - starts[terms[order]])
+    last = 0
+    for term in range(count):
+        at[term], ends[term] = starts[terms[term]], starts[terms[term] + 1]
+        if ends[term] > at[term]:
+            last = max(last, rows[ends[term] - 1] + 1)
+    sums = np.zeros(WINDOW, np.float32)
+    groups, ordered = sums.reshape(-1, GROUP), sums.view(np.int32).reshape(-1, GROUP)
+    bar = np.zeros(1, np.float32)
+    here = np.empty(WINDOW + 1, np.int32)  # the candidates of a window
+    found, totals, size = np.empty(2 * (k + WINDOW), np.int64), np.empty(2 * (k + WINDOW), np.float32), 0
+    least, low = 0.0, 0  # a passage below `least` is not among the best; the `low` lowest terms do not reach it
+    full = k  # so many found ones raise `least`
+    start, width = 0, FIRST
+    while start < last:
+        stop = start + width
+        more = low
+        while more < count and bounds[more] < least:
+            more += 1
+        if more == count or (more > low and held[more - 1] > WORTH * (held[-1] - held[more - 1])):
+            low = more
+        if low == count:
+            break
+        added = 0
+        for place in range(low, count):
+            term = order[place]
+            begin = at[term]
+            end = _guessed(rows, begin, ends[term], stop)
+            at[term] = end
+            added += end - begin
+            _add(sums, rows, values, norms, idfs[term], times[term], begin, end, start)
+        if not added:
+            start, width = stop, min(2 * width, WINDOW)
+            continue
+        rest = bounds[low - 1] if low else 0.0
+        bar[0] = max(np.float32((least - rest) * (1 - 2.0**-22)), TINY)
+        candidates = _standing(groups[: width // GROUP], ordered, bar, chosen, start, here)
+        for place in range(low - 1, -1, -1):
+            if not candidates:
+                break
+            term = order[place]
+            begin = _reached(rows, at[term], ends[term], start)
+            end = _guessed(rows, begin, ends[term], stop)
+            at[term] = end
+            if end - begin <= candidates * LOOKED_UP:
+                _add(sums, rows, values, norms, idfs[term], times[term], begin, end, start)
+            else:
+                for number in range(candidates):
+                    row = here[number]
+                    begin = _reached(rows, begin, end, start + row)
+                    if begin < end and rows[begin] == start + row:
+                        sums[row] += times[term] * _weight(values, norms, idfs[term], begin, start + row)
+            rest = bounds[place - 1] if place else 0.0
+            enough = np.float32((least - rest) * (1 - 2.0**-22))
+            kept = 0
+            for number in range(candidates):
+                here[kept] = here[number]
+                kept += sums[here[number]] >= enough
+            candidates = kept
+        for number in range(candidates):
+            found[size], totals[size] = start + here[number], sums[here[number]]
+            size += totals[size] >= least
+        sums[:width] = 0
+        start, width = stop, min(2 * width, WINDOW)
+        if size >= full:
+            least = np.partition(totals[:size], size - k)[size - k] * slack
+            size = _without(found, totals, size, least)
+            full = size + max(k // 2, 16)
+            if full + WINDOW > len(found):  # very many tie
+                found = np.concatenate((found, np.empty(full + WINDOW, np.int64)))
+                totals = np.concatenate((totals, np.empty(full + WINDOW, np.float32)))
+    size = _without(found, totals, size, least)
+    return found[:size], _summed(starts, rows, values, norms, terms, idfs, times, found[:size])
+
+
+def _add(sums: Any, rows: Any, values: Any, norms: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any) -> None:
+    """Add these postings of a term to the sums of the passages from `start` on."""
+    for at in range(begin, end):
+        sums[np.uint32(rows[at] - start)] += times * _weight(values, norms, idf, at, rows[at])
+
+
+def _standing(groups: Any, ordered: Any, bar: Any, chosen: Any, start: Any, here: Any) -> Any:
+    """Write into `here` the places of the sums that reach the bar and whose passages count; how many these are."""
+    bits = bar.view(np.int32)[0]  # float32 above 0 are ordered as their bits are
+    found = 0
+    for group in range(len(groups)):
+        most = np.int32(0)
+        for inside in range(GROUP):
+            most = max(most, ordered[group, inside])
+        if most >= bits:
+            for inside in range(GROUP):  # without a branch, which would often be foreseen wrongly
+                here[found] = group * GROUP + inside
+                found += groups[group, inside] >= bar[0]
+    if not len(chosen):
+        return found
+    kept = 0
+    for number in range(found):
+        here[kept] = here[number]
+        kept += chosen[start + here[number]]
+    return kept
+
+
+def _summed(starts: Any, rows: Any, values: Any, norms: Any, terms: Any, idfs: Any, times: Any, found: Any) -> Any:
+    """The scores of the passages `found`, which rise."""
+    scores = np.zeros(len(found), np.float32)
+    for term in range(len(terms)):
+        at, end = starts[terms[term]], starts[terms[term] + 1]
+        for number in range(len(found)):
+            at = _guessed(rows, at, end, found[number])
+            if at < end and rows[at] == found[number]:
+                scores[number] += times[term] * _weight(values, norms, idfs[term], at, found[number])
+    return scores
+
+
+def _without(found: Any, totals: Any, size: Any, least: Any) -> Any:
+    """Leave out what is below `least`; how many are left."""
+    kept = 0
+    for number in range(size):
+        if totals[number] >= least:
+            found[kept], totals[kept] = found[number], totals[number]
+            kept += 1
+    return kept
+
+
+_weight, _reached = _compiled(_weight), _compiled(_reached)
+_guessed, _add, _without = _compiled(_guessed), _compiled(_add), _compiled(_without)
+_standing, _summed = _compiled(_standing), _compiled(_summed)
+highest, best = _compiled(_highest), _compiled(_best)

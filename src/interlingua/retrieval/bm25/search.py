@@ -1,0 +1,159 @@
+"""The scores of passages for the terms of a question, and the best of them: by NumPy, or by a kernel of numba's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlingua.lazy import compiled_module
+from interlingua.retrieval.bm25.postings import Postings, Weights, term_weights
+
+Rows = NDArray[np.int64]
+WORTH_COMPILING = 1e8
+"""Questions times passages, summed up over a process, from which on the kernel is used where numba is installed: what
+it saved till then would be the seconds in which it is loaded, and the first time compiled. The results are the same."""
+BLOCK = 64  # passages of which only the best may count
+MANY = 4  # the kernel is for at most this part of the passages
+
+
+@dataclass(frozen=True)
+class TermSearch:
+    """BM25 over `postings`: `values` [postings] are the weights, float32; or, with the `length_norms` `norms`
+    [passages], the counts, from which each weight is computed when it is needed."""
+
+    postings: Postings
+    values: NDArray[Any]
+    norms: NDArray[np.float64] | None = None
+    searched: ClassVar[float] = 0
+    """Questions times passages, of the whole process."""
+
+    def __len__(self) -> int:
+        return len(self.postings.lengths)
+
+    def matches(self, terms: Sequence[int], idfs: Sequence[float] = (), times: Sequence[float] = ()) -> TermMatches:
+        """The matches of a question with these `terms`, by their numbers in the postings. `idfs`: their inverse
+        document frequencies, where `values` are counts; `times`: how often each counts (once)."""
+        ones = np.ones(len(terms), dtype=np.float32)
+        given = (np.array(some, dtype=np.float32) if len(some) else ones for some in (idfs, times))
+        return TermMatches(self, np.array(terms, dtype=np.int64), *given)
+
+    def weights(self, idf: Any, at: slice | Rows) -> Weights:
+        """What the postings of a term at some places add, float32."""
+        if self.norms is None:
+            return self.values[at]
+        return term_weights(idf, self.values[at], self.norms[self.postings.passages[at]])
+
+    @cached_property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What the kernel reads, as arrays of one type, whether they are mapped or not."""
+        held = (
+            self.postings.starts,
+            self.postings.passages,
+            self.values,
+            np.empty(0) if self.norms is None else self.norms,
+        )
+        return tuple(_read_only(array) for array in held)
+
+    def highest(self, terms: Rows, compiled: ModuleType) -> NDArray[np.float64]:
+        """[terms]: the most that a posting of each adds, with an idf of 1."""
+        starts, rows, values, norms = self.arrays
+        most = self._highest[terms]
+        for place in np.flatnonzero(most < 0).tolist():
+            part = slice(starts[terms[place]], starts[terms[place] + 1])
+            most[place] = self._highest[terms[place]] = compiled.highest(values[part], rows[part], norms)
+        return most
+
+    @cached_property
+    def _highest(self) -> NDArray[np.float64]:
+        return np.full(len(self.postings.terms), -1.0)  # below 0: not looked for yet
+
+
+class TermMatches:
+    """The scores of passages for one question: float32 sums, in the order of its terms."""
+
+    def __init__(self, search: TermSearch, terms: Rows, idfs: Weights, times: Weights) -> None:
+        self._search, self._terms, self._idfs, self._times = search, terms, idfs, times
+
+    @cached_property
+    def scores(self) -> Weights:
+        """[passages]: the score of every passage, by NumPy."""
+        search, scores = self._search, np.zeros(len(self._search), dtype=np.float32)
+        for term, idf, times in self._each():
+            part = search.postings.part(term)
+            scores[search.postings.passages[part]] += times * search.weights(idf, part)  # a passage occurs once
+        return scores
+
+    def of(self, rows: Rows) -> Weights:
+        """[rows]: the scores of some passages."""
+        if "scores" in vars(self):
+            return self.scores[rows]
+        search, scores, asked = self._search, np.zeros(len(rows), dtype=np.float32), rows.astype(np.int32)
+        for term, idf, times in self._each():
+            part = search.postings.part(term)
+            held = search.postings.passages[part]
+            if not len(held):
+                continue
+            places = np.searchsorted(held, asked)
+            there = np.flatnonzero(held[places.clip(max=len(held) - 1)] == asked)
+            scores[there] += times * search.weights(idf, part.start + places[there])
+        return scores
+
+    def best(self, depth: int, ties: Rows, chosen: NDArray[np.bool_] | None = None) -> tuple[Rows, Weights]:
+        """The `depth` best of the `chosen` passages (None: of all) with a score above 0: their rows and scores, best
+        first. Equal scores are taken by `ties` [passages] ascending where the cut goes through a tie."""
+        search = self._search
+        TermSearch.searched += len(search)
+        compiled = kernel() if TermSearch.searched >= WORTH_COMPILING and depth * MANY <= len(search) else None
+        if compiled is None or "scores" in vars(self):
+            return best_rows(self.scores if chosen is None else self.scores * chosen, depth, ties)
+        peaks = search.highest(self._terms, compiled) * self._idfs * self._times
+        those = ALL if chosen is None else _read_only(chosen)
+        rows, scores = compiled.best(*search.arrays, self._terms, self._idfs, self._times, peaks, those, depth)
+        order = np.argsort(-scores, kind="stable")
+        return _cut(rows[order], scores[order], depth, ties)
+
+    def _each(self) -> Iterator[tuple[int, Any, Any]]:
+        return zip(self._terms.tolist(), self._idfs, self._times, strict=True)
+
+
+@cache
+def kernel() -> ModuleType | None:
+    """The module of numba's kernel, or None without numba (`pip install 'interlingua[index]'`)."""
+    return compiled_module("retrieval.bm25.kernel", "BM25 is summed up by NumPy")
+
+
+def best_rows(scores: Weights, depth: int, ties: Rows) -> tuple[Rows, Weights]:
+    """The `depth` best of `scores` [passages], those above 0 only: their rows and scores, best first. Equal scores are
+    taken by `ties` [passages] ascending where the cut goes through a tie."""
+    least = np.float32(0)
+    if len(scores) > depth * BLOCK:
+        # the depth-th best block has a best passage, and so have all better blocks: no less can be among the first
+        peaks = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK))
+        least = np.partition(peaks, len(peaks) - depth)[len(peaks) - depth]
+    rows = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
+    order = np.argsort(-scores[rows], kind="stable")
+    return _cut(rows[order], scores[rows][order], depth, ties)
+
+
+def _cut(rows: Rows, scores: Weights, depth: int, ties: Rows) -> tuple[Rows, Weights]:
+    """The first `depth` of results ordered by score; of those that tie with the last, the first by `ties`."""
+    if len(rows) > depth and scores[depth - 1] == scores[depth]:
+        order = np.lexsort((ties[rows], -scores))
+        rows, scores = rows[order], scores[order]
+    return rows[:depth], scores[:depth]
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of one type, compiled once, for what is a memory map and what is not."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+ALL = _read_only(np.empty(0, dtype=bool))
