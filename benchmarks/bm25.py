@@ -24,7 +24,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,20 @@ def sentences(files: Sequence[Path]) -> Iterator[Passage]:
 
 def one_at_a_time(texts: Iterator[Passage], given: Namespace) -> None:
     """Build BM25 of sentences, and print how long a question takes."""
+    asked: list[Query] = []
+    passages: list[Passage] = []
+    for passage in texts:
+        words = passage.text.split()
+        if len(words) >= WORDS_ASKED and len(asked) < given.queries:
+            asked.append(Query(passage.id, " ".join(words[:WORDS_ASKED]), passage.lang))
+        elif len(passages) < given.passages:
+            passages.append(passage)
+        else:
+            break
     start = time.perf_counter()
-    made = BM25.build(islice(texts, given.passages))
+    made = BM25.build(passages)
     built = time.perf_counter() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 1_000_000
-    long = (passage for passage in texts if len(passage.text.split()) >= WORDS_ASKED)
-    asked = [Query(p.id, " ".join(p.text.split()[:WORDS_ASKED]), p.lang) for p in islice(long, given.queries)]
     peer, postings = bm25s.BM25(method="lucene", backend="numba"), made._indexed.postings
     peer.scores = {"data": postings.weights(K1, B), "indices": postings.passages, "indptr": postings.starts}
     peer.scores["num_docs"] = len(made)
