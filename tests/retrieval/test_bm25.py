@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from interlingua.data.records import Passage, Query
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Damaged, InterlinguaError
 from interlingua.retrieval.bm25 import kernel
 from interlingua.retrieval.bm25 import search as bm25_search
 from interlingua.retrieval.bm25.bm25 import BM25
@@ -301,3 +301,13 @@ def test_no_torch_is_loaded():
 
     code = "import sys; from interlingua.retrieval.bm25.bm25 import tune_bm25; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("place", "row"), [(20, 7_000_000), (20, -9), (21, 0)])
+def test_damaged_postings_are_not_written_by(place, row, monkeypatch):
+    monkeypatch.setattr(bm25_search, "WORTH_COMPILING", 0)
+    postings = long_lists(400, np.random.default_rng(6))
+    postings.passages[place] = row
+    search = TermSearch(postings, postings.counts.astype(np.float32))
+    with pytest.raises(Damaged, match="postings of BM25 are damaged"):
+        search.matches([0, 1, 2]).best(3, np.arange(400))

@@ -21,6 +21,7 @@ from interlingua.index.filters import Filter
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
 from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
+from interlingua.retrieval.bm25.search import compile_early
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher
@@ -447,5 +448,6 @@ class Warm:
 
     def __call__(self, items: Sequence[None]) -> list[None]:
         detect_language("interlingua")
+        compile_early()
         self.index.search_many(["interlingua"], k=1)
         return [None] * len(items)

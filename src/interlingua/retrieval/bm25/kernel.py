@@ -77,22 +77,49 @@ def _guessed(rows: Any, at: Any, end: Any, row: Any) -> Any:
     return _reached(rows, low, guess, row)
 
 
-def _highest(values: Any, rows: Any, norms: Any) -> Any:
-    """The most that one of these postings adds, with an idf of 1."""
-    most = 0.0
+def _highest(values: Any, rows: Any, norms: Any, passages: Any) -> Any:
+    """The most that one of these postings adds, with an idf of 1. Below 0 where they are not of the first so many
+    passages, rising: what is written by them would be written elsewhere."""
+    most, last = 0.0, -1
     for at in range(len(values)):
-        most = max(most, np.float64(_weight(values, norms, 1.0, at, rows[at])))
+        if rows[at] <= last or rows[at] >= passages:
+            return -1.0
+        last = rows[at]
+        most = max(most, np.float64(_weight(values, norms, 1.0, at, last)))
     return most
 
 
 def _best(
-    starts: Any, rows: Any, values: Any, norms: Any, terms: Any, idfs: Any, times: Any, peaks: Any, chosen: Any, k: Any
+    starts: Any,
+    rows: Any,
+    values: Any,
+    norms: Any,
+    highest: Any,
+    passages: Any,
+    terms: Any,
+    idfs: Any,
+    times: Any,
+    chosen: Any,
+    k: Any,
 ) -> Any:
     """The passages that may be among the `k` best, rising, with their scores: float32, summed in the order of `terms`.
+    The passage −1 where the postings are damaged.
 
-    `starts`, `rows`: the postings; `values` with `norms` as for `_weight`. Term i counts `times[i]` times and adds
-    `peaks[i]` at the most, then too. `chosen` [passages] bool: those that count, or empty for all.
+    `starts`, `rows`: the postings of so many `passages`; `values` with `norms` as for `_weight`. `highest` [all terms]
+    holds the most that a posting of a term adds with an idf of 1, and is filled in where it is below 0. Term i has the
+    inverse document frequency `idfs[i]` and counts `times[i]` times. `chosen` [passages] bool: those that count, or
+    empty for all.
     """
+    peaks = np.empty(len(terms), np.float64)
+    for number in range(len(terms)):
+        term = terms[number]
+        if highest[term] < 0:
+            here, end = starts[term], starts[term + 1]
+            if 0 <= here <= end <= len(rows):
+                highest[term] = _highest(values[here:end], rows[here:end], norms, passages)
+            if highest[term] < 0:
+                return np.full(1, -1), np.zeros(1, np.float32)
+        peaks[number] = highest[term] * idfs[number] * times[number]
     count = len(terms)
     order = np.argsort(peaks)
     bounds = np.cumsum(peaks[order]) * (1 + 1e-6)
@@ -107,7 +134,7 @@ def _best(
     sums = np.zeros(WINDOW, np.float32)
     groups, ordered = sums.reshape(-1, GROUP), sums.view(np.int32).reshape(-1, GROUP)
     bar = np.zeros(1, np.float32)
-    here = np.empty(WINDOW + 1, np.int32)  # the candidates of a window
+    standing = np.empty(WINDOW + 1, np.int32)  # the candidates of a window
     found, totals, size = np.empty(2 * (k + WINDOW), np.int64), np.empty(2 * (k + WINDOW), np.float32), 0
     least, low = 0.0, 0  # a passage below `least` is not among the best; the `low` lowest terms do not reach it
     full = k  # so many found ones raise `least`
@@ -134,7 +161,7 @@ def _best(
             continue
         rest = bounds[low - 1] if low else 0.0
         bar[0] = max(np.float32((least - rest) * (1 - 2.0**-22)), TINY)
-        candidates = _standing(groups[: width // GROUP], ordered, bar, chosen, start, here)
+        candidates = _standing(groups[: width // GROUP], ordered, bar, chosen, start, standing)
         for place in range(low - 1, -1, -1):
             if not candidates:
                 break
@@ -146,7 +173,7 @@ def _best(
                 _add(sums, rows, values, norms, idfs[term], times[term], begin, end, start)
             else:
                 for number in range(candidates):
-                    row = here[number]
+                    row = standing[number]
                     begin = _reached(rows, begin, end, start + row)
                     if begin < end and rows[begin] == start + row:
                         sums[row] += times[term] * _weight(values, norms, idfs[term], begin, start + row)
@@ -154,11 +181,11 @@ def _best(
             enough = np.float32((least - rest) * (1 - 2.0**-22))
             kept = 0
             for number in range(candidates):
-                here[kept] = here[number]
-                kept += sums[here[number]] >= enough
+                standing[kept] = standing[number]
+                kept += sums[standing[number]] >= enough
             candidates = kept
         for number in range(candidates):
-            found[size], totals[size] = start + here[number], sums[here[number]]
+            found[size], totals[size] = start + standing[number], sums[standing[number]]
             size += totals[size] >= least
         sums[:width] = 0
         start, width = stop, min(2 * width, WINDOW)
@@ -225,4 +252,4 @@ def _without(found: Any, totals: Any, size: Any, least: Any) -> Any:
 _weight, _reached = _compiled(_weight), _compiled(_reached)
 _guessed, _add, _without = _compiled(_guessed), _compiled(_add), _compiled(_without)
 _standing, _summed = _compiled(_standing), _compiled(_summed)
-highest, best = _compiled(_highest), _compiled(_best)
+_highest, best = _compiled(_highest), _compiled(_best)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.errors import Damaged
 from interlingua.lazy import compiled_module
 from interlingua.retrieval.bm25.postings import Postings, Weights, term_weights
 
@@ -51,27 +52,11 @@ class TermSearch:
 
     @cached_property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What the kernel reads, as arrays of one type, whether they are mapped or not."""
-        held = (
-            self.postings.starts,
-            self.postings.passages,
-            self.values,
-            np.empty(0) if self.norms is None else self.norms,
-        )
-        return tuple(_read_only(array) for array in held)
-
-    def highest(self, terms: Rows, compiled: ModuleType) -> NDArray[np.float64]:
-        """[terms]: the most that a posting of each adds, with an idf of 1."""
-        starts, rows, values, norms = self.arrays
-        most = self._highest[terms]
-        for place in np.flatnonzero(most < 0).tolist():
-            part = slice(starts[terms[place]], starts[terms[place] + 1])
-            most[place] = self._highest[terms[place]] = compiled.highest(values[part], rows[part], norms)
-        return most
-
-    @cached_property
-    def _highest(self) -> NDArray[np.float64]:
-        return np.full(len(self.postings.terms), -1.0)  # below 0: not looked for yet
+        """What the kernel reads, as arrays of one type, whether they are mapped or not; and the most that a posting of
+        each term adds with an idf of 1, which it fills in where it is below 0."""
+        norms = np.empty(0) if self.norms is None else self.norms
+        held = (self.postings.starts, self.postings.passages, self.values, norms)
+        return (*(_read_only(array) for array in held), np.full(len(self.postings.terms), -1.0))
 
 
 class TermMatches:
@@ -106,20 +91,28 @@ class TermMatches:
 
     def best(self, depth: int, ties: Rows, chosen: NDArray[np.bool_] | None = None) -> tuple[Rows, Weights]:
         """The `depth` best of the `chosen` passages (None: of all) with a score above 0: their rows and scores, best
-        first. Equal scores are taken by `ties` [passages] ascending where the cut goes through a tie."""
+        first. Equal scores are taken by `ties` [passages] ascending where the cut goes through a tie. Raises Damaged
+        where the kernel finds that the postings cannot be right."""
         search = self._search
         TermSearch.searched += len(search)
         compiled = kernel() if TermSearch.searched >= WORTH_COMPILING and depth * MANY <= len(search) else None
         if compiled is None or "scores" in vars(self):
             return best_rows(self.scores if chosen is None else self.scores * chosen, depth, ties)
-        peaks = search.highest(self._terms, compiled) * self._idfs * self._times
         those = ALL if chosen is None else _read_only(chosen)
-        rows, scores = compiled.best(*search.arrays, self._terms, self._idfs, self._times, peaks, those, depth)
+        asked = (self._terms, self._idfs, self._times, those, depth)
+        rows, scores = compiled.best(*search.arrays, len(search), *asked)
+        if len(rows) and rows[0] < 0:
+            raise Damaged("the postings of BM25 are damaged. Build it again; an index: `interlingua check --repair`.")
         order = np.argsort(-scores, kind="stable")
         return _cut(rows[order], scores[order], depth, ties)
 
     def _each(self) -> Iterator[tuple[int, Any, Any]]:
         return zip(self._terms.tolist(), self._idfs, self._times, strict=True)
+
+
+def compile_early() -> None:
+    """Use the kernel from now on: a server would otherwise compile it while a client waits."""
+    TermSearch.searched = max(TermSearch.searched, WORTH_COMPILING)
 
 
 @cache
