@@ -200,13 +200,13 @@ def test_the_neighbours_of_a_question_that_is_given_up_are_answered(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared = [0]  # terms, which stand for the time
-    scores = Lexical.scores
+    matches = Lexical.matches
 
-    def counting(lexical: Lexical, terms: Counter[str]) -> Any:
+    def counting(lexical: Lexical, terms: Counter[str], *rest: Any) -> Any:
         compared.append(len(terms))
-        return scores(lexical, terms)
+        return matches(lexical, terms, *rest)
 
-    monkeypatch.setattr(Lexical, "scores", counting)
+    monkeypatch.setattr(Lexical, "matches", counting)
     monkeypatch.setattr(searches, "Budget", lambda seconds: Budget(seconds, clock=lambda: float(sum(compared))))
     call = Searches(index, None, 3, "hybrid", None, False, None, False, 300.0)
 
