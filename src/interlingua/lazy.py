@@ -48,6 +48,17 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     return load, names
 
 
+def by_numba(function: Callable[..., Any], **options: Any) -> Any:
+    """`function`, compiled by numba with these options when it is first called, and kept on the disk where there is a
+    folder that numba may write to. Raises ImportError without numba."""
+    from numba import njit  # type: ignore[import-untyped]
+
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # there is none
+        return njit(**options)(function)
+
+
 def compiled_module(name: str, otherwise: str) -> ModuleType | None:
     """The module `name` of interlingua, which needs numba; None without numba, and where numba cannot be
     used, which is said with what is done `otherwise`."""

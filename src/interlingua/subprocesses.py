@@ -43,8 +43,17 @@ def use_memory_sparingly() -> None:
     """
     gc.set_threshold(200_000, 20, 100)
     if "MALLOC_ARENA_MAX" not in os.environ:
-        with suppress(OSError, AttributeError, TypeError):  # another C library
-            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
+        _glibc("mallopt", M_ARENA_MAX, 2)
+
+
+def return_memory() -> None:
+    """Give memory that was freed back to the system, which glibc keeps else."""
+    _glibc("malloc_trim", 0)
+
+
+def _glibc(function: str, *numbers: int) -> None:
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        getattr(ctypes.CDLL(None), function)(*numbers)
 
 
 def start(

@@ -18,6 +18,7 @@ import numpy as np
 
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import cache_folder
+from interlingua.lazy import by_numba
 from interlingua.text.languages import find_code, normalise_code
 
 if TYPE_CHECKING:
@@ -137,13 +138,9 @@ def classify(
 def compiled() -> Callable[[str], tuple[str, float] | None] | None:
     """py3langid's `classify`, compiled, or None for what is left to py3langid; None where numba is missing."""
     try:
-        from numba import njit  # type: ignore[import-untyped]
+        kernel = by_numba(classify)  # holds the interpreter's lock: `counts` are for one text at a time
     except ImportError:
         return None
-    try:
-        kernel = njit(cache=True)(classify)  # holds the interpreter's lock: `counts` are for one text at a time
-    except RuntimeError:  # there is no folder that numba may write to
-        kernel = njit(classify)
     known = identifier()
     moves, rows = np.asarray(known.tk_nextmove, np.uint32), np.asarray(known.tk_row, np.uint16)
     features = np.asarray(known.tk_output, np.int32)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import isqrt
 from typing import NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ from interlingua.index.local.rows import Rows
 from interlingua.index.local.segment import Segment
 from interlingua.index.local.snapshot import Place, Snapshot
 from interlingua.index.local.table import PassageTable
-from interlingua.index.store import LexicalMatches, Scores
+from interlingua.index.store import LexicalMatches
 from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms
 from interlingua.retrieval.bm25.search import TermSearch
 
@@ -72,12 +73,16 @@ def exactly(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Ma
 
 def scored(snapshot: Snapshot, places: Sequence[Place], vector: Floats) -> dict[Place, float]:
     """The dot products of passages with `vector` [dim]."""
-    all_scores: dict[Place, float] = {}
-    for number, segment in enumerate(snapshot.segments):
+    return _by_segment(places, [partial(products, segment, vector=vector) for segment in snapshot.segments])
+
+
+def _by_segment(places: Sequence[Place], scores: Sequence[Callable[[Rows], Floats]]) -> dict[Place, float]:
+    """The scores of passages: `scores` has for each segment what gives those of its rows."""
+    found: dict[Place, float] = {}
+    for number, of in enumerate(scores):
         rows = np.array([row for part, row in places if part == number], dtype=np.int64)
-        scores = products(segment, rows, vector).tolist()
-        all_scores.update(zip([(number, row) for row in rows.tolist()], scores, strict=True))
-    return all_scores
+        found.update(zip([(number, row) for row in rows.tolist()], of(rows).tolist(), strict=True))
+    return found
 
 
 def products(segment: Segment, rows: Rows, vector: Floats) -> Floats:
@@ -201,15 +206,7 @@ class Lexical:
             rows, scores = matches.best(depth, segment.ties, mask)
             best.update(zip([(number, row) for row in rows.tolist()], scores.tolist(), strict=True))
 
-        def score(places: Sequence[Place]) -> Scores[Place]:
-            scores: dict[Place, float] = {}
-            for number, matches in enumerate(parts):
-                rows = [row for part, row in places if part == number]
-                found = matches.of(np.array(rows, dtype=np.int64)).tolist()
-                scores.update(zip([(number, row) for row in rows], found, strict=True))
-            return {place: scores[place] for place in places}
-
-        return LexicalMatches(best, weights, score)
+        return LexicalMatches(best, weights, partial(_by_segment, scores=[matches.of for matches in parts]))
 
     def _found(self, part: int, number: int) -> int:
         """How many live rows of a segment hold a term."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import os
@@ -23,6 +22,7 @@ from interlingua.errors import BadInput, Damaged, NotFound, Stale
 from interlingua.files import alone, atomic_write, sync
 from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, arrow, subword_column, subword_type, text_schema
 from interlingua.lazy import Once
+from interlingua.subprocesses import return_memory
 
 logger = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ class PassageTable:
 
     def compact(self) -> None:
         """Join small files, drop deleted rows, and remove all versions but the newest, once the disk holds that one."""
-        _return_memory()
+        return_memory()  # what was written before, too: Lance frees it in many threads
         with self._changing(), warnings.catch_warnings():
             # readers know that a version may go, and take the newest then
             warnings.filterwarnings("ignore", "optimize.cleanup_older_than")
@@ -220,7 +220,7 @@ class PassageTable:
             self.sync()
             self._table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
             WrittenOnce(self.folder).forget_missing()
-        _return_memory()
+        return_memory()
 
     def sync(self) -> None:
         """Sync the version that is read to the disk and note it in `synced.json`, unless that names it already. Raises
@@ -399,13 +399,6 @@ def _connect(folder: Path) -> Any:
     except ImportError:
         raise NotFound("an index needs lancedb: pip install 'interlingua[index]'") from None
     return lancedb.connect(str(folder))
-
-
-def _return_memory() -> None:
-    """Give memory that was freed back to the system. Lance frees what it took in many threads, of which glibc keeps
-    hundreds of megabytes."""
-    with suppress(OSError, AttributeError, TypeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types  # type: ignore[import-untyped]
+from numba import types  # type: ignore[import-untyped]
 from numba.core import cgutils  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
 
+from interlingua.lazy import by_numba
 from interlingua.models.inference.int8 import COLUMNS, STEP, ZERO
 from interlingua.models.inference.kept import LEVELS
 from interlingua.models.inference.layers import LOW, TOP
@@ -34,10 +35,7 @@ _INT, _INDEX = (ir.IntType(bits) for bits in (32, 64))
 
 def _compiled(**flags: Any) -> Any:
     def decorate(function: Any) -> Any:
-        try:
-            return njit(cache=True, nogil=True, error_model="numpy", **flags)(function)
-        except RuntimeError:  # there is no folder that numba may write to
-            return njit(nogil=True, error_model="numpy", **flags)(function)
+        return by_numba(function, nogil=True, error_model="numpy", **flags)
 
     return decorate
 

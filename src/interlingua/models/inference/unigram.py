@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
+from interlingua.lazy import by_numba
 from interlingua.models.folder import PROBE
 from interlingua.models.static.encoder import mapped
 from interlingua.models.subwords import Subwords
@@ -147,13 +148,9 @@ def best_cut(
 def _compiled() -> Callable[..., None] | None:
     """`best_cut` compiled; None where numba is missing or unusable."""
     try:
-        from numba import njit  # type: ignore[import-untyped]
+        return by_numba(best_cut, nogil=True)  # type: ignore[no-any-return]
     except ImportError:
         return None
-    try:
-        return njit(cache=True, nogil=True)(best_cut)  # type: ignore[no-any-return]
-    except RuntimeError:  # there is no folder that numba may write to
-        return njit(nogil=True)(best_cut)  # type: ignore[no-any-return]
 
 
 class MappedSubwords(Subwords):

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit  # type: ignore[import-untyped]
+
+from interlingua.lazy import by_numba
 
 FIRST, WINDOW = 1 << 9, 1 << 13
 """Passages whose sums are held at once, first and later: with few the bar is soon high."""
@@ -24,13 +25,6 @@ LOOKED_UP = 64
 WORTH = 16
 """Lists are left out where they hold so many times as many postings as the others: candidates take time, too."""
 TINY = np.float32(1e-38)
-
-
-def _compiled(function: Any) -> Any:
-    try:
-        return njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # there is no folder that numba may write to
-        return njit(nogil=True)(function)
 
 
 def _weight(values: Any, norms: Any, idf: Any, at: Any, row: Any) -> Any:
@@ -124,13 +118,8 @@ def _best(
     order = np.argsort(peaks)
     bounds = np.cumsum(peaks[order]) * (1 + 1e-6)
     slack = 1 - (4 * count + 8) * 2.0**-24  # rounding, of sums in float32 and in another order
-    at, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-    held = np.cumsum(starts[terms[order] + 1] - starts[terms[order]])
-    last = 0
-    for term in range(count):
-        at[term], ends[term] = starts[terms[term]], starts[terms[term] + 1]
-        if ends[term] > at[term]:
-            last = max(last, rows[ends[term] - 1] + 1)
+    at, ends = starts[terms], starts[terms + 1]
+    held = np.cumsum((ends - at)[order])
     sums = np.zeros(WINDOW, np.float32)
     groups, ordered = sums.reshape(-1, GROUP), sums.view(np.int32).reshape(-1, GROUP)
     bar = np.zeros(1, np.float32)
@@ -139,7 +128,7 @@ def _best(
     least, low = 0.0, 0  # a passage below `least` is not among the best; the `low` lowest terms do not reach it
     full = k  # so many found ones raise `least`
     start, width = 0, FIRST
-    while start < last:
+    while start < passages:
         stop = start + width
         more = low
         while more < count and bounds[more] < least:
@@ -247,6 +236,10 @@ def _without(found: Any, totals: Any, size: Any, least: Any) -> Any:
             found[kept], totals[kept] = found[number], totals[number]
             kept += 1
     return kept
+
+
+def _compiled(function: Any) -> Any:
+    return by_numba(function, nogil=True)
 
 
 _weight, _reached = _compiled(_weight), _compiled(_reached)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import config, njit, types  # type: ignore[import-untyped]
+from numba import config, types  # type: ignore[import-untyped]
 from numba.core import cgutils  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
 
+from interlingua.lazy import by_numba
 from interlingua.models.inference.machine import processor
 from interlingua.retrieval.dense.int8 import ROWS, STEP
 
@@ -32,11 +33,7 @@ _BYTE, _SHORT, _INT, _LONG, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 6
 
 
 def _compiled(function: Any) -> Any:
-    options = {"nogil": True, "fastmath": {"contract"}}  # a product and a sum may be rounded once
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # there is no folder that numba may write to
-        return njit(**options)(function)
+    return by_numba(function, nogil=True, fastmath={"contract"})  # a product and a sum may be rounded once
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba import config, njit, types  # type: ignore[import-untyped]
+from numba import config, types  # type: ignore[import-untyped]
 from numba.core import cgutils  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
+
+from interlingua.lazy import by_numba
 
 WIDTH = 16  # lanes of a vector
 LANES = 2 * WIDTH  # query tokens that are multiplied together
@@ -162,7 +164,4 @@ def _scores(
             begin = ends[query]
 
 
-try:
-    scores = njit(nogil=True, cache=True)(_scores)
-except RuntimeError:  # there is no folder that numba may write to
-    scores = njit(nogil=True)(_scores)
+scores = by_numba(_scores, nogil=True)
