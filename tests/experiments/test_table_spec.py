@@ -249,7 +249,7 @@ def test_the_bank_is_on_in_every_row_of_ccps_table_5_but_the_fifth():
         }
         assert all(sorted(tau for tau, _ in rows) == [0.001, 0.01, 1] for rows in found.values())
     for name in ("table1", "table2"):
-        for scale in ("paper", "mini", "transformer"):
+        for scale in ("paper", "mini"):
             recipe = read_table(f"ccp/{name}").recipe("CCP", scale, "/data", 1, None)
             assert recipe.objectives["context_prediction"].get("bank", 0) > 0
     warm_up = read_table("ccp/table3").recipe("CCP", "mini", "/data", 1, None).warm_up
