@@ -40,4 +40,5 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, names, n=1)
     if close:
         return f" Did you mean '{close[0]}'?"
-    return f" Known: {', '.join(names)}." if names else ""
+    between = "; " if any("," in name for name in names) else ", "
+    return f" Known: {between.join(names)}." if names else ""

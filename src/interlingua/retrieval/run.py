@@ -119,7 +119,8 @@ class Run(Mapping[str, list[tuple[str, float]]]):
             raise BadInput(
                 f"query '{query_id}': the score of document '{at}' is NaN. Look for NaN in the vectors or the model."
             )
-        if not (values[1:] < values[:-1]).all():
+        unsure = np.flatnonzero(values[1:] >= values[:-1]).tolist()
+        if any(values[at + 1] > values[at] or ids[at + 1] > ids[at] for at in unsure):
             order = docid_order(ids)
             order = order[np.argsort(-values[order], kind="stable")]
             ids, values = [ids[i] for i in order], values[order]

@@ -112,7 +112,7 @@ class BM25:
         run, ids = Run(), self._indexed.ids
         for query in queries:
             rows, scores = self._matches(query).best(depth, self._indexed.ties)
-            run.add(query.id, [ids[row] for row in rows.tolist()], scores)
+            run.add(query.id, list(map(ids.__getitem__, rows.tolist())), scores)
         return run
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:

@@ -126,6 +126,7 @@ def _best(
     standing = np.empty(WINDOW + 1, np.int32)  # the candidates of a window
     found, totals, size = np.empty(2 * (k + WINDOW), np.int64), np.empty(2 * (k + WINDOW), np.float32), 0
     least, low = 0.0, 0  # a passage below `least` is not among the best; the `low` lowest terms do not reach it
+    whole = passages  # up to there all lists were added in the order of `terms`
     full = k  # so many found ones raise `least`
     start, width = 0, FIRST
     while start < passages:
@@ -135,11 +136,12 @@ def _best(
             more += 1
         if more == count or (more > low and held[more - 1] > WORTH * (held[-1] - held[more - 1])):
             low = more
+            whole = min(whole, start) if low else whole
         if low == count:
             break
         added = 0
         for place in range(low, count):
-            term = order[place]
+            term = order[place] if low else place
             begin = at[term]
             end = _guessed(rows, begin, ends[term], stop)
             at[term] = end
@@ -186,7 +188,9 @@ def _best(
                 found = np.concatenate((found, np.empty(full + WINDOW, np.int64)))
                 totals = np.concatenate((totals, np.empty(full + WINDOW, np.float32)))
     size = _without(found, totals, size, least)
-    return found[:size], _summed(starts, rows, values, norms, terms, idfs, times, found[:size])
+    summed = np.searchsorted(found[:size], whole)
+    totals[summed:size] = _summed(starts, rows, values, norms, terms, idfs, times, found[summed:size])
+    return found[:size], totals[:size]
 
 
 def _add(sums: Any, rows: Any, values: Any, norms: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any) -> None:

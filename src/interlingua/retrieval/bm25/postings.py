@@ -93,7 +93,7 @@ class Postings:
         if not len(self.terms) or not terms:
             return []
         keys = keys_of(terms)
-        places = np.searchsorted(self.terms, keys).clip(max=len(self.terms) - 1)
+        places = np.minimum(self.terms.searchsorted(keys), len(self.terms) - 1)
         numbers: list[int] = places[self.terms[places] == keys].tolist()
         return numbers
 

@@ -91,8 +91,8 @@ class TermMatches:
 
     def best(self, depth: int, ties: Rows, chosen: NDArray[np.bool_] | None = None) -> tuple[Rows, Weights]:
         """The `depth` best of the `chosen` passages (None: of all) with a score above 0: their rows and scores, best
-        first. Equal scores are taken by `ties` [passages] ascending where the cut goes through a tie. Raises Damaged
-        where the kernel finds that the postings cannot be right."""
+        first, equal scores by `ties` [passages] ascending. Raises Damaged where the kernel finds that the
+        postings cannot be right."""
         search = self._search
         TermSearch.searched += len(search)
         compiled = kernel() if TermSearch.searched >= WORTH_COMPILING and depth * MANY <= len(search) else None
@@ -103,8 +103,7 @@ class TermMatches:
         rows, scores = compiled.best(*search.arrays, len(search), *asked)
         if len(rows) and rows[0] < 0:
             raise Damaged("the postings of BM25 are damaged. Build it again; an index: `interlingua check --repair`.")
-        order = np.argsort(-scores, kind="stable")
-        return _cut(rows[order], scores[order], depth, ties)
+        return _ordered(rows, scores, depth, ties)
 
     def _each(self) -> Iterator[tuple[int, Any, Any]]:
         return zip(self._terms.tolist(), self._idfs, self._times, strict=True)
@@ -122,24 +121,22 @@ def kernel() -> ModuleType | None:
 
 
 def best_rows(scores: Weights, depth: int, ties: Rows) -> tuple[Rows, Weights]:
-    """The `depth` best of `scores` [passages], those above 0 only: their rows and scores, best first. Equal scores are
-    taken by `ties` [passages] ascending where the cut goes through a tie."""
+    """The `depth` best of `scores` [passages], those above 0 only: their rows and scores, best first, equal
+    scores by `ties` [passages] ascending."""
     least = np.float32(0)
     if len(scores) > depth * BLOCK:
         # the depth-th best block has a best passage, and so have all better blocks: no less can be among the first
         peaks = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK))
         least = np.partition(peaks, len(peaks) - depth)[len(peaks) - depth]
     rows = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
-    order = np.argsort(-scores[rows], kind="stable")
-    return _cut(rows[order], scores[rows][order], depth, ties)
+    return _ordered(rows, scores[rows], depth, ties)
 
 
-def _cut(rows: Rows, scores: Weights, depth: int, ties: Rows) -> tuple[Rows, Weights]:
-    """The first `depth` of results ordered by score; of those that tie with the last, the first by `ties`."""
-    if len(rows) > depth and scores[depth - 1] == scores[depth]:
-        order = np.lexsort((ties[rows], -scores))
-        rows, scores = rows[order], scores[order]
-    return rows[:depth], scores[:depth]
+def _ordered(rows: Rows, scores: Weights, depth: int, ties: Rows) -> tuple[Rows, Weights]:
+    """The first `depth` of some rows by their `scores`, all above 0, and where these are equal by `ties`."""
+    bits = scores.view(np.int32).astype(np.int64)  # float32 above 0 are ordered as their bits are
+    order = np.argsort(ties[rows] - (bits << 32))[:depth]
+    return rows[order], scores[order]
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
