@@ -163,18 +163,10 @@ def _best(
             if end - begin <= candidates * LOOKED_UP:
                 _add(sums, rows, values, norms, idfs[term], times[term], begin, end, start)
             else:
-                for number in range(candidates):
-                    row = standing[number]
-                    begin = _reached(rows, begin, end, start + row)
-                    if begin < end and rows[begin] == start + row:
-                        sums[row] += times[term] * _weight(values, norms, idfs[term], begin, start + row)
+                those = standing[:candidates]
+                _look_up(sums, rows, values, norms, idfs[term], times[term], begin, end, start, those)
             rest = bounds[place - 1] if place else 0.0
-            enough = np.float32((least - rest) * (1 - 2.0**-22))
-            kept = 0
-            for number in range(candidates):
-                standing[kept] = standing[number]
-                kept += sums[standing[number]] >= enough
-            candidates = kept
+            candidates = _reaching(sums, np.float32((least - rest) * (1 - 2.0**-22)), standing, candidates)
         for number in range(candidates):
             found[size], totals[size] = start + standing[number], sums[standing[number]]
             size += totals[size] >= least
@@ -197,6 +189,25 @@ def _add(sums: Any, rows: Any, values: Any, norms: Any, idf: Any, times: Any, be
     """Add these postings of a term to the sums of the passages from `start` on."""
     for at in range(begin, end):
         sums[np.uint32(rows[at] - start)] += times * _weight(values, norms, idf, at, rows[at])
+
+
+def _look_up(
+    sums: Any, rows: Any, values: Any, norms: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any, places: Any
+) -> None:
+    """As `_add`, for the sums at these `places` only, which rise."""
+    for place in places:
+        begin = _reached(rows, begin, end, start + place)
+        if begin < end and rows[begin] == start + place:
+            sums[place] += times * _weight(values, norms, idf, begin, start + place)
+
+
+def _reaching(sums: Any, bar: Any, places: Any, count: Any) -> Any:
+    """Leave out of the first `count` places those whose sums are below the bar; how many are left."""
+    kept = 0
+    for number in range(count):
+        places[kept] = places[number]
+        kept += sums[places[number]] >= bar
+    return kept
 
 
 def _standing(groups: Any, ordered: Any, bar: Any, chosen: Any, start: Any, here: Any) -> Any:
@@ -248,5 +259,6 @@ def _compiled(function: Any) -> Any:
 
 _weight, _reached = _compiled(_weight), _compiled(_reached)
 _guessed, _add, _without = _compiled(_guessed), _compiled(_add), _compiled(_without)
+_look_up, _reaching = _compiled(_look_up), _compiled(_reaching)
 _standing, _summed = _compiled(_standing), _compiled(_summed)
 _highest, best = _compiled(_highest), _compiled(_best)
