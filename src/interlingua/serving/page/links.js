@@ -29,12 +29,13 @@ export function link(pairs) {
   lines = pairs.map((pair) => {
     const ends = pair.map((row, side) => lists[side].children[row]);
     const path = document.createElementNS(SVG, "path");
-    const light = (on) => [path, ...ends].forEach((one) => one.classList.toggle("lit", on));
+    let [pointed, focused] = [false, false]; // a focus that scrolls the page takes the card from under the pointer: it stays lit
+    const light = () => [path, ...ends].forEach((one) => one.classList.toggle("lit", pointed || focused));
     for (const end of ends) {
-      end.addEventListener("pointerenter", () => light(true));
-      end.addEventListener("pointerleave", () => light(false));
-      end.addEventListener("focusin", () => light(true));
-      end.addEventListener("focusout", () => light(false));
+      end.addEventListener("pointerenter", () => { pointed = true; light(); });
+      end.addEventListener("pointerleave", () => { pointed = false; light(); });
+      end.addEventListener("focusin", () => { focused = true; light(); });
+      end.addEventListener("focusout", () => { focused = false; light(); });
     }
     return { path, ends };
   });
