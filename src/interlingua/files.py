@@ -17,13 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast, get_args
+from typing import IO, Any, Literal, TextIO, cast, get_args
 
 from interlingua.errors import BadInput, Busy, NotFound, suggestion
 from interlingua.pipes import is_plain, open_copy
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
@@ -273,16 +270,19 @@ def _left_aside(path: Path) -> list[Path]:
 
 
 @contextmanager
-def alone(lock: Path, busy: str) -> Iterator[None]:
+def alone(lock: Path, busy: str, wait: bool = False) -> Iterator[None]:
     """Be the one process that holds a file as its lock. The system lets go of it when a process ends, however it ends.
-    Raises Busy, with the message `busy`, at once where another one holds it."""
+    Where another one holds it, raises Busy at once with the message `busy`, or logs the message and waits."""
     from filelock import FileLock, Timeout
 
     held = FileLock(lock)
     try:
         held.acquire(timeout=0)
     except Timeout:
-        raise Busy(busy) from None
+        if not wait:
+            raise Busy(busy) from None
+        logger.info(busy)
+        held.acquire()
     try:
         yield
     finally:

@@ -486,8 +486,8 @@ def test_compare(visit: Visit) -> None:
     mark.click()
     expect(page.locator(f"#results-b [data-id='{id}']")).to_be_focused()
     expect(page.locator("#links path.lit")).to_have_count(1)
-    page.mouse.move(0, 0)
-    expect(page.locator("#results-a .lit .also")).to_have_text(mark.inner_text())  # the focus holds what the pointer leaves
+    page.mouse.move(0, 0)  # the focus holds what the pointer leaves
+    expect(page.locator("#results-a .lit .also")).to_have_text(mark.inner_text())
     expect(page.locator("#links path.lit")).to_have_count(1)
     page.get_by_label("Question in one language").focus()
     expect(page.locator("#links path.lit")).to_have_count(0)

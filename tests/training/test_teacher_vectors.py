@@ -111,7 +111,7 @@ def test_a_kill_before_the_first_vectors_leaves_none_that_seem_whole(tmp_path, t
 
 def test_two_runs_at_once_compute_the_vectors_once(tmp_path, teacher, caplog, monkeypatch):
     begun, go_on, messages = threading.Event(), threading.Event(), queue.SimpleQueue()
-    caplog.set_level(logging.INFO, "interlingua.training.teacher")
+    caplog.set_level(logging.INFO, "interlingua")
     monkeypatch.setattr(caplog.handler, "emit", lambda record: messages.put(record.getMessage()))  # it serves all tests
     encode = teacher.encode_document
 

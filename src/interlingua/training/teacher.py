@@ -5,21 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.array_folder import mapped_array, write_array
 from interlingua.errors import BadInput, Busy, Stale
-from interlingua.files import atomic_write, make_folder, sync_path
+from interlingua.files import alone, atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.subwords import Text, plain_text
@@ -87,7 +85,8 @@ class TeacherVectors:
         if _done(folder, about) == len(ordered):
             return about
         make_folder(folder)
-        with _alone(folder):
+        busy = f"{folder}: another run computes the teacher's vectors; waiting for it"
+        with alone(folder / "writer.lock", busy, wait=True):
             done = _done(folder, about)
             if done == len(ordered):
                 return about
@@ -162,21 +161,6 @@ def principal_axes(vectors: NDArray[Any], dim: int) -> tuple[NDArray[np.float32]
     first = np.linalg.eigh((part - centre).T @ (part - centre)).eigenvectors[:, ::-1][:, :dim]
     signs = np.sign(first[np.abs(first).argmax(0), np.arange(dim)])
     return centre.astype(np.float32), (first * signs).astype(np.float32)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Be the one run that writes into `folder`, from when the one before it has ended."""
-    held = FileLock(folder / "writer.lock")
-    try:
-        held.acquire(timeout=0)
-    except Timeout:
-        logger.info(f"{folder}: another run computes the teacher's vectors; waiting for it")
-        held.acquire()
-    try:
-        yield
-    finally:
-        held.release()
 
 
 def _done(folder: Path, about: dict[str, Any]) -> int:
