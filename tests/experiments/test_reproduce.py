@@ -283,6 +283,25 @@ def test_the_command_writes_the_table_beside_the_runs(made, monkeypatch, capsys)
 
 
 @pytest.mark.slow
+def test_recipes_changed_by_the_command(made, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(made[0])
+    command = ["reproduce", "./small.yaml", "--scale", "tiny", "--rows", "retrieval", "--out", str(tmp_path)]
+    assert main([*command, "--set", "training.stpes=1"]) == 2
+    assert "training.stpes" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("log.jsonl"))
+    # the last word, also over what the row sets
+    assert main([*command, "--set", "training.steps=1", "--set", "objectives.semantic.temperature=0.1"]) == 0
+    text = capsys.readouterr().out
+    assert "Every recipe was changed: training.steps=1, objectives.semantic.temperature=0.1." in text
+    (log,) = [path for path in tmp_path.rglob("log.jsonl") if "retrieval" in path.parts]
+    steps = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [step["step"] for step in steps] == [1]
+    assert "semantic/loss" in steps[0]
+    assert main(command) == 2  # another recipe is no continuation
+    assert "another recipe" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_table_that_is_stopped_says_how_far_it_is(made, tmp_path, monkeypatch, capsys):
     def stopped(*_):
         raise Stopped("stopped after step 1; the same command goes on from there.")

@@ -25,22 +25,9 @@ SPEED = 110e12
 """Useful operations a second: an A100 (312e12 in bfloat16) at 35%."""
 
 
-def trained_rows(work: Reproduction) -> list[str]:
-    """The rows whose own recipe is trained."""
-    found = []
-    for row in work.rows():
-        spec, ranking = work.table.rows[row], work.table.ranking(row, work.scale)
-        if spec.vectors is not None or (ranking is not None and not ranking.needs_model):
-            continue
-        trained = row if spec.of is None else spec.of
-        if trained != "start":
-            found += [name for name in (work.table.rows[trained].after, trained) if name is not None]
-    return list(dict.fromkeys(found))
-
-
 def trainings(work: Reproduction) -> list[str]:
     """How many models are trained, after sharing, and which of them are there."""
-    rows = trained_rows(work)
+    rows = work.trained_rows()
     recipes = {digest(work, row, seed): (row, seed) for row in rows for seed in range(1, work.seeds + 1)}
     every, done = len(rows) * work.seeds, 0
     for row, seed in recipes.values():
@@ -71,7 +58,7 @@ def costs(work: Reproduction, catalogue: Catalogue, read: Sequence[str], fetched
     ]
     measured = evaluated(catalogue, read, fetched)
     same: dict[str, list[str]] = {}
-    for row in trained_rows(work):
+    for row in work.trained_rows():
         estimate = training_cost(work, row, catalogue)
         if estimate is None:
             said = ["not estimated: the backbone is no model of the hub that is known here"]
@@ -90,7 +77,7 @@ def in_all(parts: Sequence[tuple[Reproduction, Sequence[str], Sequence[str]]], c
     for work, read, fetched in parts:
         measured = evaluated(catalogue, read, fetched)
         for seed in range(1, work.seeds + 1):
-            trained |= {digest(work, row, seed): training_cost(work, row, catalogue) for row in trained_rows(work)}
+            trained |= {digest(work, row, seed): training_cost(work, row, catalogue) for row in work.trained_rows()}
         for row in work.rows():
             if work.table.rows[row].shown and (one := evaluation_cost(work, row, catalogue, measured)) is not None:
                 asked += [one] * work.seeds

@@ -12,7 +12,7 @@ from interlingua.data.datasets import DataSpec
 from interlingua.data.irds import irds_home
 from interlingua.errors import BadInput
 from interlingua.experiments.catalogue import Catalogue, Found, examine
-from interlingua.experiments.cost import MARK, costs, digest, in_all, trained_rows, trainings
+from interlingua.experiments.cost import MARK, costs, digest, in_all, trainings
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.backbones import Backbone
@@ -36,7 +36,8 @@ def plan(work: Reproduction) -> tuple[str, list[str]]:
         data, check = catalogue.of(path)
         entry = found.setdefault("" if data is None else data.name, Found(data))
         examine(Path(str(work.data)) / path, path, check, entry)
-    lines = [f"{work.name} at scale {work.scale}", "", "Rows:", *(f"- {line}" for line in work.plan()), ""]
+    changed = f", changed: {', '.join(work.table.changes)}" if work.table.changes else ""
+    lines = [f"{work.name} at scale {work.scale}{changed}", "", "Rows:", *(f"- {line}" for line in work.plan()), ""]
     lines += [*(line for part, _ in parts for line in trainings(part)), *together(work), ""]
     lines += [f"Data in {work.data}:" if wanted else "Data: none but what is bundled."]
     lines += [line for entry in found.values() for line in entry.lines()]
@@ -56,7 +57,7 @@ def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
     scale, table = work.table.scale(work.scale), work.table
     read: list[str] = [path for row in work.rows() if (path := table.rows[row].vectors) is not None]
     hub: list[str] = []
-    recipes = [table.recipe(row, work.scale, MARK, 1, None) for row in trained_rows(work)]
+    recipes = [table.recipe(row, work.scale, MARK, 1, None) for row in work.trained_rows()]
     if scale.start is not None:
         recipes.append(read_recipe(str(table.folder / scale.start), data=MARK))
     for recipe in recipes:
@@ -86,7 +87,7 @@ def together(work: Reproduction) -> list[str]:
     digests: list[str] = []
     tables = 0
     for path in sorted(folder.glob("*.yaml")):
-        table = read_table(str(path)) if "title" in read_yaml(path) else None
+        table = read_table(str(path), work.table.changes) if "title" in read_yaml(path) else None
         if not isinstance(table, TableSpec) or work.scale not in (*table.scales, *table.merged):
             continue
         tables += 1
@@ -94,7 +95,7 @@ def together(work: Reproduction) -> list[str]:
         digests += [
             digest(part, row, seed)
             for part in other.parts()
-            for row in trained_rows(part)
+            for row in part.trained_rows()
             for seed in range(1, work.seeds + 1)
         ]
     return [

@@ -148,7 +148,8 @@ def present(
     """The whole reproduction as Markdown (or plain text): `problems` first, as what is not in it, and at the end what
     calibration did."""
     seeds = max(map(len, results.values()))
-    parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}."]
+    changed = f" Every recipe was changed: {', '.join(table.changes)}." if table.changes else ""
+    parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}.{changed}"]
     if problems:
         parts.append("**Not complete:**\n\n" + "\n".join(f"- {problem}" for problem in problems))
     for suite, measure in _measured(results):

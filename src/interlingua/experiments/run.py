@@ -74,6 +74,18 @@ class Reproduction:
                 raise BadInput(f"row '{name}' is not in this table.{suggestion(name, there)}")
         return [name for name in there if self.only is None or name in self.only]
 
+    def trained_rows(self) -> list[str]:
+        """The rows to train: of those to run, and those whose model they measure or start from."""
+        found = []
+        for row in self.rows():
+            spec, ranking = self.table.rows[row], self.table.ranking(row, self.scale)
+            if spec.vectors is not None or (ranking is not None and not ranking.needs_model):
+                continue
+            trained = row if spec.of is None else spec.of
+            if trained != "start":
+                found += [name for name in (self.table.rows[trained].after, trained) if name is not None]
+        return list(dict.fromkeys(found))
+
     @property
     def stem(self) -> str:
         """The name of the folders and files of this table: `hu2023-table2`, also for a table of one's own."""
@@ -148,6 +160,8 @@ class Reproduction:
         if self.scale in self.table.merged:
             return self._merged(rows, self.parts())
         wanted = self._wanted()
+        for row in self.trained_rows():  # a mistake in a recipe is said before hours of training
+            self.recipe(row, 1)
         self._start()
         results: dict[str, list[Values]] = {}
         crashed: dict[tuple[str, int], Exception] = {}

@@ -356,6 +356,7 @@ class TableSpec(Settings):
     x: str | None = Field(None, description="a figure: what the rows' x means")
     expected: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
     folder: Path = Path()
+    changes: list[str] = Field(default_factory=list, description="overrides of every row, after all others")
 
     @model_validator(mode="after")
     def _known_scales(self) -> TableSpec:
@@ -441,7 +442,7 @@ class TableSpec(Settings):
             tree = merge(tree, {"model": {"backbone": None}})
             tree["model"]["backbone"] = str(start)
         # the table's overrides first: a row may switch off what they set
-        overrides = [*self.set.get(scale, []), *self.rows[row].overrides(scale)]
+        overrides = [*self.set.get(scale, []), *self.rows[row].overrides(scale), *self.changes]
         return resolve(merge(tree, {"seed": seed}), overrides, data, where=f"{self.title}, row '{row}'")
 
     def suites(self, scale: str) -> dict[str, Suite]:
@@ -454,12 +455,13 @@ class TableSpec(Settings):
             raise BadInput(f"{path}: {explain(error, Suite)}") from error
 
 
-def read_table(name: str) -> TableSpec | dict[str, Any]:
-    """The table called `name` (`hu2023/table2`); a table of plain arithmetic comes back as a mapping."""
+def read_table(name: str, changes: Sequence[str] = ()) -> TableSpec | dict[str, Any]:
+    """The table called `name` (`hu2023/table2`), with `changes` ("training.steps=100") to the recipe of every row; a
+    table of plain arithmetic comes back as a mapping."""
     path = find_recipe(name)
     tree = read_yaml(path)
     if not isinstance(tree, dict) or "title" not in tree:
         raise BadInput(f"{name}: is a recipe, not a table. Use `interlingua train {name}`.")
     if tree.get("kind") == "arithmetic":
         return tree
-    return TableSpec.checked({**tree, "folder": path.parent}, str(path))
+    return TableSpec.checked({**tree, "folder": path.parent, "changes": list(changes)}, str(path))

@@ -29,6 +29,13 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--columns", action=Repeated, metavar="COLUMN", help="only these columns, and only their data")
     parser.add_argument(
+        "--set",
+        action=Repeated,
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the recipe of every row, such as training.precision=bf16; the report says so",
+    )
+    parser.add_argument(
         "--plan", action="store_true", help="check recipes and data, and say what would run at what cost"
     )
     parser.set_defaults(run=run)
@@ -42,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     from interlingua.experiments.spec import compute_table, read_table
     from interlingua.files import atomic_write
 
-    table = read_table(arguments.table)
+    table = read_table(arguments.table, arguments.set)
     if isinstance(table, dict):
         print(compute_table(table))
         return
