@@ -40,3 +40,12 @@ def test_many_threads_share_two_arenas_unless_the_environment_says_otherwise(tmp
     info = tmp_path / "info.xml"
     subprocess.run([sys.executable, "-c", ARENAS, str(info)], env=environment, check=True)
     assert info.read_text().count("<heap nr=") == most
+
+
+@pytest.mark.parametrize(("asked", "held"), [(None, 32 << 20), ("1000000", 1_000_000)])
+def test_lance_reads_little_ahead_unless_the_environment_says_otherwise(asked, held):
+    name = "LANCE_DEFAULT_IO_BUFFER_SIZE"
+    environment = {key: value for key, value in os.environ.items() if key != name} | ({name: asked} if asked else {})
+    script = f"import os; from interlingua.subprocesses import *; use_memory_sparingly(); print(os.environ[{name!r}])"
+    done = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
+    assert int(done.stdout) == held
