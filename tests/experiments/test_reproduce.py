@@ -430,6 +430,32 @@ def test_columns_that_come_later_are_measured_and_no_others(parts, capsys):
     assert whole["mono"]["RR@10"]["fi"] == first["mono"]["RR@10"]["fi"]
 
 
+@pytest.mark.slow
+def test_a_column_that_could_not_be_measured_is_tried_again(made, tmp_path, capsys):
+    suites = "sentences: {tatoeba: {fi: FI, fi-sw: [FI, SW]}}"
+    for name, lang in (("FI", "fi"), ("SW", "sw")):
+        suites = suites.replace(name, f'"{tmp_path}/{lang}-en.tsv"')
+        lines = [f"lause {lang} {number}\ta sentence of number {number}\n" for number in range(120)]
+        (tmp_path / f"{lang}-en.tsv").write_text("".join(lines), encoding="utf-8")
+    for name in ("recipe", "start"):
+        shutil.copy(made[0] / f"{name}.yaml", tmp_path)
+    (tmp_path / "small.yaml").write_text(TABLE.partition("subsets")[0], encoding="utf-8")
+    (tmp_path / "suites.yaml").write_text(suites, encoding="utf-8")
+    whole = (tmp_path / "sw-en.tsv").read_text(encoding="utf-8")
+    (tmp_path / "sw-en.tsv").write_text("".join(lines[:12]), encoding="utf-8")
+    command = ["reproduce", str(tmp_path / "small.yaml"), "--scale", "tiny", "--rows", "retrieval", "--out"]
+    for _ in range(2):
+        assert main([*command, str(tmp_path / "out")]) == 2
+        assert "fi-sw: 12 pairs" in capsys.readouterr().err
+    (tmp_path / "sw-en.tsv").write_text(whole, encoding="utf-8")
+    assert main([*command, str(tmp_path / "out")]) == 0
+    assert "Not complete" not in capsys.readouterr().out
+    (file,) = (tmp_path / "out").rglob("values.json")
+    assert set(json.loads(file.read_text(encoding="utf-8"))["values"]["sentences"]["accuracy"]) == {"fi", "fi-sw"}
+    assert main([*command, str(tmp_path / "out")]) == 0
+    assert "done before" in capsys.readouterr().err
+
+
 def test_a_seed_that_crashes_is_named_and_the_rest_is_printed(made, tmp_path, monkeypatch, capsys):
     root, table, results = made
     trained = reproduce.train

@@ -100,6 +100,18 @@ def test_a_disk_without_room_for_parts_stops_nothing(tmp_path, index, monkeypatc
     assert str(sync(index, passages(100))) == "95 added, 0 replaced, 0 deleted, 5 unchanged"
 
 
+def test_a_disk_that_fills_up_takes_no_vector_that_was_kept(tmp_path, index, monkeypatch):
+    with pytest.raises(BadInput):
+        sync(index, stopped(passages(60), 45))
+    assert list((tmp_path / "idx" / "staged").glob("*.arrow"))
+    monkeypatch.setattr(staged, "CHUNK", 1)
+    monkeypatch.setattr(any_store, "CHUNK", 100)  # kept ones and new ones in one chunk
+    monkeypatch.setattr(staged, "make_folder", lambda folder: (_ for _ in ()).throw(OSError(28, "No space left")))
+    sync(index, passages(60))
+    fresh = Index.build(index.encoder, passages(60), tmp_path / "fresh")
+    assert content(index) == content(fresh)
+
+
 def test_subwords_go_on_too(tmp_path, monkeypatch):
     monkeypatch.setattr(staged, "CHUNK", 20)
     monkeypatch.setattr(any_store, "CHUNK", 10)

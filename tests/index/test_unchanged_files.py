@@ -235,6 +235,21 @@ def test_nothing_is_taken_of_a_file_that_changes_while_it_is_read(tmp_path, inde
         list(read_sources(["f"], lang="en"))
 
 
+def test_a_file_that_changes_between_the_look_ahead_and_its_reading(tmp_path, index, monkeypatch):
+    read = FileReader.read
+
+    def late(self, file, ready=None):
+        if file.name == "folder/sub/b.md":
+            assert self.ahead(file) is None  # the same: no other process reads it
+            make(tmp_path, {file.name: "# One\n\nA second text.\n"})
+        return read(self, file, ready)
+
+    monkeypatch.setattr(FileReader, "read", late)
+    assert str(sync(index, "folder")) == "0 added, 0 replaced, 1 deleted, 4 unchanged"
+    monkeypatch.setattr(FileReader, "read", read)
+    assert str(sync(index, "folder")) == "0 added, 0 replaced, 0 deleted, 4 unchanged"
+
+
 def test_rows_of_one_source_are_told_by_number_and_sum(index):
     held = index.store.view.held()
     assert {name: one.passages for name, one in held.items()} == {

@@ -286,6 +286,7 @@ class Reproduction:
         values: Values = {}
         columns: dict[str, list[str]] = {}
         problems: list[str] = []
+        lacking: list[str] = []  # of columns that are tried again next time
         calibration = ""
         done = file.exists()
         if done:
@@ -316,9 +317,14 @@ class Reproduction:
             if stored is None and (ranking is None or ranking.needs_model):
                 model, calibration = self.read(row, seed)
             shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)
-            join(values, measure(model, left, self.table.measures, self.data, ranking, problems.append, shards))
-            for name, suite in left.items():
-                columns[name] = list(dict.fromkeys([*columns.get(name, ()), *suite.columns()]))
+            told = problems.append if stored else lacking.append
+            found = measure(model, left, self.table.measures, self.data, ranking, problems.append, shards, told)
+            join(values, found)
+            done_now = measured_columns(left, found)
+            if stored is not None:  # what has no vectors there will have none
+                done_now = {name: list(suite.columns()) for name, suite in left.items()}
+            for name, there in done_now.items():
+                columns[name] = list(dict.fromkeys([*columns.get(name, ()), *there]))
             kept = {
                 "asked": {"recipe": recipe_text(recipe), **asked},
                 "measured": columns,
@@ -330,7 +336,7 @@ class Reproduction:
                 with atomic_write(file) as stream:
                     json.dump(kept, stream)
             shards.remove()
-        for problem in problems:
+        for problem in (*problems, *lacking):
             self._say(f"row '{row}': {problem}")
         if calibration and spec.calibrate is not None and spec.calibrate.rotate != "none":
             self.calibrations.setdefault(row, calibration)

@@ -302,25 +302,26 @@ def measure(
     ranking: Ranking | None = None,
     report: Callable[[str], None] = logger.warning,
     shards: Shards | None = None,
+    lacking: Callable[[str], None] | None = None,
 ) -> Values:
     """Every suite's values; `measures` are those of collections, the other kinds have their own. `model` may be None
     where the pipeline of `ranking` has none. With `ranking`, and with a model of late interaction, the collections
     are ranked by a pipeline, and the kinds that are not searched are left out. `report` is told what is wrong with a
-    number that is given all the same, and which columns of sentences have none; where nothing can be measured BadInput
-    is raised.
+    number that is given all the same, and `lacking` (`report`, if not given) why a column of sentences has none; where
+    nothing can be measured BadInput is raised.
 
     With `shards`, the passages of large collections are on the disk; of several processes each encodes and searches its
     part of them. What is not divided the first process does alone, and it alone has all values.
     """
     found: Values = {}
     failed: list[BadInput] = []
-    first = shards is None or shards.processes.first
+    first, lacking = shards is None or shards.processes.first, lacking or report
     filled = partial(fill, data=data)
     if isinstance(model, StoredVectors):
         for name, suite in suites.items():
             if first and measured(suite.kind, model, None) and getattr(suite, suite.kind):
                 found |= _each(name, suite, model, PAIRS[suite.kind], filled, failed)
-        return _or_raise(found, failed, report)
+        return _or_raise(found, failed, lacking)
     for name, suite in suites.items():
         # several vectors a text: searched by MaxSim
         if ranking is not None or model is None or has_token_vectors(model):
@@ -347,7 +348,7 @@ def measure(
             found |= _each(name, suite, model, SUITES[suite.kind], filled, failed)
         if suite.xor is not None:
             found[name] = xor_suite(model, suite, filled, shards)
-    return _or_raise(found, failed, report)
+    return _or_raise(found, failed, lacking)
 
 
 def _each(

@@ -69,9 +69,10 @@ class FileMemory:
         self._shared: set[str] = set()
 
     def is_same(self, name: str, stamp: Stamp, how: str) -> bool:
-        """Whether a file need not be read; it is then one of `same`."""
+        """Whether a file need not be read; it is then one of `same`, and else not, if it was when it was asked before."""
         held, seal = self.held.get(name), self.seals.get(name)
         if held is None or seal is None or seal != _seal(_mark(stamp, how), held):
+            self.same.pop(name, None)
             return False
         self.same[name] = held.passages
         return True

@@ -66,11 +66,12 @@ class Staged:
             vectors[new] = some
             for at, ids in zip(new, own or (), strict=False):
                 words[at] = ids
-            self._keep([digests[at] for at in new], some, own)
         for at, digest in enumerate(digests):
             if (place := self._known.get(digest)) is not None:
                 vectors[at], words[at] = self._read(*place)
                 self.again += 1
+        if new:  # last: where the disk is full it removes what is read above
+            self._keep([digests[at] for at in new], some, own)
         return vectors, words
 
     def done(self) -> None:
