@@ -10,17 +10,21 @@ import signal
 import sys
 import threading
 from importlib.util import find_spec
+from types import SimpleNamespace
 from urllib.request import Request, urlopen
 
 import pytest
 
 from interlingua.cli import main
 from interlingua.data.files import SourceNames
-from interlingua.data.files.watch import Watcher
+from interlingua.data.files.walk import Report
+from interlingua.data.files.watch import Batch, Watcher
 from interlingua.data.passages import read_sources
-from interlingua.errors import NotFound
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.index import Index
+from interlingua.index import watching as index_watching
 from interlingua.index.local.table import lock, newest_version
+from interlingua.index.sync import Changes
 from interlingua.models.late_interaction import load_any
 
 needs_watchfiles = pytest.mark.skipif(find_spec("watchfiles") is None, reason="pip install 'interlingua[watch]'")
@@ -182,6 +186,38 @@ def test_an_index_that_is_served_answers_with_what_changed(place, watching, runn
         request = Request(f"http://127.0.0.1:{port}/search", asked, {"Content-Type": "application/json"})
         assert json.load(urlopen(request))["hits"][0]["source"] == "hb/c.txt"
     assert process.stop() == 0
+
+
+def test_all_is_synced_after_a_failure_and_after_an_hour(monkeypatch):
+    hour, asked = iter([0, 1, 2, 3, 4, 5, 6, 4_000, 4_001, 4_002]), []
+    monkeypatch.setattr(index_watching.time, "monotonic", lambda: next(hour))
+    quiet, a, b = Batch(), Batch(["a"]), Batch(["b"])
+    fails = [BadInput("x."), None, Damaged("the disk is full"), None, None, None]
+
+    class Faked(index_watching.Watching):
+        def _reported(self, batch, what):
+            asked.append(batch)
+            return super()._reported(batch, what)
+
+        def _synced(self, batch):
+            if error := fails.pop(0):
+                raise error
+            return Changes(), Report()
+
+    watcher = SimpleNamespace(paths=["a", "b"], stop=threading.Event())
+    watcher.batches = lambda: iter([quiet, a, a, b, quiet, b])
+    Faked(SizedPath("idx"), watcher, None).run()
+    # at first; after it failed; a batch, which fails; so all; after an hour without a change; a batch
+    assert asked == [None, None, a, None, None, b]
+    assert not fails
+
+
+class SizedPath(SimpleNamespace):
+    def __init__(self, path):
+        super().__init__(path=path)
+
+    def __len__(self):
+        return 0
 
 
 def test_without_watchfiles_it_says_what_to_install(tmp_path, monkeypatch):

@@ -210,3 +210,8 @@ def test_fingerprint_changes_with_the_file_and_the_options(tmp_path: Path) -> No
     (tmp_path / "x.en").write_text("ab\n")
     assert source_fingerprint(tmp_path / "x", limit=5) != first
     assert source_fingerprint("encyclopedia:train") != source_fingerprint("encyclopedia:test")
+    one = source_fingerprint(tmp_path / "x.ar")
+    (tmp_path / "x.en").write_text("abc\n")  # read with x.ar, though not named
+    assert source_fingerprint(tmp_path / "x.ar") != one
+    (tmp_path / "news.fr").write_text("a\n")  # no side of a pair
+    assert source_fingerprint(tmp_path / "news.fr")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, Busy, NotFound, Stale
+from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
 from interlingua.index.index import Index
 from interlingua.index.sync import Changes
 
@@ -39,29 +39,40 @@ class Watching:
         self.stop = watcher.stop
 
     def run(self) -> None:
-        """Sync all, then each batch; one line about each is reported."""
+        """Sync all, then each batch; one line about each is reported. All is synced again after an hour, and by the
+        first batch after one that failed."""
         try:
-            self._reported(None, "synced")
+            failed = not self._reported(None, "synced")
             logger.info(f"{self.index.path}: watching {', '.join(self.watcher.paths)}")
             last = time.monotonic()
             for batch in self.watcher.batches():
-                self._reported(batch, f"{len(batch):,} changed")
-                if time.monotonic() - last > ALL:
-                    self._reported(None, "synced")
+                late = time.monotonic() - last > ALL
+                if late or (failed and batch.paths):
+                    failed = not self._reported(None, "synced")
                     last = time.monotonic()
+                elif batch.paths:
+                    failed = not self._reported(batch, f"{len(batch):,} changed")
         except Stopped:
             pass
 
-    def _reported(self, batch: Batch | None, what: str) -> None:
+    def _reported(self, batch: Batch | None, what: str) -> bool:
+        """Sync, and report how that went; whether it went well."""
         try:
             done, report = self._synced(batch)
-        except (BadInput, NotFound, Stale, OSError) as error:
+        except (
+            BadInput,
+            Damaged,
+            NotFound,
+            Stale,
+            OSError,
+        ) as error:  # Damaged also where the disk is full for a while
             said = " ".join(str(error).split()).rstrip(".")
             logger.warning(f"{self.index.path}: {what}, nothing is written: {said}. The next change tries again.")
-            return
+            return False
         logger.info(f"{self.index.path}: {what}: {done}; {len(self.index):,} passages")
         if report.bad:
             logger.warning("\n".join(report.reasons()))
+        return True
 
     def _synced(self, batch: Batch | None) -> tuple[Changes, Report]:
         """Sync the files of a batch; all paths where it is None, and where the files of the batch alone do not tell

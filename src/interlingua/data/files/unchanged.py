@@ -69,7 +69,7 @@ class FileMemory:
         self._shared: set[str] = set()
 
     def is_same(self, name: str, stamp: Stamp, how: str) -> bool:
-        """Whether a file need not be read; it is then one of `same`, and else not, if it was when it was asked before."""
+        """Whether a file need not be read. It is then one of `same`; else it is not, also where it was one before."""
         held, seal = self.held.get(name), self.seals.get(name)
         if held is None or seal is None or seal != _seal(_mark(stamp, how), held):
             self.same.pop(name, None)

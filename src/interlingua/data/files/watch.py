@@ -51,7 +51,8 @@ class Watcher:
         self._open()
 
     def batches(self) -> Iterator[Batch]:
-        """A batch each time that something has changed, until `stop` is set."""
+        """A batch each time that something has changed, and an empty one after a second without a change, until `stop`
+        is set."""
         while not self.stop.is_set():
             batch = Batch()
             for _, path in self._next():
@@ -65,7 +66,7 @@ class Watcher:
                         self._changes = None
             if self._changes is None:
                 self._open()
-            if batch.paths and not self.stop.is_set():
+            if not self.stop.is_set():
                 yield batch
 
     def _next(self) -> set[tuple[Any, str]]:

@@ -120,7 +120,7 @@ def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -
         if str(one).startswith("ir_datasets:"):
             parts.append(one)
             continue
-        for file in files_of(one):
+        for file in _with_partners(files_of(one)):
             if not file.is_file():
                 raise BadInput(
                     f"{file}: is a pipe. Training must find the same data when it goes on after a "
@@ -188,6 +188,16 @@ def files_of(path: PathLike) -> list[Path]:
         if sides:
             return sides
     return expand(path)
+
+
+def _with_partners(files: list[Path]) -> list[Path]:
+    """The files, and those beside them that `group` reads with them."""
+    try:
+        units = group(files)
+    except BadInput:  # none is there, as of files that are no side of a pair
+        return files
+    partners = {file for unit in units if isinstance(unit, tuple) for file in unit} - set(files)
+    return [*files, *sorted(partners)]
 
 
 def _stem(file: Path) -> Path:
