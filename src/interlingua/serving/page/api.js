@@ -18,6 +18,7 @@ export const useToken = (token) => sessionStorage.setItem(TOKEN, token);
 
 async function call(path, { headers, ...options } = {}) {
   const token = sessionStorage.getItem(TOKEN);
+  if (token && !/^[\x21-\x7e]+$/.test(token)) throw new ServiceError("locked", say("tokenWrong")); // no header can hold it
   let response;
   try {
     response = await fetch(path, { cache: "no-store", headers: { ...headers, ...(token && { Authorization: `Bearer ${token}` }) }, ...options });

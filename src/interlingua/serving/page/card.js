@@ -66,7 +66,7 @@ export function offerMore(item, hit, load) {
   const turn = async () => {
     button.disabled = true;
     if (!list.children.length) list.append(...(await load()).map((one) => card(one)));
-    list.hidden = !list.hidden;
+    list.hidden = !list.hidden || !list.children.length; // none came
     button.disabled = false;
     button.setAttribute("aria-expanded", String(!list.hidden));
     button.textContent = list.hidden ? label : say("fewer");

@@ -57,10 +57,11 @@ export async function showCompare(state, signal) {
   const view = byId("comparison");
   noNotice();
   view.setAttribute("aria-busy", "true");
+  const other = new AbortController(); // where one side fails the other need not go on
   byId("summary").textContent = say("searching");
   try {
     const both = { ...state, same: false, documents: false, where: {} };
-    const answers = await Promise.all(SIDES.map((side) => search(state[side], both, signal, (seconds) => {
+    const answers = await Promise.all(SIDES.map((side) => search(state[side], both, AbortSignal.any([signal, other.signal]), (seconds) => {
       byId("summary").textContent = say("busy", { n: seconds });
     })));
     const [first, second] = answers.map((answer) => answer.hits.map((hit) => JSON.stringify([hit.index, hit.source, hit.id])));
@@ -76,6 +77,7 @@ export async function showCompare(state, signal) {
     link(pairs);
   } catch (error) {
     if (signal.aborted) return;
+    other.abort();
     clearCompare();
     failure(error, () => go({}));
   } finally {

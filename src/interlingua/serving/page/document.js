@@ -3,7 +3,7 @@ import { documentOf } from "./api.js";
 import { element } from "./dom.js";
 import { direction } from "./languages.js";
 import { language, say } from "./messages.js";
-import { failure } from "./notice.js";
+import { failure, noNotice } from "./notice.js";
 
 const NEAR = 2; // passages before it, and after it
 const ALL = 500; // as many as the search service gives
@@ -25,7 +25,8 @@ export function inDocument(hit, text) {
       after.replaceChildren(...passages.slice(position + 1).map(around));
       more = wanted === NEAR && Math.max(position, passages.length - 1 - position) >= NEAR;
     } catch (error) {
-      failure(error, () => show(wanted));
+      const asked = wanted;
+      failure(error, () => { noNotice(); show(asked); });
       wanted = 0;
     }
     text.classList.toggle("opened", Boolean(wanted));

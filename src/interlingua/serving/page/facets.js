@@ -15,7 +15,7 @@ export function facetKeys(state, fields) {
 
 /** The values of each key to show, as [value, count]: those chosen, and the others where they divide the passages. */
 export function worthShowing(counts, chosen) {
-  const values = Object.entries(counts);
+  const values = Object.entries(counts).sort(([, n], [, m]) => m - n); // numbers come in their own order
   const others = values.length > 1 && values.some(([, count]) => count > 1) ? values : values.filter(([value]) => chosen.includes(value));
   const gone = chosen.filter((value) => !(value in counts)).map((value) => [value, 0]);
   const first = others.filter(([value], place) => place < SHOWN || chosen.includes(value));

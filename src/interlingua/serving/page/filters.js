@@ -39,7 +39,7 @@ function languageChip(lang, count) {
 /** Fill the filters from GET /info: languages come with their number of passages, most first. */
 export function buildFilters(about) {
   const { modes: known, languages, rerank, fields = [] } = about;
-  const sorted = Object.entries(languages).sort(([one, n], [other, m]) => m - n || one.localeCompare(other));
+  const sorted = Object.entries(languages).filter(([lang]) => lang).sort(([one, n], [other, m]) => m - n || one.localeCompare(other));
   const chips = element("div.chips.languages", { role: "group", "aria-label": "Languages of the results" },
     Object.assign(chip(say("any"), "", null, () => ask({ langs: [], same: false })), { id: "any-language" }),
     Object.assign(chip(say("same"), "Only results in the language of the question", null,

@@ -1,8 +1,9 @@
 // The keyboard: / to the question, arrows or j and k through the results, Enter for the whole text, Esc to clear.
 import { go } from "./address.js";
 
-const cardsIn = (list) => [...list.querySelectorAll("article")];
-const lists = () => [...document.querySelectorAll("ol.cards")].filter((list) => list.checkVisibility() && list.children.length);
+const LIST = "ol.cards:not(.further)"; // with the further passages of a document among its cards
+const cardsIn = (list) => [...list.querySelectorAll("article")].filter((card) => card.checkVisibility());
+const lists = () => [...document.querySelectorAll(LIST)].filter((list) => list.checkVisibility() && list.children.length);
 const box = () => [...document.querySelectorAll("input[type=search]")].find((input) => input.checkVisibility());
 
 function focusBox() {
@@ -13,7 +14,7 @@ function focusBox() {
 /** To the card `step` further down its list; above the first one is the question. */
 function move(step) {
   const current = document.activeElement.closest("article");
-  const list = current?.closest("ol") ?? lists()[0];
+  const list = current?.closest(LIST) ?? lists()[0];
   if (!list) return false;
   const cards = cardsIn(list);
   const place = current ? cards.indexOf(current) + step : 0;
@@ -26,10 +27,10 @@ function move(step) {
 function cross(step) {
   const current = document.activeElement.closest("article");
   const shown = lists();
-  const beside = current && shown[shown.indexOf(current.closest("ol")) + step];
+  const beside = current && shown[shown.indexOf(current.closest(LIST)) + step];
   if (!beside) return false;
   const cards = cardsIn(beside);
-  cards[Math.min(cardsIn(current.closest("ol")).indexOf(current), cards.length - 1)].focus();
+  cards[Math.min(cardsIn(current.closest(LIST)).indexOf(current), cards.length - 1)].focus();
   return true;
 }
 

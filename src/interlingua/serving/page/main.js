@@ -17,10 +17,11 @@ const WELCOME = {
 };
 let about = null; // GET /info
 let running = new AbortController();
+const drawn = {}; // what the address said last of each question
 
 function welcome(state, asked) {
   const [title, text] = WELCOME[state.view];
-  const languages = Object.keys(about?.languages ?? {}).length;
+  const languages = Object.keys(about?.languages ?? {}).filter(Boolean).length;
   const size = about ? say("size", { passages: say("passages", { n: about.passages }), languages: say("languages", { n: languages }) }) : "";
   byId("welcome").hidden = asked;
   byId("welcome-title").textContent = title;
@@ -36,7 +37,8 @@ function draw() {
   byId("search-form").hidden = compare;
   byId("compare-form").hidden = !compare;
   for (const [id, value] of [["question", state.q], ["question-a", state.a], ["question-b", state.b]]) {
-    if (byId(id).value.trim() !== value) byId(id).value = value;
+    if (drawn[id] !== value && byId(id).value.trim() !== value) byId(id).value = value;
+    drawn[id] = value; // one that is typed and not sent yet stays when something else changes
   }
   byId("to-search").href = format({ ...state, view: "search", q: state.q || state.a });
   byId("to-compare").href = format({ ...state, view: "compare", a: state.a || state.q, same: false });
