@@ -52,8 +52,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lang",
         default="",
-        help="language of passages that do not name theirs (else detected); with "
-        "--onnx, the language whose calibration is built in",
+        help="language of passages that do not name theirs (else detected); of lines of text and with --onnx, the "
+        "language whose calibration is applied",
     )
     precision_option(parser)
     ray_option(parser)
@@ -81,6 +81,7 @@ def lines(arguments: argparse.Namespace) -> None:
     from interlingua.array_folder import write_array
     from interlingua.files import atomic_write, existing, read_lines
     from interlingua.models.dual import DualEncoder
+    from interlingua.text.languages import normalise_code
 
     if len(arguments.texts) > 1:
         raise BadInput(
@@ -92,7 +93,8 @@ def lines(arguments: argparse.Namespace) -> None:
         raise BadInput(f"{source}: is empty. Give one text a line.")
     model = DualEncoder.load(arguments.model, precision=arguments.precision)
     encode = model.encode_query if arguments.role == "query" else model.encode_document
-    vectors = np.asarray(encode(texts, show_progress_bar=not arguments.quiet), dtype=np.float32)
+    language = {"lang": normalise_code(arguments.lang)} if arguments.lang else {}
+    vectors = np.asarray(encode(texts, show_progress_bar=not arguments.quiet, **language), dtype=np.float32)
     with atomic_write(arguments.out, "wb") as stream:
         write_array(stream, vectors)
     logger.info(f"{arguments.out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]} dimensions")
@@ -140,6 +142,8 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
             raise BadInput(
                 f"{place}: is an index, whose own vectors are written. Leave out the files, or name a model."
             )
+        if arguments.precision or arguments.lang:
+            raise BadInput(f"{place}: is an index, whose own vectors are written. Leave out --precision and --lang.")
         return open_index(place).vectors()
     if not arguments.texts:
         raise BadInput(f"{place}: is not an index, so there must be files of passages to encode.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import bad_rows_option, number, precision_option
@@ -32,6 +33,10 @@ ONLY = (
     "format",
     "on_bad_row",
 )
+OF_BITEXT = {"k": 4, "margin": "ratio", "retrieval": "max", "half": False} | dict.fromkeys(
+    ("lang_a", "lang_b", "threshold", "gold")
+)
+"""The options that go without --negatives, and their defaults."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +79,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     from interlingua.data.readers import read_questions
     from interlingua.data.readers.questions import as_row
     from interlingua.files import atomic_write
+    from interlingua.models.late_interaction import load_any
     from interlingua.progress import track
     from interlingua.retrieval.hard_negatives import MiningReport, Pool, mine_hard_negatives
     from interlingua.retrieval.pipeline.run import RetrieverPool
@@ -96,7 +102,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
             "taken for it. If they are no translations, the ids belong to another collection."
         )
     report = MiningReport()
-    retriever = RetrieverPool(pool.passages).retriever(stage)
+    retriever = RetrieverPool(pool.passages, partial(load_any, precision=arguments.precision)).retriever(stage)
     mined = mine_hard_negatives(questions, pool, retriever, choice, report, scores=bool(arguments.scores))
     with atomic_write(arguments.out) as stream:
         for record in track(mined, "mine", total=len(questions)):
@@ -184,16 +190,14 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         "--lang-a", metavar="LANG", help="language of A: whose calibration to apply, and which rows of a jsonl to take"
     )
     parser.add_argument("--lang-b", metavar="LANG", help="the same of B")
-    parser.add_argument("-k", "--k", type=int, default=4, help="neighbours of a sentence that make its margin (4)")
+    parser.add_argument("-k", "--k", type=int, help="neighbours of a sentence that make its margin (4)")
     parser.add_argument(
         "--margin",
-        default="ratio",
         choices=["ratio", "distance", "absolute"],
         help="a cosine against those of the neighbours: divided (ratio), less, or as it is",
     )
     parser.add_argument(
         "--retrieval",
-        default="max",
         choices=["max", "intersection", "forward"],
         help="max: one to one, the best first; intersection: what both sides choose; forward: what A chooses",
     )
@@ -205,7 +209,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="learn the threshold from all true pairs of A and B, id<tab>id; "
         "the id of a line without one is its number",
     )
-    parser.add_argument("--half", action="store_true", help="keep vectors in float16: half the disk")
+    parser.add_argument("--half", action="store_true", default=None, help="keep vectors in float16: half the disk")
     add_options(parser)
     parser.moved = {"--with": "--retriever"}
     parser.set_defaults(run=run)
@@ -217,11 +221,16 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.negatives:
         if arguments.b or arguments.model:
             raise BadInput("--negatives takes one file of questions and --retriever instead of --model.")
+        if given := [name for name in OF_BITEXT if getattr(arguments, name) is not None]:
+            raise BadInput(f"-{'-' * (given[0] != 'k')}{given[0].replace('_', '-')} does not go with --negatives.")
         return run_negatives(arguments)
     if not arguments.b or not arguments.model:
         raise BadInput("mine needs two files and --model; or a file of questions and --negatives.")
     if given := [name for name in ONLY if getattr(arguments, name) is not None]:
         raise BadInput(f"--{given[0].replace('_', '-')} goes with --negatives only.")
+    for name, default in OF_BITEXT.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
     bitext(arguments)
 
 

@@ -60,7 +60,8 @@ class StoredPassages(Sequence[Passage]):
     def __getitem__(self, at: slice) -> list[Passage]: ...
     def __getitem__(self, at: int | slice) -> Passage | list[Passage]:
         if isinstance(at, slice):
-            return list(self)[at]
+            start, stop, step = at.indices(len(self))
+            return list(islice(self, start, stop, step)) if step > 0 else list(self)[at]
         place = at + len(self) if at < 0 else at
         found = next(islice(self, place, None), None) if place >= 0 else None
         if found is None:

@@ -17,7 +17,7 @@ from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.irds import PREFIX, data_set
 from interlingua.data.layouts import StoredPassages, provided
 from interlingua.data.readers import DOCUMENTS, read_documents
-from interlingua.data.readers.documents import BEST, ClirMatrixOptions, is_clirmatrix, linked, read_clirmatrix
+from interlingua.data.readers.documents import ClirMatrixOptions, is_clirmatrix, linked, read_clirmatrix
 from interlingua.data.readers.source import Format, PathLike, expand, read_all
 from interlingua.data.records import Document, LinkedDocuments, Passage, decode, encode, language_of
 from interlingua.errors import BadInput
@@ -46,7 +46,8 @@ def read_linked(
     if str(path).startswith(PREFIX):
         if unknown := options.keys() - {"grade"}:
             raise BadInput(f"{path}: ir_datasets takes no option '{min(unknown)}'. Leave it out.")
-        return _of_ir_datasets(str(path).removeprefix(PREFIX), int(options.get("grade", BEST)))
+        grade = ClirMatrixOptions.checked(options, str(path)).grade
+        return _of_ir_datasets(str(path).removeprefix(PREFIX), grade)
     if is_encyclopedia(path):
         return cast("Iterator[Document | LinkedDocuments]", read_documents(path, lang=lang, **options))
     return read_all(expand(path), LINKED, format, on_bad_row, {"lang": lang, **options})

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, isfinite
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -46,6 +46,11 @@ class Hit(NamedTuple):
     more: int = 0
     same: tuple[Passage, ...] = ()
     repeated: int = 0
+
+
+def finite(score: float) -> float | None:
+    """The score, or None where JSON has no number for it (a passage without tokens has −∞ under MaxSim)."""
+    return float(score) if isfinite(score) else None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import gather
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from interlingua.serving.schemas import (
     WriteAnswer,
 )
 from interlingua.serving.served import Address
-from interlingua.serving.service import Service, labelled
+from interlingua.serving.service import Service, ask_each, labelled
 from interlingua.text.detection import detect_language
 from interlingua.text.languages import normalise_code
 
@@ -160,7 +159,7 @@ def passage_routes(at: Address) -> APIRouter:
         summary="The passages with an id, or the one called source:id",
     )
     async def read(id: Id, services: tuple[Service, ...] = every) -> JSONResponse:
-        versions = await gather(*(one.batcher.submit(Versions(one.index), id) for one in services))
+        versions = await ask_each(services, Versions, id)
         found = [
             {**passage, **labelled(one.label)}
             for one, passages in zip(services, versions, strict=True)
@@ -176,7 +175,7 @@ def passage_routes(at: Address) -> APIRouter:
         summary="The document of the passage with an id: those before and after it, `?around=2` of each",
     )
     async def document(id: Id, services: tuple[Service, ...] = every, around: Around = 2) -> JSONResponse:
-        found = await gather(*(one.batcher.submit(Documents(one.index), Near(id, around)) for one in services))
+        found = await ask_each(services, Documents, Near(id, around))
         held = [(one, document) for one, document in zip(services, found, strict=True) if document is not None]
         if not held:
             raise ApiError(404, "not_found", "no passage has this id.")

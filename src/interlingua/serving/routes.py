@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import mimetypes
-from asyncio import gather
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from html import escape
@@ -40,7 +39,7 @@ from interlingua.serving.schemas import (
     check_model,
 )
 from interlingua.serving.served import Address, Served
-from interlingua.serving.service import Embeddings, Facts, Reranks, Searches, Service, parts
+from interlingua.serving.service import Embeddings, Facts, Reranks, Searches, Service, facts_of, parts
 from interlingua.text.detection import detect_language
 from interlingua.text.languages import find_code, normalise_code
 
@@ -325,7 +324,7 @@ def info_routes(at: Address) -> APIRouter:
 
     @router.get("/info", response_model=InfoAnswer, summary="What the index holds, or all indexes together")
     async def info(services: tuple[Service, ...] = every) -> JSONResponse:
-        facts = await gather(*(one.facts() for one in services))
+        facts = await facts_of(services)
         languages = Counter[str]()
         for one in facts:
             languages.update(one.languages)
@@ -372,7 +371,7 @@ def status_routes(served: Served, app: FastAPI) -> APIRouter:
 
     @router.get("/indexes", response_model=IndexesAnswer, summary="The indexes that the token may search")
     async def indexes(services: tuple[Service, ...] = every) -> JSONResponse:
-        facts = await gather(*(one.facts() for one in services))
+        facts = await facts_of(services)
         return JSONResponse({"indexes": list(map(_card, services, facts))})
 
     @router.get("/metrics", response_class=PlainTextResponse, summary="For Prometheus")

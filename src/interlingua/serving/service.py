@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,12 @@ from interlingua.index.documents import called
 from interlingua.index.filters import Filter
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
+from interlingua.index.search import finite
 from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
 from interlingua.retrieval.bm25.search import compile_early
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
-from interlingua.serving.batching import Batcher
+from interlingua.serving.batching import Batcher, Call
 from interlingua.serving.middleware import Metrics
 from interlingua.serving.schemas import MAX_TEXT, ApiError
 from interlingua.serving.watch import Watch
@@ -32,6 +33,8 @@ from interlingua.settings import Settings, explain
 from interlingua.text.detection import detect_language
 from interlingua.text.languages import nfkc
 
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -229,11 +232,6 @@ def labelled(index: str) -> dict[str, str]:
     return {"index": index} if index else {}
 
 
-def finite(score: float) -> float | None:
-    """The score, or None where JSON has no number for it (a passage without tokens has −∞ under MaxSim)."""
-    return float(score) if math.isfinite(score) else None
-
-
 MAX_TEXTS = 4 << 20
 """Characters that all texts of a request may have in NFKC: as many as a body has bytes."""
 
@@ -395,13 +393,8 @@ class Service:
         """Start its threads, and warm up with a question of our own."""
         self.writer.start()
         await self.batcher.submit(Warm(self.index), None, patient=True)
-        self.model = (await self.facts(patient=True)).model
-
-    async def facts(self, *, patient: bool = False) -> Facts:
-        """The contents of the index now."""
-        facts: Facts = await self.batcher.submit(Describe(self.index), None, patient=patient)
-        self.passages = facts.passages
-        return facts
+        facts = await self.batcher.submit(Describe(self.index), None, patient=True)
+        self.model, self.passages = facts.model, facts.passages
 
     @property
     def models(self) -> list[str]:
@@ -438,6 +431,31 @@ class Describe:
         self.index.refresh()
         model = Path(self.index.info().model).name or "unnamed"
         return [Facts(len(self.index), dict(self.index.languages), model, self.index.fields)] * len(items)
+
+
+@dataclass(frozen=True)
+class Each(Generic[Asked, Told]):
+    """Several calls on the same items. The result of an item is a list: that of each call."""
+
+    calls: tuple[Call[Asked, Told], ...]
+
+    def __call__(self, items: Sequence[Asked]) -> list[list[Told]]:
+        return [list(results) for results in zip(*(call(items) for call in self.calls), strict=True)]
+
+
+async def ask_each(services: Sequence[Service], call: Callable[[Index], Call[Asked, Told]], item: Asked) -> list[Told]:
+    """The same asked of the index of each service, as one job: a queue with room for one has room for all."""
+    if not services:
+        return []
+    return await services[0].batcher.submit(Each(tuple(call(one.index) for one in services)), item)
+
+
+async def facts_of(services: Sequence[Service]) -> list[Facts]:
+    """The contents of the index of each service now."""
+    found = await ask_each(services, Describe, None)
+    for one, facts in zip(services, found, strict=True):
+        one.passages = facts.passages
+    return found
 
 
 @dataclass(frozen=True)

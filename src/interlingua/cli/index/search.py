@@ -73,6 +73,7 @@ def run(arguments: argparse.Namespace) -> None:
     from interlingua.index.documents import called
     from interlingua.index.highlights import Highlights, highlight_encoder
     from interlingua.index.metadata import Question, load_to_encode
+    from interlingua.index.search import finite
     from interlingua.text.languages import normalise_code
 
     question = Question(" ".join(arguments.question), normalise_code(arguments.lang) if arguments.lang else None)
@@ -101,7 +102,8 @@ def run(arguments: argparse.Namespace) -> None:
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
         if arguments.json:
-            found = {"rank": rank, "score": hit.score, "parts": hit.parts, **passage.as_json()}
+            parts = {name: finite(score) for name, score in hit.parts.items()}
+            found = {"rank": rank, "score": finite(hit.score), "parts": parts, **passage.as_json()}
             group = {"group": hit.group, "more": hit.more} if arguments.group_by else {}
             same = {"same": [called(other) for other in hit.same], "repeated": hit.repeated} if hit.same else {}
             print(json.dumps(found | group | same, ensure_ascii=False))

@@ -131,7 +131,7 @@ class _Reader:
             self._code(line, first)
         elif self.comment:
             _, end, line = line.partition("-->")
-            self.comment = not end
+            self.comment = not end or line.rfind("<!--") > line.rfind("-->")
             self.blocks.add(_plain(line))
         elif not first:
             self.blocks.add(_plain(line))

@@ -12,10 +12,10 @@ from typing import Any
 
 from interlingua.data.files.encoding import text_lines
 from interlingua.data.files.walk import BadFile, MissingExtra, Source
-from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.rows import BadRow, delimited, json_object, lang_of, string
 from interlingua.data.readers.source import plain_name
 from interlingua.errors import BadInput, suggestion
-from interlingua.files import LONGEST_LINE, open_raw
+from interlingua.files import open_raw
 
 logger = logging.getLogger(__name__)
 
@@ -163,10 +163,9 @@ def read_separated(source: Source) -> Iterator[tuple[int, Row]]:
 
 def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, cells) of each row, blank lines left out."""
-    csv.field_size_limit(max(LONGEST_LINE, csv.field_size_limit()))  # of the process; its own default is 128 KiB
     lines = (f"{line}\n" for _, line in text_lines(source))
     separator = "\t" if plain_name(source.path).lower().endswith(".tsv") else _separator(source)
-    table = csv.reader(lines, delimiter=separator, strict=True)
+    table = delimited(lines, separator)
     line = 1
     try:
         for row in table:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interlingua.data.keys import Keys
 from interlingua.data.readers.rows import (
     BadRow,
     BadRows,
     content_id,
+    delimited,
     json_object,
     lang_of,
     objects,
@@ -156,8 +158,8 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
     text, a stray quote, an id that occurs twice.
     """
     head(path)
-    rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), delimiter="\t", strict=True)
-    seen: set[str] = set()
+    rows = delimited((f"{line}\n" for _, line in read_lines(path)), "\t")
+    seen = Keys()
 
     def parse(row: list[str]) -> Passage | None:
         if rows.line_num == 1 and row[:1] == ["id"]:
@@ -166,9 +168,8 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
             return None
         if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
             raise BadRow(f"{len(row)} column(s); three are needed, id, text, title, and only the title may be empty")
-        if row[0] in seen:
+        if not seen.add(("", row[0])):
             raise BadRow(f"the passage id '{row[0]}' occurs twice")
-        seen.add(row[0])
         return Passage(row[0], row[1], row[2], lang)
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, suggestion
+from interlingua.files import LONGEST_LINE
 from interlingua.text.languages import text_hash
 
 logger = logging.getLogger(__name__)
@@ -87,6 +89,13 @@ class BadRows:
         """The first rows that were left out, and how many more, a line each."""
         more = self.total - len(self.listed)
         return [f"  {line}" for line in self.listed] + ([f"  … and {more:,} more"] if more else [])
+
+
+def delimited(lines: Iterable[str], delimiter: str) -> Any:
+    """A reader of csv or tsv, which raises csv.Error for a stray quote. Cells are as long as their line may be: the
+    limit of the csv module, which counts for the whole process, is 128 KiB else."""
+    csv.field_size_limit(max(LONGEST_LINE, csv.field_size_limit()))
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def json_object(line: str) -> dict[str, Any]:

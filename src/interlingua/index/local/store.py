@@ -27,7 +27,7 @@ from interlingua.index.local.snapshot import Place, Snapshot, remove_other_cache
 from interlingua.index.local.staged import Staged
 from interlingua.index.local.table import PassageTable, lock, vectors_of
 from interlingua.index.local.tokens import FOLDER as TOKENS
-from interlingua.index.local.tokens import IndexTokens, keep_tokens
+from interlingua.index.local.tokens import IndexTokens, folder_of, keep_tokens
 from interlingua.index.metadata import MARKER, IndexMetadata, read_metadata, read_sources, signature, write_sources
 from interlingua.index.store import (
     CHUNK,
@@ -187,7 +187,7 @@ class LocalStore(AddressedStore[Place]):
         self._reader = RLock()
         self._written: PassageTable | None = None  # within `writing`
         self._sealed: Mapping[str, str] | None = None  # to be written when that ends
-        self._tokens = IndexTokens(())
+        self._tokens: dict[Path, IndexTokens] = {}
         self._load()
 
     @classmethod
@@ -349,11 +349,11 @@ class LocalStore(AddressedStore[Place]):
 
     def tokens(self, reranker: AnyEncoder) -> IndexTokens | None:
         """The token vectors that are kept for a reranker; None for none. They stay open for the next search."""
-        tokens = IndexTokens.open(self.path, reranker, self._tokens)
-        if not tokens:
+        if not (self.path / TOKENS).exists() or getattr(reranker, "similarity", "") != "maxsim":
             return None
-        self._tokens = tokens
-        return tokens
+        folder = folder_of(self.path, reranker)  # of several rerankers each has its own
+        self._tokens[folder] = IndexTokens.open(folder, self._tokens.get(folder))
+        return self._tokens[folder] or None
 
     def has_tokens(self, reranker: AnyEncoder) -> bool:
         return bool(self.tokens(reranker))

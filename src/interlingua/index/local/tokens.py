@@ -59,12 +59,10 @@ class IndexTokens:
         self._starts = np.cumsum([0, *map(len, numbers)])
 
     @classmethod
-    def open(cls, index: Path, encoder: AnyEncoder, before: IndexTokens) -> IndexTokens:
-        """The token vectors of the index in a folder by this encoder, perhaps none. `before` is returned where nothing
-        has changed since. Raises Damaged for a damaged part."""
-        if not (index / FOLDER).exists() or getattr(encoder, "similarity", "") != "maxsim":
-            return cls(())
-        folder = folder_of(index, encoder)
+    def open(cls, folder: Path, before: IndexTokens | None) -> IndexTokens:
+        """The token vectors in a `folder_of` an encoder, perhaps none. `before` is returned where nothing has changed
+        since. Raises Damaged for a damaged part."""
+        before = before or cls(())
         while (parts := complete(folder)) != before.parts:
             try:
                 return cls(parts)
