@@ -189,6 +189,7 @@ def test_fold_writes_a_plain_model(made, sentences, capsys):
         ("{model} --on {fi} {en} --out {out} --fold de", "--on has no text in 'de'"),
         ("{model} --on {fi} {en} --out {out} --fold klingon", "not a language code"),
         ("{model} --out {out} --fold de", "no calibration to fold in"),
+        ("{model} --out {out} --fold de --rotate refine", "are fitted on texts: say which with --on"),
         ("{two} --on {fi} {en} --out {out}", "holds two encoders"),
         ("{nowhere} --on {fi} {en} --out {out}", "no such folder|not a model folder"),
         ("{model} --on {fi} {en} --out {out} --limit 0", "at least 1 is needed"),

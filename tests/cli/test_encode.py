@@ -56,6 +56,22 @@ def test_an_index_gives_the_vectors_it_holds_and_needs_no_model(model, rows, tmp
         assert np.allclose(by_id[one.id], vector, atol=1e-6)
 
 
+def test_lines_are_encoded_in_their_language(model, tmp_path, monkeypatch, sentences):
+    asked = []
+    encode = DualEncoder.encode_document
+    monkeypatch.setattr(
+        DualEncoder,
+        "encode_document",
+        lambda self, texts, **o: asked.append(o.pop("lang", None)) or encode(self, texts, **o),
+    )
+    (tmp_path / "fi.txt").write_text("\n".join(sentences), encoding="utf-8")
+    command = ["encode", str(model), f"{tmp_path}/fi.txt", "--out", f"{tmp_path}/v.npy"]
+    assert main([*command, "--lang", "FI"]) == 0
+    assert main(command) == 0
+    assert asked == ["fi", None]
+    assert main([*command, "--lang", "no language"]) == 2
+
+
 @pytest.mark.slow
 def test_the_encoder_goes_to_onnx(model, tmp_path):
     pytest.importorskip("onnxscript")
@@ -75,6 +91,7 @@ def test_the_encoder_goes_to_onnx(model, tmp_path):
         ("encode MODEL docs.jsonl --out x.parquet --ray", "--ray: encodes files of passages into a folder"),
         ("encode MODEL --onnx x --lang fi", "is not calibrated"),
         ("encode IDX docs.jsonl --out x.parquet", "is an index, whose own vectors are written"),
+        ("encode IDX --out x.parquet --precision int8", "Leave out --precision and --lang"),
         ("encode MODEL docs.jsonl --out mine", "mine: exists and is not an earlier save"),
     ],
 )

@@ -150,5 +150,8 @@ def test_options_of_the_other_kind_of_mining(street, capsys):
     assert "mine needs two files and --model; or" in capsys.readouterr().err
     assert main([*both, str(street / "q.jsonl"), "--model", "m", "--skip-top", "3"]) == 2
     assert "--skip-top goes with --negatives only" in capsys.readouterr().err
+    for option in (["-k", 3], ["--margin", "ratio"], ["--half"], ["--lang-a", "en"]):
+        assert mine(street, "--retriever", "bm25", *option) == 2
+        assert f"{option[0]} does not go with --negatives" in capsys.readouterr().err
     assert main([*both, str(street / "q.jsonl"), "--negatives", "--retriever", "bm25"]) == 2
     assert "takes one file of questions" in capsys.readouterr().err

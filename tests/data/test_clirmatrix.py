@@ -105,6 +105,8 @@ def test_ir_datasets_gives_the_same(files, installed, capsys):
     assert list(read_linked(ID)) == local(files)
     assert f"{ID}: 3 pairs with a document that has no text" in capsys.readouterr().err
     assert ids(read_linked(ID, grade=5)) == ids(local(files, grade=5))
+    with pytest.raises(InterlinguaError, match=r"grade.*integer"):
+        list(read_linked(ID, grade="best"))
     assert installed["clirmatrix/en"].asked == [4, 4]  # each document is asked for once a chunk
 
 

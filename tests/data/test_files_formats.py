@@ -103,6 +103,11 @@ def test_markdown(tmp_path: Path) -> None:
     ]
 
 
+def test_comments_of_markdown(tmp_path: Path) -> None:
+    text = "one <!-- a\nb --> two <!-- c\nd\n--> three <!-- e --> four\nfive"
+    assert read(tmp_path, "a.md", text)[0].text.split() == "one two three four five".split()
+
+
 def test_headings_of_markdown(tmp_path: Path) -> None:
     assert short(read(tmp_path, "a.md", "Title\n=====\ntext\n\ntwo\nlines\n---\n### Deep\nx\n## Next\ny")) == [
         ("Title", "text\n\ntwo\nlines"),

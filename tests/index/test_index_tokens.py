@@ -113,6 +113,16 @@ def test_another_model_finds_nothing(index, reranker, tiny_encoder):
     assert len(IndexTokens(complete(folder_of(index.path, other)))) == 0
 
 
+def test_those_of_two_rerankers_stay_open(index, reranker, tiny_encoder):
+    other = LateInteractionEncoder.start(tiny_encoder(), dim=16, query_length=12, document_length=24, seed=5)
+    for model in (reranker, other):
+        index.keep_tokens(model)
+    store = index.store
+    first = [store.tokens(model) for model in (reranker, other)]
+    assert [store.tokens(model) for model in (reranker, other)] == first
+    assert first[0] is not first[1]
+
+
 def test_parts_of_which_most_is_gone_are_removed(index, reranker):
     index.keep_tokens(reranker)
     index.delete(["p0", "p1", "p2"])  # of p0 to p3

@@ -177,6 +177,14 @@ def test_without_a_name_all_are_read(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ready"}
 
 
+def test_a_queue_with_room_for_one_has_room_for_all_indexes(read: dict[str, Index]) -> None:
+    with serving(three(read), queue=1) as client:
+        assert len(client.get("/info").json()["indexes"]) == 3
+        assert len(client.get("/indexes").json()["indexes"]) == 3
+        assert len(client.get("/passages/stars").json()["passages"]) == 2
+        assert client.get("/documents/book").json()["index"] == "faq"
+
+
 def test_one_index_is_served_as_ever(read: dict[str, Index]) -> None:
     with serving(read["faq"]) as client:
         plain = search(client)

@@ -135,6 +135,9 @@ def check_options(arguments: argparse.Namespace) -> None:
 
     if not arguments.on and not arguments.fold:
         raise BadInput("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
+    asks = not arguments.shift or arguments.remove or (arguments.scale, arguments.rotate) != ("std", "none")
+    if not arguments.on and asks:
+        raise BadInput("--shift, --scale, --rotate and --remove are fitted on texts: say which with --on.")
     if bool(arguments.pairs) != (arguments.rotate == "supervised"):
         raise BadInput("--rotate supervised and --pairs FILE … belong together: give both or neither.")
     check_replaceable(Path(arguments.out), "modules.json")
