@@ -42,8 +42,8 @@ def use_memory_sparingly() -> None:
     It looks for objects that only refer to one another after 200,000 new ones, not after 700: passages and terms are
     many and do not do so, and the search took a tenth of the time that an index takes. Glibc gets two arenas for
     all threads, not eight a processor: each keeps what Lance's threads free, hundreds of megabytes together. And Lance
-    reads little ahead: joining the files of three million passages held 340 MB, not 700, and took as long. What the
-    environment says of the two last wins.
+    reads little ahead, which is most of the memory that joining its files takes. What the environment says of the two
+    last wins.
     """
     gc.set_threshold(200_000, 20, 100)
     os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(READ_AHEAD))

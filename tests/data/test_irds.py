@@ -266,6 +266,10 @@ def test_documents_stay_on_disk_until_they_are_asked_for() -> None:
     assert (passages[-1].id, [p.id for p in passages[1:]], [p.id for p in passages[:0]]) == ("1", ["1"], [])
     with pytest.raises(IndexError):
         passages[2]
+    walks = data.walks
+    assert [p.id for p in passages[:1]] == ["0"]
+    assert [p.id for p in passages[::-1]] == ["1", "0"]
+    assert data.walks == walks + 2
 
 
 def test_reranking_reads_the_candidates_alone(tmp_path: Any) -> None:

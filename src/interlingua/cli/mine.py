@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import bad_rows_option, number, precision_option
@@ -79,10 +78,9 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     from interlingua.data.readers import read_questions
     from interlingua.data.readers.questions import as_row
     from interlingua.files import atomic_write
-    from interlingua.models.late_interaction import load_any
     from interlingua.progress import track
     from interlingua.retrieval.hard_negatives import MiningReport, Pool, mine_hard_negatives
-    from interlingua.retrieval.pipeline.run import RetrieverPool
+    from interlingua.retrieval.pipeline.run import RetrieverPool, encoder_loader
 
     if not arguments.retriever:
         raise BadInput("--negatives: say with --retriever what finds them: bm25, or a model's folder or name.")
@@ -102,7 +100,8 @@ def run_negatives(arguments: argparse.Namespace) -> None:
             "taken for it. If they are no translations, the ids belong to another collection."
         )
     report = MiningReport()
-    retriever = RetrieverPool(pool.passages, partial(load_any, precision=arguments.precision)).retriever(stage)
+    load = encoder_loader(precision=arguments.precision)
+    retriever = RetrieverPool(pool.passages, load).retriever(stage)
     mined = mine_hard_negatives(questions, pool, retriever, choice, report, scores=bool(arguments.scores))
     with atomic_write(arguments.out) as stream:
         for record in track(mined, "mine", total=len(questions)):

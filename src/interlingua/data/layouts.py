@@ -60,8 +60,9 @@ class StoredPassages(Sequence[Passage]):
     def __getitem__(self, at: slice) -> list[Passage]: ...
     def __getitem__(self, at: int | slice) -> Passage | list[Passage]:
         if isinstance(at, slice):
-            start, stop, step = at.indices(len(self))
-            return list(islice(self, start, stop, step)) if step > 0 else list(self)[at]
+            if min(at.start or 0, at.stop or 0, (at.step or 1) - 1) < 0:
+                return list(self)[at]
+            return list(islice(self, at.start, at.stop, at.step))  # what comes after it is not read
         place = at + len(self) if at < 0 else at
         found = next(islice(self, place, None), None) if place >= 0 else None
         if found is None:

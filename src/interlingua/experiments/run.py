@@ -74,18 +74,6 @@ class Reproduction:
                 raise BadInput(f"row '{name}' is not in this table.{suggestion(name, there)}")
         return [name for name in there if self.only is None or name in self.only]
 
-    def trained_rows(self) -> list[str]:
-        """The rows to train: of those to run, and those whose model they measure or start from."""
-        found = []
-        for row in self.rows():
-            spec, ranking = self.table.rows[row], self.table.ranking(row, self.scale)
-            if spec.vectors is not None or (ranking is not None and not ranking.needs_model):
-                continue
-            trained = row if spec.of is None else spec.of
-            if trained != "start":
-                found += [name for name in (self.table.rows[trained].after, trained) if name is not None]
-        return list(dict.fromkeys(found))
-
     @property
     def stem(self) -> str:
         """The name of the folders and files of this table: `hu2023-table2`, also for a table of one's own."""
@@ -149,10 +137,8 @@ class Reproduction:
         return found
 
     def run(self) -> dict[str, list[Values]]:
-        """Train and measure everything: row → one `Values` a seed, empty for a seed that crashed.
-
-        Raises what happened where nothing at all could be measured.
-        """
+        """Train and measure everything: row → one `Values` a seed, empty for a seed that crashed. Raises what happened
+        where nothing at all could be measured."""
         rows = self.rows()
         self.processes = Processes.join(self.device)
         if self.processes.count > 1:
@@ -160,7 +146,7 @@ class Reproduction:
         if self.scale in self.table.merged:
             return self._merged(rows, self.parts())
         wanted = self._wanted()
-        for row in self.trained_rows():  # a mistake in a recipe is said before hours of training
+        for row in self.table.trained_rows(rows, self.scale):  # a mistake in a recipe is said before hours of training
             self.recipe(row, 1)
         self._start()
         results: dict[str, list[Values]] = {}
@@ -318,7 +304,13 @@ class Reproduction:
                 model, calibration = self.read(row, seed)
             shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)
             told = problems.append if stored else lacking.append
-            found = measure(model, left, self.table.measures, self.data, ranking, problems.append, shards, told)
+            try:
+                found = measure(model, left, self.table.measures, self.data, ranking, problems.append, shards, told)
+            except BadInput as error:
+                if not values:
+                    raise
+                found = {}  # of what is left nothing can be measured; the rest was before
+                lacking.append(str(error))
             join(values, found)
             done_now = measured_columns(left, found)
             if stored is not None:  # what has no vectors there will have none

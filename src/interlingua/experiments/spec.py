@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import fsum
@@ -434,6 +434,18 @@ class TableSpec(Settings):
         at = self.scale(scale)
         filled = spec.pipeline.replace("{maxp}", at.maxp).replace("{analyzer}", at.analyzer)
         return Ranking(filled.replace("{first}", str(at.first)), spec.tune)
+
+    def trained_rows(self, rows: Iterable[str], scale: str) -> list[str]:
+        """The rows to train for `rows`: they, or those whose model they measure, and those that these start from."""
+        found = []
+        for row in rows:
+            spec, ranking = self.rows[row], self.ranking(row, scale)
+            if spec.vectors is not None or (ranking is not None and not ranking.needs_model):
+                continue
+            trained = row if spec.of is None else spec.of
+            if trained != "start":
+                found += [name for name in (self.rows[trained].after, trained) if name is not None]
+        return list(dict.fromkeys(found))
 
     def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
         """The checked recipe of one row with one seed."""

@@ -179,14 +179,14 @@ def run_pipeline(
     return RetrieverPool(collection.passages, load).run(pipeline, collection.queries, depth, translated=translated)
 
 
-def encoder_loader(load: Load | None = None) -> Load:
-    """`load`, or that of every kind of model folder, which loads each name once."""
+def encoder_loader(load: Load | None = None, precision: str | None = None) -> Load:
+    """`load`, or that of every kind of model folder in a number format, which loads each name once."""
 
     def any_kind(name: str) -> AnyEncoder:
         from interlingua.models.late_interaction import load_any
 
         try:
-            return load_any(name)
+            return load_any(name, precision=precision)
         except NotFound as error:
             meant = suggestion(name, NAMED)
             raise NotFound(f"{error}{meant if '?' in meant else ''}") from error
