@@ -6,7 +6,7 @@ import pytest
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import language_bias, language_matrix, mirror_page
-from interlingua.evaluation.languages import between, peer, principal_plane, probe
+from interlingua.evaluation.languages import _kruskal, between, peer, principal_plane, probe
 from interlingua.evaluation.plots import bias_rows
 
 LANGS = ("en", "fi", "th")
@@ -152,3 +152,13 @@ def test_the_page_needs_nothing_else_and_escapes_names():
     assert "Finnish (fi)" in page
     for name, fair, values in bias_rows(found):
         assert f"<th>{name.replace(chr(39), '&#x27;')}</th><td>{fair}</td><td>{values[0]:.3f}</td>" in page
+
+
+def test_the_test_of_peer_is_that_of_scipy():
+    from scipy.stats import kruskal
+
+    draw = np.random.default_rng(3)
+    for _ in range(50):
+        groups = [draw.integers(1, 9, draw.integers(1, 7)).astype(float).tolist() for _ in range(draw.integers(2, 6))]
+        if len({rank for group in groups for rank in group}) > 1:
+            assert _kruskal(groups) == pytest.approx(kruskal(*groups).pvalue, abs=1e-12)

@@ -1,10 +1,13 @@
 """The bundled tables hold together, and a table's file means what it says."""
 
+from pathlib import Path
+
 import pytest
 
 from interlingua.errors import InterlinguaError
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.retrieval.pipeline.grammar import Lexical, leaves, parse_pipeline
+from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import recipe_folder
 from interlingua.training.weighted import check
 
@@ -175,6 +178,17 @@ def test_overrides_of_the_table_come_first_then_the_scales_then_the_rows(write, 
     assert list(table.rows_at("big")) == ["plain", "own", "large"]
     begun = table.recipe("own", "tiny", None, 3, tmp_path / "start")
     assert begun.model.backbone == str(tmp_path / "start")
+
+
+def test_a_row_starts_where_it_is_told_whatever_backbone_the_table_sets(write):
+    begin, named = Path("runs/a: b/model"), RECIPE.replace("{static: {dim: 8}}", "multilingual-e5-small")
+    changed = TABLE.replace(
+        '"training.steps=3"', '"training.steps=3", "model.backbone={name: multilingual-e5-small, layers: 6}"'
+    )
+    table = read_table(write(changed, named))
+    free, told = (Backbone.of(table.recipe("plain", "tiny", None, 1, start).model.backbone) for start in (None, begin))
+    assert (free.name, free.layers) == ("multilingual-e5-small", 6)
+    assert (told.name, told.layers) == (str(begin), None)
 
 
 def test_an_unknown_scale_is_answered_with_the_nearest(write):

@@ -21,6 +21,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index import metadata, open_index
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import on_processor
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import check, fingerprint
 from interlingua.models.inference import int8, precision
@@ -396,3 +397,8 @@ def test_a_process_that_compiles_the_layers_computes_what_the_next_one_computes(
         for _ in range(2)
     ]
     assert said[0] == said[1]
+
+
+def test_the_precision_of_a_processor_is_left_out_on_a_gpu():
+    assert on_processor("int8", "cpu") == "int8"
+    assert on_processor("int8", "cuda") is on_processor(None, "cpu") is None

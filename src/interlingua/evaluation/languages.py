@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,6 @@ def peer(
 
     Raises BadInput for a `top` under 1 and weights that are no numbers of 0 or more, or all 0.
     """
-    from scipy.stats import kruskal
-
     if top < 1:
         raise BadInput(f"top={top}: must be at least 1.")
     if weights is not None and (min(weights.values(), default=0) < 0 or not sum(weights.values())):
@@ -63,11 +61,27 @@ def peer(
         if 1 < len(groups) == len(ranks):
             continue
         alike = len(groups) < 2 or min(ranks) == max(ranks)
-        values[level] = 1.0 if alike else float(kruskal(*groups.values()).pvalue)
+        values[level] = 1.0 if alike else _kruskal(list(groups.values()))
     counted = {level: 1.0 if weights is None else weights.get(level, 0.0) for level in values}
     if not sum(counted.values()):
         return 1.0
     return float(np.average(list(values.values()), weights=list(counted.values())))
+
+
+def _kruskal(groups: Sequence[Sequence[float]]) -> float:
+    """The p-value of the Kruskal-Wallis test. As scipy.stats.kruskal, which takes a millisecond where this takes 20 µs:
+    PEER asks for one a question."""
+    from scipy.special import chdtrc
+
+    rank_of, ties, count = {}, 0, 0
+    for value, alike in groupby(sorted(chain(*groups))):
+        same = len(list(alike))
+        rank_of[value] = count + (same + 1) / 2
+        ties += same**3 - same
+        count += same
+    between = sum(sum(rank_of[value] for value in group) ** 2 / len(group) for group in groups)
+    statistic = 12 / (count * (count + 1)) * between - 3 * (count + 1)
+    return float(chdtrc(len(groups) - 1, statistic / (1 - ties / (count**3 - count))))
 
 
 Plane = NDArray[np.float32]
@@ -316,12 +330,14 @@ def language_matrix(
     collections: Mapping[str, Collection],
     measure: str = "RR@100",
     depth: int = 100,
+    cells: Container[tuple[str, str]] | None = None,
     **encode_options: Any,
 ) -> LanguageMatrix:
     """Search every language's passages with every language's questions, then all passages at once.
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Questions and passages
     of each language are encoded once. `depth` passages are retrieved for a cell; the merged pool is ranked whole.
+    With `cells`, (question language, passage language), only those are searched beside the pool.
     Raises BadInput for fewer than two languages, a measure that looks deeper than `depth`, ids that do not
     correspond (`interlingua.data.collections.cross`), or a language without a question of `MergedPool.golds`.
     """
@@ -335,6 +351,8 @@ def language_matrix(
     for asked in langs:
         row_of = {query.id: row for row, query in enumerate(collections[asked].queries)}
         for held in langs:
+            if cells is not None and (asked, held) not in cells:
+                continue
             pair = collections[asked] if asked == held else cross(collections[asked], collections[held])
             place_of = {passage.id: row for row, passage in enumerate(collections[held].passages)}
             query_ids, passage_ids = [query.id for query in pair.queries], [passage.id for passage in pair.passages]

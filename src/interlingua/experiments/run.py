@@ -31,7 +31,7 @@ from interlingua.experiments.suites import (
 )
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
-from interlingua.models.encode import default_device
+from interlingua.models.encode import default_device, on_processor
 from interlingua.models.late_interaction import Model
 from interlingua.retrieval.dense.sharded import ALONE, Shards
 from interlingua.training.backbones import Backbone
@@ -399,13 +399,13 @@ class Reproduction:
                 "starts from nothing. Give the scale a start."
             )
         model = dual_of(spec, None, None, seed)
-        if read.precision is None:
+        if (precision := on_processor(read.precision, self.device)) is None:
             return model.to(default_device(self.device)).eval()
         folder = self.folder(row, seed) / "untrained"
         if self.processes.first:
             model.save(folder)
         self.processes.wait()
-        return DualEncoder.load(folder, device=self.device, precision=read.precision)
+        return DualEncoder.load(folder, device=self.device, precision=precision)
 
     def start_folder(self) -> Path | None:
         """The folder of the model that all rows start from, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -450,11 +451,9 @@ class TableSpec(Settings):
     def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
         """The checked recipe of one row with one seed."""
         tree = raw_recipe(self.folder / self.rows[row].recipe.get(scale, self.scale(scale).recipe))
-        if start is not None:
-            tree = merge(tree, {"model": {"backbone": None}})
-            tree["model"]["backbone"] = str(start)
-        # the table's overrides first: a row may switch off what they set
-        overrides = [*self.set.get(scale, []), *self.rows[row].overrides(scale), *self.changes]
+        # the table's overrides first: a row may switch off what they set, and starts where it is told
+        begin = [] if start is None else [f"model.backbone={json.dumps(str(start))}"]
+        overrides = [*self.set.get(scale, []), *begin, *self.rows[row].overrides(scale), *self.changes]
         return resolve(merge(tree, {"seed": seed}), overrides, data, where=f"{self.title}, row '{row}'")
 
     def suites(self, scale: str) -> dict[str, Suite]:

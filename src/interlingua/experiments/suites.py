@@ -29,6 +29,7 @@ from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_p
 from interlingua.evaluation.xor import run_texts, xor_results
 from interlingua.experiments.spec import CalibrationSpec, Ranking, Reading, Scored, Suite, fill
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import on_processor
 from interlingua.models.encoder import Encoder as SingleEncoder
 from interlingua.models.late_interaction import Model, load_any
 from interlingua.models.protocols import AnyEncoder, Encoder, has_token_vectors
@@ -50,12 +51,13 @@ AnyModel = Encoder | StoredVectors
 
 
 def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
-    """The model in `folder`, in a precision if one is asked for; with a layer or a pooling, its one encoder cut to that
-    layer and pooled so."""
+    """The model in `folder`, on a processor in the precision that is asked for; with a layer or a pooling, its one
+    encoder cut to that layer and pooled so."""
+    precision = on_processor(how.precision, device)
     if how.layer is None and how.pooling is None:
-        return load_any(folder, device=device, precision=how.precision)
+        return load_any(folder, device=device, precision=precision)
     return DualEncoder(
-        SingleEncoder.load(folder, layer=how.layer, pooling=how.pooling, device=device, precision=how.precision)
+        SingleEncoder.load(folder, layer=how.layer, pooling=how.pooling, device=device, precision=precision)
     )
 
 
@@ -202,7 +204,8 @@ def drawn_pairs(suite: Suite, column: str, fill: Fill) -> list[ParallelPair]:
 def pool_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """Average precision over the pool of all languages, where every translation of the passage is right, and how much
     of the top is in the question's own language (LAReQA, Roy et al. 2020); and PEER (Yang et al. 2024)."""
-    matrix = language_matrix(model, {column: load_collection(fill(suite.pool[column])) for column in columns})
+    collections = {column: load_collection(fill(suite.pool[column])) for column in columns}
+    matrix = language_matrix(model, collections, cells=())
     return _pooled(matrix)
 
 
@@ -221,14 +224,16 @@ def matrix_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fil
     """Retrieval in one language, from it to English passages, and from English to its passages, a value a question;
     and what `pool_suite` measures. All of one encoding."""
     columns = list(columns)
-    matrix = language_matrix(model, {column: load_collection(fill(suite.matrix[column])) for column in columns})
-    found = _pooled(matrix)
     others = [lang for lang in columns if lang != "en"] if "en" in columns else []
-    for kind, cells in {
+    kinds = {
         "same language": {lang: (lang, lang) for lang in columns},
         "to English": {lang: (lang, "en") for lang in others},
         "from English": {lang: ("en", lang) for lang in others},
-    }.items():
+    }
+    collections = {column: load_collection(fill(suite.matrix[column])) for column in columns}
+    matrix = language_matrix(model, collections, cells={cell for kind in kinds.values() for cell in kind.values()})
+    found = _pooled(matrix)
+    for kind, cells in kinds.items():
         values = {lang: dict(matrix.scores[cell].per_query[matrix.measure]) for lang, cell in cells.items()}
         if values:
             found[f"{matrix.measure}, {kind}"] = values

@@ -30,6 +30,11 @@ def default_device(device: str | torch.device | None) -> torch.device:
         raise BadInput(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
 
 
+def on_processor(precision: str | None, device: str | torch.device | None) -> str | None:
+    """`precision` where a processor computes; None on a GPU, which has formats of its own."""
+    return precision if default_device(device).type == "cpu" else None
+
+
 def compute_dtype(device: torch.device, asked: str | torch.dtype | None) -> torch.dtype:
     """The format `encode` computes in: float32 on a CPU, float16 on CUDA (as DPR encodes), or what was asked for.
 

@@ -19,6 +19,7 @@ from interlingua.array_folder import mapped_array, write_array
 from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import alone, atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
+from interlingua.models.encode import on_processor
 from interlingua.models.encoder import Encoder
 from interlingua.models.subwords import Text, plain_text
 from interlingua.objectives.distillation import TeacherSpec
@@ -173,9 +174,10 @@ def _done(folder: Path, about: dict[str, Any]) -> int:
 
 
 def _loaded(spec: TeacherSpec, device: str) -> DualEncoder:
+    precision = on_processor(spec.precision, device)
     if spec.layers is None:
-        return DualEncoder.load(spec.model, device=device, precision=spec.precision)
-    return DualEncoder.tied(Encoder.load(spec.model, layer=spec.layers, device=device, precision=spec.precision))
+        return DualEncoder.load(spec.model, device=device, precision=precision)
+    return DualEncoder.tied(Encoder.load(spec.model, layer=spec.layers, device=device, precision=precision))
 
 
 def learn_from(
