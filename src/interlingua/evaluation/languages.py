@@ -69,8 +69,8 @@ def peer(
 
 
 def _kruskal(groups: Sequence[Sequence[float]]) -> float:
-    """The p-value of the Kruskal-Wallis test. As scipy.stats.kruskal, which takes a millisecond where this takes 20 µs:
-    PEER asks for one a question."""
+    """The p-value of the Kruskal-Wallis test, as scipy.stats.kruskal has it. That looks over its arguments for most of
+    its time, and PEER asks for a test a question."""
     from scipy.special import chdtrc
 
     rank_of, ties, count = {}, 0, 0
@@ -337,7 +337,8 @@ def language_matrix(
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Questions and passages
     of each language are encoded once. `depth` passages are retrieved for a cell; the merged pool is ranked whole.
-    With `cells`, (question language, passage language), only those are searched beside the pool.
+    With `cells`, (question language, passage language), only those are searched beside the pool, and what the matrix
+    says of all cells (`values`, `render`) is not to be had.
     Raises BadInput for fewer than two languages, a measure that looks deeper than `depth`, ids that do not
     correspond (`interlingua.data.collections.cross`), or a language without a question of `MergedPool.golds`.
     """
