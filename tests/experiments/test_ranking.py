@@ -111,6 +111,24 @@ def test_bm25_reads_the_translation_and_keeps_the_id(finnish):
     )
 
 
+def test_bm25_reads_the_question_in_the_language_of_the_suites_passages(finnish):
+    suite = Suite(collections={"fi": "encyclopedia:fi"}, passages="encyclopedia:en", translations="passages")
+    crossed, translated = held(suite, "fi", None)
+    assert (crossed.query_langs, crossed.passage_langs) == (["fi"], ["en"])
+    assert {translated[q.id].lang for q in crossed.queries} == {"en"}
+    english = load_collection("encyclopedia:en")
+    relevant = next(iter(crossed.qrels[crossed.queries[0].id]))
+    assert translated[crossed.queries[0].id].text in {
+        query.text for query in english.queries if relevant in english.qrels[query.id]
+    }
+    assert held(suite.model_copy(update={"translations": None}), "fi", None)[1] == {}
+
+
+def test_translations_are_of_the_side_that_the_suite_has():
+    with pytest.raises(ValueError, match="translations: passages is for a suite with passages of its own"):
+        Suite(collections={"fi": "encyclopedia:fi"}, questions="encyclopedia:en", translations="passages")
+
+
 def test_translations_of_a_file(tmp_path, finnish):
     english = load_collection("encyclopedia:en")
     file = tmp_path / "fi.tsv"

@@ -229,10 +229,11 @@ class Suite(Settings):
     questions: str | None = Field(
         None, description="ask this collection's questions of the others' passages, which are translations of its own"
     )
-    translations: Literal["columns"] | dict[str, str] | None = Field(
+    translations: Literal["columns", "passages"] | dict[str, str] | None = Field(
         None,
-        description="what BM25 reads: the columns' own questions, as translations of `questions`; or for each "
-        "column a file of translations (id, text) or a collection with the same question ids",
+        description="what BM25 reads: the columns' own questions, as translations of `questions`; those of the "
+        "collection in `passages`, as translations of the columns'; or for each column a file of translations (id, "
+        "text) or translated topics of ir_datasets",
     )
     dev: dict[str, str] = Field(
         default_factory=dict,
@@ -272,6 +273,8 @@ class Suite(Settings):
             raise ValueError("a suite has passages or questions of its own, not both")
         if self.translations == "columns" and self.questions is None:
             raise ValueError("translations: columns is for a suite with questions of its own")
+        if self.translations == "passages" and self.passages is None:
+            raise ValueError("translations: passages is for a suite with passages of its own")
         return self
 
     @property

@@ -429,7 +429,7 @@ def _ranked(
     shards: Shards | None,
 ) -> Scored:
     collection, theirs = held(suite, column, data)
-    translated: Mapping[str, Query] | None = theirs if suite.translations == "columns" else None
+    translated: Mapping[str, Query] | None = theirs if isinstance(suite.translations, str) else None
     if isinstance(suite.translations, dict) and column in suite.translations:
         path = fill(suite.translations[column], data)
         translated = (
@@ -446,26 +446,29 @@ def _ranked(
 
 
 def held(suite: Suite, column: str, data: str | None) -> tuple[Collection, dict[str, Query]]:
-    """The collection of a column under its name, with the suite's passages or questions if it has its own; and, with
-    questions of its own, the same questions in the column's language. A question without one is left out."""
+    """The collection of a column under its name, with the suite's passages or questions if it has its own; and, where
+    the questions are asked across languages, the same in the language of the passages, as far as they are wanted. A
+    question without a counterpart is left out then."""
     collection = load(fill(suite.collections[column], data))
-    translated: dict[str, Query] = {}
     if suite.passages is not None:
-        collection = cross(collection, load(fill(suite.passages, data)))
+        passages = load(fill(suite.passages, data))
+        collection = cross(collection, passages)
+        if suite.translations == "passages":
+            return _with_counterparts(column, collection, passages)
     if suite.questions is not None:
-        asked = cross(load(fill(suite.questions, data)), collection)
-        translated = question_translations(asked, collection)
-        if left := len(asked.queries) - len(translated):
-            logger.warning(
-                f"{column}: {left:,} of {len(asked.queries):,} questions have no counterpart and are left out"
-            )
-        collection = Collection(
-            column,
-            asked.passages,
-            [q for q in asked.queries if q.id in translated],
-            {name: grades for name, grades in asked.qrels.items() if name in translated},
-        )
-    return Collection(column, collection.passages, collection.queries, collection.qrels), translated
+        return _with_counterparts(column, cross(load(fill(suite.questions, data)), collection), collection)
+    return Collection(column, collection.passages, collection.queries, collection.qrels), {}
+
+
+def _with_counterparts(column: str, asked: Collection, other: Collection) -> tuple[Collection, dict[str, Query]]:
+    """`asked` without the questions that have no counterpart in `other`, under the name of the column; and those
+    counterparts by the ids of `asked`."""
+    translated = question_translations(asked, other)
+    if left := len(asked.queries) - len(translated):
+        logger.warning(f"{column}: {left:,} of {len(asked.queries):,} questions have no counterpart and are left out")
+    queries = [query for query in asked.queries if query.id in translated]
+    qrels = {name: grades for name, grades in asked.qrels.items() if name in translated}
+    return Collection(column, asked.passages, queries, qrels), translated
 
 
 @lru_cache(maxsize=2)
