@@ -43,6 +43,22 @@ def test_truncate_cuts_after_sorting():
 
 
 @pytest.mark.slow
+def test_rows_are_named_when_they_are_read():
+    names, rows, scores = ["a", "b", "c", "d"], np.array([2, 0, 3]), np.array([3, 2, 1], np.float32)
+    by_rows, by_ids = Run(), Run()
+    by_rows.add_rows("q", rows, scores, names)
+    by_ids.add("q", ["c", "a", "d"], scores)
+    assert by_rows.truncate(2)["q"] == by_ids.truncate(2)["q"] == [("c", 3.0), ("a", 2.0)]
+    assert repr(by_rows) == repr(by_ids)
+    assert by_rows == by_ids
+    assert Run.joined([by_rows], ["q"], 1) == by_ids.truncate(1)
+    with pytest.raises(InterlinguaError, match="query 'q': already has results"):
+        by_rows.add_rows("q", rows, scores, names)
+    other = Run()
+    other.add_rows("q", rows[::-1], scores, names)
+    assert other != by_ids
+
+
 def test_runs_over_different_passages_become_one():
     parts = [{"q": {"b": 1.0, "a": 1.0}, "other": {"x": 1.0}}, {"p": {"m": 2.0}}, {"q": {"c": 1.0, "d": 0.5}}]
     runs = [Run.from_scores(part) for part in parts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +59,13 @@ def docid_order(ids: Sequence[str]) -> NDArray[np.int64]:
     return np.array(sorted(range(len(ids)), key=ids.__getitem__, reverse=True), dtype=np.int64)
 
 
+class _Unnamed(NamedTuple):
+    """Passages of a query by their places in `names`."""
+
+    names: Sequence[str]
+    rows: NDArray[np.int64]
+
+
 class Run(Mapping[str, list[tuple[str, float]]]):
     """Query id → `[(passage id, score), …]`, best first, ordered as trec_eval orders:
     score as a 32-bit float descending, ties by docid descending, cut only after sorting.
@@ -67,7 +75,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
     """
 
     def __init__(self) -> None:
-        self._ids: dict[str, list[str]] = {}
+        self._ids: dict[str, list[str] | _Unnamed] = {}
         self._scores: dict[str, NDArray[np.float32]] = {}
 
     @classmethod
@@ -105,8 +113,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
 
         Raises BadInput for a query added twice, unequal lengths, a document that occurs twice, NaN.
         """
-        if query_id in self._ids:
-            raise BadInput(f"query '{query_id}': already has results in this run. Merge them before adding.")
+        self._new(query_id)
         ids = list(ids)
         values = np.asarray(scores, dtype=np.float32)
         if values.shape != (len(ids),):
@@ -126,8 +133,23 @@ class Run(Mapping[str, list[tuple[str, float]]]):
             ids, values = [ids[i] for i in order], values[order]
         self._ids[query_id], self._scores[query_id] = ids, values
 
+    def add_rows(
+        self, query_id: str, rows: NDArray[np.int64], scores: NDArray[np.float32], names: Sequence[str]
+    ) -> None:
+        """Add the results of one query by their places in `names`, which must be distinct and in the order of the run.
+        They are named when they are read, so `names` must not change.
+
+        Raises BadInput for a query added twice.
+        """
+        self._new(query_id)
+        self._ids[query_id], self._scores[query_id] = _Unnamed(names, rows), scores
+
+    def _new(self, query_id: str) -> None:
+        if query_id in self._ids:
+            raise BadInput(f"query '{query_id}': already has results in this run. Merge them before adding.")
+
     def __getitem__(self, query_id: str) -> list[tuple[str, float]]:
-        return list(zip(self._ids[query_id], self._scores[query_id].tolist(), strict=True))
+        return list(zip(self._named(query_id), self._scores[query_id].tolist(), strict=True))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
@@ -141,18 +163,25 @@ class Run(Mapping[str, list[tuple[str, float]]]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Run):
             return NotImplemented
-        return self._ids == other._ids and all(
-            np.array_equal(scores, other._scores[query_id]) for query_id, scores in self._scores.items()
+        return self.keys() == other.keys() and all(
+            self._named(query_id) == other._named(query_id) and np.array_equal(scores, other._scores[query_id])
+            for query_id, scores in self._scores.items()
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<Run: {len(self):,} queries, {sum(map(len, self._ids.values())):,} results>"
+        return f"<Run: {len(self):,} queries, {sum(map(len, self._scores.values())):,} results>"
 
     def ids(self, query_id: str) -> list[str]:
         """The passage ids of one query, best first."""
-        return list(self._ids[query_id])
+        return list(self._named(query_id))
+
+    def _named(self, query_id: str) -> list[str]:
+        ids = self._ids[query_id]
+        if isinstance(ids, _Unnamed):
+            ids = self._ids[query_id] = list(map(ids.names.__getitem__, ids.rows.tolist()))
+        return ids
 
     def rows(self) -> Iterator[tuple[str, str, int, float]]:
         """`(query id, passage id, rank from 1, score)` of every result, in rank order."""
@@ -165,7 +194,10 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         if depth < 0:
             raise BadInput(f"depth {depth}: must not be negative.")
         shorter = Run()
-        shorter._ids = {query_id: ids[:depth] for query_id, ids in self._ids.items()}
+        shorter._ids = {
+            query_id: _Unnamed(ids.names, ids.rows[:depth]) if isinstance(ids, _Unnamed) else ids[:depth]
+            for query_id, ids in self._ids.items()
+        }
         shorter._scores = {query_id: scores[:depth] for query_id, scores in self._scores.items()}
         return shorter
 

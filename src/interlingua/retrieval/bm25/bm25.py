@@ -112,7 +112,7 @@ class BM25:
         run, ids = Run(), self._indexed.ids
         for query in queries:
             rows, scores = self._matches(query).best(depth, self._indexed.ties)
-            run.add(query.id, list(map(ids.__getitem__, rows.tolist())), scores)
+            run.add_rows(query.id, rows, scores, ids)
         return run
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
