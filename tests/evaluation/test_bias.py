@@ -6,8 +6,9 @@ import pytest
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import language_bias, language_matrix, mirror_page
-from interlingua.evaluation.languages import _kruskal, between, peer, principal_plane, probe
+from interlingua.evaluation.languages import _kruskal, between, peer, probe
 from interlingua.evaluation.plots import bias_rows
+from interlingua.evaluation.projection import principal_plane
 
 LANGS = ("en", "fi", "th")
 

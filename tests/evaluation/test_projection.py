@@ -8,8 +8,8 @@ import pytest
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import language_projection, projection_table
-from interlingua.evaluation.languages import principal_plane
 from interlingua.evaluation.plots import plot_projections
+from interlingua.evaluation.projection import principal_plane
 
 RNG = np.random.default_rng(7)
 MEANINGS = RNG.normal(size=(40, 8))

@@ -11,18 +11,10 @@ from interlingua.lazy import lazy_names
 
 if TYPE_CHECKING:
     from interlingua.evaluation.bitext import BuccResult, bucc_f1, bucc_table, planted_f1
-    from interlingua.evaluation.languages import (
-        LanguageBias,
-        LanguageMatrix,
-        Projection,
-        language_bias,
-        language_matrix,
-        language_projection,
-        peer,
-        projection_table,
-    )
+    from interlingua.evaluation.languages import LanguageBias, LanguageMatrix, language_bias, language_matrix, peer
     from interlingua.evaluation.measures import Scores, evaluate
     from interlingua.evaluation.plots import mirror_page
+    from interlingua.evaluation.projection import Projection, language_projection, projection_table
     from interlingua.evaluation.protocol import (
         Result,
         TunedAlpha,
@@ -66,9 +58,9 @@ _HOME = {
     "pairs_between": "tatoeba",
     "pivot_pairs": "tatoeba",
     "planted_f1": "bitext",
-    "Projection": "languages",
-    "language_projection": "languages",
-    "projection_table": "languages",
+    "Projection": "projection",
+    "language_projection": "projection",
+    "projection_table": "projection",
     "evaluate_on": "protocol",
     "Result": "protocol",
     "results_table": "protocol",

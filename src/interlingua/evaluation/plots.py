@@ -15,7 +15,7 @@ from interlingua.evaluation.significance import Interval
 from interlingua.text.languages import find_code, languages
 
 if TYPE_CHECKING:
-    from interlingua.evaluation.languages import Projection
+    from interlingua.evaluation.projection import Projection
 
 
 def plot_curves(

@@ -12,8 +12,8 @@ import numpy as np
 from tabulate import tabulate
 
 from interlingua.errors import NotFound
-from interlingua.evaluation.languages import language_projection
 from interlingua.evaluation.plots import plot_curves, plot_languages, plot_projections
+from interlingua.evaluation.projection import language_projection
 from interlingua.evaluation.significance import Interval, paired_p, seed_interval, spread_ratio, stratified_interval
 from interlingua.evaluation.table import Row, Table
 from interlingua.experiments.run import Reproduction

@@ -23,7 +23,8 @@ from interlingua.data.readers.tatoeba import FEW, laser_sets, read_dump
 from interlingua.data.records import Collection, ParallelPair, Passage, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
-from interlingua.evaluation.languages import DEEP, TOP, LanguageMatrix, language_matrix, language_projection
+from interlingua.evaluation.languages import DEEP, TOP, LanguageMatrix, language_matrix
+from interlingua.evaluation.projection import language_projection
 from interlingua.evaluation.protocol import evaluate_on
 from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results

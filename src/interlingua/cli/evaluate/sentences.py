@@ -85,8 +85,8 @@ def print_translations(
     from interlingua.evaluation.tatoeba import tatoeba_pairs, tatoeba_table
 
     if arguments.picture:
-        from interlingua.evaluation.languages import language_projection, projection_table
         from interlingua.evaluation.plots import plot_projections
+        from interlingua.evaluation.projection import language_projection, projection_table
 
         ((name, pairs),) = sets.items()
         shown = language_projection(models, pairs)
