@@ -206,6 +206,14 @@ def test_a_row_goes_on_from_a_row_that_is_not_shown(work, finnish):
     whole = evaluate(run_pipeline("m", finnish, 1000, lambda name: model), finnish.qrels, ["RR@100"])
     assert results["alone"][1]["native"]["RR@100"]["fi"] == whole.per_query["RR@100"]
     assert work.run() == results  # nothing is done twice
+    # where what C3 is made by changes, all that comes of it is of another recipe
+    table = read_table(work.name)
+    (work.table.folder / "c4.yaml").write_text(FILES["c3"].replace("0.01", "0.02"), encoding="utf-8")
+    table.rows["C3"].recipe = {"tiny": "c4.yaml"}
+    changed = Reproduction(table, work.name, "tiny", None, work.out)
+    changed.run()
+    refused = {problem.partition(",")[0] for problem in changed.problems if "another recipe" in problem}
+    assert refused >= {"row 'ColBERT + C3'", "row 'alone'", "row 'hybrid'"}
 
 
 def test_the_plan_names_what_comes_before_and_how_rows_rank(work):

@@ -118,7 +118,7 @@ def test_a_recipe_that_another_table_trained_is_found_again(made, monkeypatch):
     again.rows = {"the same": table.rows["+ semantic"], "another": table.rows["retrieval"].model_copy()}
     again.rows["another"].set = ["objectives.semantic=null", "optimizer.lr=0.02", "description=of another table"]
     trained = []
-    monkeypatch.setattr(reproduce, "train", lambda recipe, out, device: trained.append(out) or train(recipe, out))
+    monkeypatch.setattr(reproduce, "train", lambda recipe, out, *_, **__: trained.append(out) or train(recipe, out))
     work = Reproduction(again, "other", "tiny", None, root / "out", 1, "cpu")
     found = work.run()
     assert found["the same"] == results["+ semantic"][:1]
@@ -303,7 +303,7 @@ def test_recipes_changed_by_the_command(made, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_table_that_is_stopped_says_how_far_it_is(made, tmp_path, monkeypatch, capsys):
-    def stopped(*_):
+    def stopped(*_, **__):
         raise Stopped("stopped after step 1; the same command goes on from there.")
 
     monkeypatch.setattr(reproduce, "train", stopped)
@@ -462,10 +462,10 @@ def test_a_seed_that_crashes_is_named_and_the_rest_is_printed(made, tmp_path, mo
     root, table, results = made
     trained = reproduce.train
 
-    def train(recipe, out, device):
+    def train(recipe, out, device, **options):
         if recipe.seed == 2 and "semantic" in str(out):
             raise RuntimeError("out of memory")
-        return trained(recipe, out, device)
+        return trained(recipe, out, device, **options)
 
     monkeypatch.setattr(reproduce, "train", train)
     kept = root / "out/small/tiny/semantic/seed-2/values.json"

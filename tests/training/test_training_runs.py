@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -450,7 +451,10 @@ def test_a_folder_in_which_another_process_trains_is_refused(tmp_path):
     with pytest.raises(Busy, match="another process trains there"):
         train(resolve(tree), tmp_path)
     assert not (tmp_path / "recipe.yaml").exists()
-    lock.kill()  # a killed process holds nothing
-    lock.wait()
-    train(resolve(tree), tmp_path)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(train, resolve(tree), tmp_path, wait=True)
+        lock.kill()  # a killed process holds nothing
+        lock.wait()
+        waiting.result()
+    assert (tmp_path / "model").exists()
     assert (tmp_path / "model").exists()

@@ -184,7 +184,7 @@ def training_cost(work: Reproduction, row: str, catalogue: Catalogue) -> Trainin
     weights = encoders * backbone.parameters
     used = {name for name, options in recipe.objectives.items() if options is not None}
     batch = {name: spec.batch for name, spec in recipe.data.items()}
-    options = recipe.objectives.get("retrieval") or {}
+    options = recipe.objectives.get("retrieval") or recipe.objectives.get("late_interaction") or {}
     parts = []
     if "questions" in batch:
         each = QUESTION + PASSAGE * (1 + int(options.get("hard_negatives", 0)))

@@ -18,7 +18,8 @@ from interlingua.evaluation.significance import Interval, paired_p, seed_interva
 from interlingua.evaluation.table import Row, Table
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, fill
-from interlingua.experiments.suites import Values, drawn_pairs
+from interlingua.experiments.suites import drawn_pairs
+from interlingua.experiments.values import Values
 from interlingua.models.dual import DualEncoder
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ all is there.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import defaultdict
@@ -18,17 +17,10 @@ from typing import Any
 from interlingua.data.readers.source import files_of
 from interlingua.errors import BadInput, InterlinguaError, NotFound, suggestion
 from interlingua.evaluation.tatoeba import StoredVectors
-from interlingua.experiments.spec import CalibrationSpec, Suite, TableSpec, fill, filled
-from interlingua.experiments.suites import (
-    Values,
-    calibrated,
-    chosen,
-    join,
-    measure,
-    measured,
-    measured_columns,
-    read_model,
-)
+from interlingua.evaluation.xor import nltk_tokenizer
+from interlingua.experiments.spec import Suite, TableSpec, fill, filled
+from interlingua.experiments.suites import calibrated, measure, measured, read_model
+from interlingua.experiments.values import Kept, Values, chosen, join, of_formats
 from interlingua.files import atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device, on_processor
@@ -37,7 +29,7 @@ from interlingua.retrieval.dense.sharded import ALONE, Shards
 from interlingua.training.backbones import Backbone
 from interlingua.training.build import dual_of, train
 from interlingua.training.processes import Processes
-from interlingua.training.recipe import Recipe, kept_recipe, read_recipe, recipe_folder, recipe_text, same_recipe
+from interlingua.training.recipe import Recipe, kept_recipe, read_recipe, recipe_folder, recipe_text
 from interlingua.training.weighted import check, training_digest
 
 logger = logging.getLogger(__name__)
@@ -63,6 +55,7 @@ class Reproduction:
     processes: Processes = ALONE
     problems: list[str] = field(default_factory=list)
     calibrations: dict[str, str] = field(default_factory=dict)
+    formats: dict[str, list[str]] = field(default_factory=dict)
 
     def rows(self) -> list[str]:
         """The rows to run; an unknown name among those asked for is an error, and so is no seed."""
@@ -133,7 +126,7 @@ class Reproduction:
         for name in asked or names:
             there = self.table.rows_at(name)
             only = None if self.only is None else [row for row in self.only if row in there]
-            found.append(replace(self, scale=name, only=only, problems=[], calibrations={}))
+            found.append(replace(self, scale=name, only=only, problems=[], calibrations={}, formats={}))
         return found
 
     def run(self) -> dict[str, list[Values]]:
@@ -147,7 +140,7 @@ class Reproduction:
             return self._merged(rows, self.parts())
         wanted = self._wanted()
         for row in self.table.trained_rows(rows, self.scale):  # a mistake in a recipe is said before hours of training
-            self.recipe(row, 1)
+            check(self.recipe(row, 1))
         self._start()
         results: dict[str, list[Values]] = {}
         crashed: dict[tuple[str, int], Exception] = {}
@@ -160,6 +153,8 @@ class Reproduction:
         if crashed and not any(any(runs) for runs in results.values()):
             raise next(iter(crashed.values()))
         self._compare_questions(results)
+        if said := of_formats(self.formats):
+            self._say(said)
         return results
 
     def _merged(self, rows: Sequence[str], parts: Sequence[Reproduction]) -> dict[str, list[Values]]:
@@ -257,8 +252,9 @@ class Reproduction:
         ranking = self.table.ranking(row, self.scale)
         if ranking is not None:
             asked["pipeline"] = {ranking.pipeline: spec.tune}
-        if spec.after is not None:
-            asked["after"] = recipe_text(self.recipe(spec.after, seed))
+        trained = row if spec.of in (None, "start") else str(spec.of)
+        if (after := self.table.rows[trained].after) is not None:
+            asked["after"] = recipe_text(self.recipe(after, seed))
         if spec.vectors is not None:
             asked["vectors"] = spec.vectors
         return asked
@@ -269,31 +265,14 @@ class Reproduction:
         # a row of another row's model depends on that row's recipe, not on its own
         recipe = self.recipe(row if spec.of in (None, "start") else str(spec.of), seed)
         ranking = self.table.ranking(row, self.scale)
-        values: Values = {}
-        columns: dict[str, list[str]] = {}
-        problems: list[str] = []
-        lacking: list[str] = []  # of columns that are tried again next time
-        calibration = ""
-        done = file.exists()
-        if done:
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            before = dict(kept.get("asked") or {})
-            before.pop("columns", None)  # as older runs have it: which columns there are, the values tell
-            if before.get("calibrate"):  # an option that did not exist yet has its default
-                before["calibrate"] = CalibrationSpec.model_validate(before["calibrate"]).model_dump()
-            if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
-                raise BadInput(
-                    f"{folder}: holds results of another recipe, suite or --data folder. "
-                    "Delete it, or use another --out."
-                )
-            values, problems, calibration = kept["values"], kept.get("problems", []), kept.get("calibration", "")
-            columns = kept.get("measured") or measured_columns(self.table.suites(self.scale), values)
+        kept = Kept.read(file, recipe, asked, self.table.suites(self.scale))
         stored = StoredVectors(Path(fill(spec.vectors, self.data))) if spec.vectors is not None else None
         left: dict[str, Suite] = {}
         for name, suite in wanted.items():
-            missing = [column for column in suite.columns() if column not in columns.get(name, ())]
-            if missing and measured(suite.kind, stored, ranking):
-                left[name] = suite if suite.merged else suite.only(missing)
+            if measured(suite.kind, stored, ranking) and (some := kept.left(name, suite)) is not None:
+                left[name] = some
+        lacking: list[str] = []  # of columns that are tried again next time
+        done = file.exists()
         self.processes.wait()  # all have looked before the first one writes
         if done and not left:
             logger.info(f"{row}, seed {seed}: done before ({file})")
@@ -301,38 +280,33 @@ class Reproduction:
             logger.info(f"{row}, seed {seed}")
             model: Any = stored
             if stored is None and (ranking is None or ranking.needs_model):
-                model, calibration = self.read(row, seed)
+                model, kept.calibration = self.read(row, seed)
+                kept.formats = sorted({*kept.formats, self._format()})
             shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)
-            told = problems.append if stored else lacking.append
+            wrong = kept.problems.append
+            told = wrong if stored else lacking.append
             try:
-                found = measure(model, left, self.table.measures, self.data, ranking, problems.append, shards, told)
-            except BadInput as error:
-                if not values:
+                found = measure(model, left, self.table.measures, self.data, ranking, wrong, shards, told)
+            except (BadInput, NotFound) as error:
+                if not kept.values:
                     raise
                 found = {}  # of what is left nothing can be measured; the rest was before
                 lacking.append(str(error))
-            join(values, found)
-            done_now = measured_columns(left, found)
-            if stored is not None:  # what has no vectors there will have none
-                done_now = {name: list(suite.columns()) for name, suite in left.items()}
-            for name, there in done_now.items():
-                columns[name] = list(dict.fromkeys([*columns.get(name, ()), *there]))
-            kept = {
-                "asked": {"recipe": recipe_text(recipe), **asked},
-                "measured": columns,
-                "values": values,
-                "problems": problems,
-                "calibration": calibration,
-            }
+            kept.add(found, left, tried=stored is not None)  # what has no vectors there will have none
             if self.processes.first:
-                with atomic_write(file) as stream:
-                    json.dump(kept, stream)
+                kept.write(file, recipe, asked)
             shards.remove()
-        for problem in (*problems, *lacking):
+        for problem in (*kept.problems, *lacking):
             self._say(f"row '{row}': {problem}")
-        if calibration and spec.calibrate is not None and spec.calibrate.rotate != "none":
-            self.calibrations.setdefault(row, calibration)
-        return chosen(values, wanted)
+        self.formats[row] = sorted({*self.formats.get(row, ()), *kept.formats})
+        if kept.calibration and spec.calibrate is not None and spec.calibrate.rotate != "none":
+            self.calibrations.setdefault(row, kept.calibration)
+        return chosen(kept.values, wanted)
+
+    def _format(self) -> str:
+        """The number format that models compute in."""
+        wished = self.table.scale(self.scale).read.precision
+        return on_processor(wished or "float32", self.device) or "that of a GPU"
 
     def model(self, row: str, seed: int) -> Model:
         """Load the model of a row, read as the scale says and calibrated if the row is."""
@@ -365,7 +339,7 @@ class Reproduction:
         if folder != self.folder(trained, seed):
             logger.info(f"{row}, seed {seed}: trained before, by the same recipe, in {folder}")
             return folder / "model"
-        train(recipe, folder, self.device)
+        train(recipe, folder, self.device, wait=True)  # another run may share this row
         if self.processes.first:
             with atomic_write(self._note(recipe)) as stream:
                 stream.write(f"{folder.relative_to(self.out)}\n")
@@ -423,7 +397,7 @@ class Reproduction:
         folder = self.start_folder()
         if folder is not None:
             recipe = str(self.table.folder / str(self.table.scale(self.scale).start))
-            train(read_recipe(recipe, data=self.data), folder.parent, self.device)
+            train(read_recipe(recipe, data=self.data), folder.parent, self.device, wait=True)
         return folder
 
     def columns_of(self, suite: Suite) -> dict[str, list[str]]:
@@ -451,7 +425,7 @@ class Reproduction:
         """The suites with those of their columns that are asked for and have their data; the others are `problems`.
 
         Raises BadInput, before hours pass, where no column is left, a column that is asked for is in no suite, or the
-        text for calibration is missing.
+        text for calibration is missing, and NotFound where NLTK's tokens cannot be counted.
         """
         scale, suites = self.table.scale(self.scale), self.table.suites(self.scale)
         self.check_columns()
@@ -473,6 +447,8 @@ class Reproduction:
                     missing.append(f"{name}{column and f', {column}'}: {why}")
             if there and (complete or not suite.merged):  # the pool of some languages is another pool
                 wanted[name] = suite.only(there)
+        if any(suite.xor is not None for suite in wanted.values()):
+            nltk_tokenizer()
         if not wanted:
             raise BadInput(missing[0].partition(": ")[2] if missing else "no column is asked for.")
         for problem in missing:

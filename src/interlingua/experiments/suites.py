@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from interlingua.data.passages import read_passages
 from interlingua.data.readers import read_parallel
 from interlingua.data.readers.tatoeba import FEW, laser_sets, read_dump
 from interlingua.data.records import Collection, ParallelPair, Passage, Query
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, InterlinguaError, NotFound
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.languages import DEEP, TOP, LanguageMatrix, language_matrix
 from interlingua.evaluation.projection import language_projection
@@ -29,6 +30,7 @@ from interlingua.evaluation.protocol import evaluate_on
 from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
 from interlingua.experiments.spec import CalibrationSpec, Ranking, Reading, Scored, Suite, fill
+from interlingua.experiments.values import Values, join
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import on_processor
 from interlingua.models.encoder import Encoder as SingleEncoder
@@ -288,10 +290,6 @@ SUITES: Mapping[str, Callable[[Encoder, Suite, Iterable[str], Fill], dict[str, C
 }
 
 
-Values = dict[str, dict[str, dict[str, dict[str, float]]]]
-"""suite → measure → column → query id → value."""
-
-
 def measured(kind: str, model: AnyEncoder | StoredVectors | None, ranking: Ranking | None) -> bool:
     """Whether a suite of this kind is measured of such a row: a pipeline ranks collections, vectors made elsewhere are
     of sentences."""
@@ -313,14 +311,14 @@ def measure(
     """Every suite's values; `measures` are those of collections, the other kinds have their own. `model` may be None
     where the pipeline of `ranking` has none. With `ranking`, and with a model of late interaction, the collections
     are ranked by a pipeline, and the kinds that are not searched are left out. `report` is told what is wrong with a
-    number that is given all the same, and `lacking` (`report`, if not given) why a column of sentences has none; where
-    nothing can be measured BadInput is raised.
+    number that is given all the same, and `lacking` (`report`, if not given) why a column has none; where nothing can
+    be measured the first error is raised.
 
     With `shards`, the passages of large collections are on the disk; of several processes each encodes and searches its
     part of them. What is not divided the first process does alone, and it alone has all values.
     """
     found: Values = {}
-    failed: list[BadInput] = []
+    failed: list[InterlinguaError] = []
     first, lacking = shards is None or shards.processes.first, lacking or report
     filled = partial(fill, data=data)
     if isinstance(model, StoredVectors):
@@ -334,10 +332,10 @@ def measure(
             ranking = ranking or Ranking()
             if not measured(suite.kind, model, ranking) or not (first or ranking.searches):
                 continue
-            by_column = {
-                column: _ranked(ranking, model, suite, column, measures, data, report, shards)
-                for column in suite.collections
-            }
+            by_column: dict[str, Scored] = {}
+            for column in suite.collections:
+                with _left_out(failed, f"{name}, {column}"):
+                    by_column[column] = _ranked(ranking, model, suite, column, measures, data, report, shards)
             if by_column and first:
                 found[name] = {m: {column: dict(values[m]) for column, values in by_column.items()} for m in measures}
             continue
@@ -346,8 +344,12 @@ def measure(
         groups = [chosen] if suite.passages is not None else [[column] for column in chosen]
         results = []
         for group in filter(None, groups):
-            held_now = [held(suite, column, data)[0] for column in group]
-            results += evaluate_on(model, held_now, measures, DEPTH, shards=shards)
+            held_now: list[Collection] = []
+            for column in group:
+                with _left_out(failed, f"{name}, {column}"):
+                    held_now.append(held(suite, column, data)[0])
+            if held_now:
+                results += evaluate_on(model, held_now, measures, DEPTH, shards=shards)
         if results:
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
         if first and suite.kind in SUITES and getattr(suite, suite.kind):
@@ -363,14 +365,17 @@ def _each(
     model: M,
     measured_by: Callable[[M, Suite, Iterable[str], Fill], dict[str, Columns]],
     filled: Fill,
-    failed: list[BadInput],
+    failed: list[InterlinguaError],
 ) -> Values:
     """The values of the columns of a suite; those that raise BadInput are left out, and the errors added to
     `failed`."""
     columns = list(getattr(suite, suite.kind))
     try:
         return {name: measured_by(model, suite, columns, filled)}
-    except BadInput:
+    except BadInput as error:
+        if suite.merged:  # the pool of some languages is another pool
+            failed.append(error)
+            return {}
         if len(columns) > 1:
             logger.info(f"{name}: a column cannot be measured; each is tried by itself.")
     found: Values = {}
@@ -382,40 +387,21 @@ def _each(
     return found
 
 
-def _or_raise(found: Values, failed: Sequence[BadInput], report: Callable[[str], None]) -> Values:
+@contextmanager
+def _left_out(failed: list[InterlinguaError], what: str) -> Iterator[None]:
+    """Go on without what cannot be read, and add the error to `failed`."""
+    try:
+        yield
+    except (BadInput, NotFound) as error:
+        failed.append(type(error)(f"{what}: {error}"))
+
+
+def _or_raise(found: Values, failed: Sequence[InterlinguaError], report: Callable[[str], None]) -> Values:
     """What was measured, the rest reported; where nothing was, the first error is raised."""
     if failed and not found:
         raise failed[0]
     for error in failed:
         report(str(error))
-    return found
-
-
-def measured_columns(suites: Mapping[str, Suite], values: Values) -> dict[str, list[str]]:
-    """The columns of each suite that `values` have."""
-    return {
-        name: [
-            column for column in suites[name].columns() if not column or any(column in m for m in by_measure.values())
-        ]
-        for name, by_measure in values.items()
-        if name in suites
-    }
-
-
-def join(values: Values, more: Values) -> None:
-    """Add the columns of `more` to those of `values`."""
-    for suite, by_measure in more.items():
-        for name, columns in by_measure.items():
-            values.setdefault(suite, {}).setdefault(name, {}).update(columns)
-
-
-def chosen(values: Values, wanted: Mapping[str, Suite]) -> Values:
-    """The values of the suites and columns that are wanted, in their order."""
-    found: Values = {}
-    for name, suite in wanted.items():
-        for label, columns in values.get(name, {}).items():
-            order = columns if suite.xor is not None else [column for column in suite.columns() if column in columns]
-            found.setdefault(name, {})[label] = {column: columns[column] for column in order}
     return found
 
 

@@ -41,12 +41,12 @@ LOCK = ".training.lock"
 """In a run folder: held by the call that trains there, and free after its death."""
 
 
-def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
+def train(recipe: Recipe, out: str | Path, device: str | None = None, *, wait: bool = False) -> Model:
     """Train what the recipe says into the folder `out`; the model is `out/model` afterwards.
 
     The same call continues an interrupted run, bit for bit (same machine, same number of processes), and
     returns at once when the run is complete. Raises BadInput when `out` holds another recipe's run, and Busy while
-    another call trains there.
+    another call trains there, unless it is to `wait` for that.
     """
     check(recipe)
     if device is not None and default_device(device).type == "cuda" and not torch.cuda.is_available():
@@ -55,8 +55,9 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None) -> Model:
     if not processes.first:
         return _train(recipe, out, device, processes)
     out.mkdir(parents=True, exist_ok=True)
-    busy = f"{out}: another process trains there. Wait for it, stop it, or give another folder."
-    with alone(out / LOCK, busy):  # two would write each other's checkpoints
+    advice = "this one waits for it" if wait else "wait for it, stop it, or give another folder"
+    busy = f"{out}: another process trains there: {advice}."
+    with alone(out / LOCK, busy, wait):  # two would write each other's checkpoints
         return _train(recipe, out, device, processes)
 
 

@@ -1,0 +1,132 @@
+"""The values of a row with one seed: a number for each question, kept in a file beside what they depend on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from interlingua.errors import BadInput
+from interlingua.experiments.spec import CalibrationSpec, Suite
+from interlingua.files import atomic_write
+from interlingua.training.recipe import Recipe, recipe_text, same_recipe
+
+Values = dict[str, dict[str, dict[str, dict[str, float]]]]
+"""suite → measure → column → query id → value."""
+
+
+def join(values: Values, more: Values) -> None:
+    """Add the columns of `more` to those of `values`."""
+    for suite, by_measure in more.items():
+        for name, columns in by_measure.items():
+            values.setdefault(suite, {}).setdefault(name, {}).update(columns)
+
+
+def chosen(values: Values, wanted: Mapping[str, Suite]) -> Values:
+    """The values of the suites and columns that are wanted, in their order."""
+    found: Values = {}
+    for name, suite in wanted.items():
+        for label, columns in values.get(name, {}).items():
+            order = columns if suite.xor is not None else [column for column in suite.columns() if column in columns]
+            found.setdefault(name, {})[label] = {column: columns[column] for column in order}
+    return found
+
+
+@dataclass
+class Kept:
+    """What was measured of a row with one seed, in the file `values.json`.
+
+    `columns`: suite → those that need not be tried again. `problems` are of values that are there all the same.
+    `formats`: the number formats that the model computed in, such as "int8".
+    """
+
+    values: Values = field(default_factory=dict)
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    calibration: str = ""
+    formats: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, file: Path, recipe: Recipe, asked: Mapping[str, Any], suites: Mapping[str, Suite]) -> Kept:
+        """What the file holds, nothing where there is none. Raises BadInput unless it depends on the same `recipe` and
+        on the same `asked`: measures, suites and what else the row says."""
+        if not file.exists():
+            return cls()
+        found = json.loads(file.read_text(encoding="utf-8"))
+        before = dict(found.get("asked") or {})
+        before.pop("columns", None)  # as older runs have it: which columns there are, the values tell
+        if before.get("calibrate"):  # an option that did not exist yet has its default
+            before["calibrate"] = CalibrationSpec.model_validate(before["calibrate"]).model_dump()
+        if "after" in asked:  # older runs have it of the rows that are trained alone
+            before.setdefault("after", asked["after"])
+        if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
+            raise BadInput(
+                f"{file.parent}: holds results of another recipe, suite or --data folder. "
+                "Delete it, or use another --out."
+            )
+        values = found["values"]
+        return cls(
+            values,
+            found.get("measured") or measured_columns(suites, values),
+            found.get("problems", []),
+            found.get("calibration", ""),
+            found.get("formats", []),
+        )
+
+    def left(self, name: str, suite: Suite) -> Suite | None:
+        """What is still to be measured of a suite. The languages of a pool are measured together: that of other
+        languages is another pool."""
+        there, wanted = self.columns.get(name, []), list(suite.columns())
+        if suite.merged:
+            return None if sorted(there) == sorted(wanted) else suite
+        missing = [column for column in wanted if column not in there]
+        return suite.only(missing) if missing else None
+
+    def add(self, found: Values, suites: Mapping[str, Suite], tried: bool = False) -> None:
+        """Take in what was measured of these suites; with `tried`, also a column without values is not tried again."""
+        columns = {name: list(suite.columns()) for name, suite in suites.items()}
+        for name, there in (columns if tried else measured_columns(suites, found)).items():
+            if suites[name].merged:
+                self.values.pop(name, None)
+                self.columns[name] = []
+            self.columns[name] = list(dict.fromkeys([*self.columns.get(name, ()), *there]))
+        join(self.values, found)
+
+    def write(self, file: Path, recipe: Recipe, asked: Mapping[str, Any]) -> None:
+        """Write the file, whole or not at all."""
+        kept = {
+            "asked": {"recipe": recipe_text(recipe), **asked},
+            "measured": self.columns,
+            "values": self.values,
+            "problems": self.problems,
+            "calibration": self.calibration,
+            "formats": self.formats,
+        }
+        with atomic_write(file) as stream:
+            json.dump(kept, stream)
+
+
+def measured_columns(suites: Mapping[str, Suite], values: Values) -> dict[str, list[str]]:
+    """The columns of each suite that `values` have."""
+    return {
+        name: [
+            column for column in suites[name].columns() if not column or any(column in m for m in by_measure.values())
+        ]
+        for name, by_measure in values.items()
+        if name in suites
+    }
+
+
+def of_formats(formats: Mapping[str, Sequence[str]]) -> str | None:
+    """What to tell where the models of some rows computed in other number formats than those of others: row → its
+    formats, as far as they are known."""
+    rows: dict[str, list[str]] = {}
+    for row, those in formats.items():
+        for one in those:
+            rows.setdefault(one, []).append(row)
+    if len(rows) < 2:
+        return None
+    said = "; ".join(f"{one}: {', '.join(names)}" for one, names in sorted(rows.items()))
+    return f"rows were measured in different number formats, so small differences may be theirs ({said})"
