@@ -91,7 +91,10 @@ def require_safetensors(folder: Path) -> None:
             "once on a machine where you trust the file, e.g. with https://huggingface.co/spaces/safetensors/convert, "
             "or `AutoModel.from_pretrained(folder).save_pretrained(folder)`."
         )
-    raise BadInput(f"{folder}: no weights here (looked for *.safetensors).")
+    raise BadInput(
+        f"{folder}: no weights here (looked for *.safetensors, the only ones that are fetched). Where the model has "
+        "pytorch_model.bin alone, convert it once: https://huggingface.co/spaces/safetensors/convert."
+    )
 
 
 Similarity = Literal["cosine", "dot"]
