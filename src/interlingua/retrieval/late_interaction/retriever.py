@@ -16,7 +16,7 @@ from interlingua.progress import track
 from interlingua.retrieval.dense.exact import tie_ranks
 from interlingua.retrieval.late_interaction.maxsim import maxsim_matrix, maxsim_scores
 from interlingua.retrieval.late_interaction.token_store import Chunk, Floats, TokenStore
-from interlingua.retrieval.retriever import Candidates, LazyPassages, chosen_queries, passage_texts
+from interlingua.retrieval.retriever import AT_ONCE, Candidates, LazyPassages, chosen_queries, passage_texts
 from interlingua.retrieval.run import Run
 
 CHUNK = 1024  # passages encoded at a time: 90 MiB of float32 at 180 tokens of 128
@@ -51,7 +51,7 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         device: str | torch.device | None = None,
         **encode_options: Any,
     ) -> None:
-        super().__init__(passages)
+        super().__init__(passages, AT_ONCE)
         self.encoder, self.dtype = encoder, dtype
         self.device, self.encode_options = device, encode_options
         self._stores: list[TokenStore] = []
@@ -69,6 +69,7 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
                 numbers[id(held)] = len(self._stores)
                 self._stores.append(held)
             self.places[name] = numbers[id(held)], row
+        self._given = len(self._stores), dict(self.places)
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` passages with the highest scores for each query, exactly: what sorting all scores gives. Fewer
@@ -102,17 +103,18 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
 
         Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
-        chosen = chosen_queries(queries, candidates)
-        self.need(candidates)
+        chosen_queries(queries, candidates)  # a query without text is said before anything is encoded
         run = Run()
-        for query, vectors in zip(chosen, self._queries(chosen), strict=True):
-            ids = candidates[query.id]
-            places = np.array([self.places[name] for name in ids], dtype=np.int64).reshape(-1, 2)
-            scores: Floats = np.empty(len(ids), dtype=np.float32)
-            for number in np.unique(places[:, 0]).tolist():
-                here = places[:, 0] == number
-                scores[here] = maxsim_scores(vectors, self._stores[number], places[here, 1])
-            run.add(query.id, ids, scores)
+        for some in self.needed(candidates):
+            chosen = chosen_queries(queries, some)
+            for query, vectors in zip(chosen, self._queries(chosen), strict=True):
+                ids = candidates[query.id]
+                places = np.array([self.places[name] for name in ids], dtype=np.int64).reshape(-1, 2)
+                scores: Floats = np.empty(len(ids), dtype=np.float32)
+                for number in np.unique(places[:, 0]).tolist():
+                    here = places[:, 0] == number
+                    scores[here] = maxsim_scores(vectors, self._stores[number], places[here, 1])
+                run.add(query.id, ids, scores)
         return run
 
     def _queries(self, queries: Sequence[Query]) -> TokenVectors:
@@ -124,6 +126,11 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         """The store and the row of each passage."""
         chunks = passage_tokens(self.encoder, passages, **self.encode_options)
         return self._hold(TokenStore.build(chunks, dtype=self.dtype))
+
+    def forget(self) -> None:
+        """Let go of what was encoded here, not of the stores that were given."""
+        number, places = self._given
+        self._stores, self.places = self._stores[:number], dict(places)
 
     def _hold(self, store: TokenStore) -> dict[str, tuple[int, int]]:
         self._stores.append(store if self.device is None else store.to(self.device))
