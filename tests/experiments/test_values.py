@@ -4,7 +4,7 @@ import pytest
 
 from interlingua.errors import BadInput, NotFound
 from interlingua.experiments import suites
-from interlingua.experiments.spec import Ranking, Suite
+from interlingua.experiments.spec import Ranking, Reading, Suite
 from interlingua.experiments.suites import measure
 from interlingua.experiments.values import Kept, of_formats
 
@@ -66,3 +66,9 @@ def test_rows_of_several_number_formats_are_named():
     assert of_formats({"a": ["int8"], "b": ["int8"], "older": []}) is None
     said = of_formats({"a": ["int8"], "b": ["int8", "that of a GPU"]})
     assert said.endswith("(int8: a, b; that of a GPU: b)")
+
+
+@pytest.mark.parametrize(("device", "precision"), [("cpu", "int8"), ("cuda", None)])
+def test_a_gpu_measures_in_its_own_format(monkeypatch, device, precision):
+    monkeypatch.setattr(suites, "load_any", lambda folder, **options: options)
+    assert suites.read_model("m", Reading(precision="int8"), device) == {"device": device, "precision": precision}
