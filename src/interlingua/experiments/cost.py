@@ -27,7 +27,7 @@ SPEED = 110e12
 
 def trainings(work: Reproduction) -> list[str]:
     """How many models are trained, after sharing, and which of them are there."""
-    rows = work.table.trained_rows(work.rows(), work.scale)
+    rows = work.trained_rows()
     recipes = {digest(work, row, seed): (row, seed) for row in rows for seed in range(1, work.seeds + 1)}
     every, done = len(rows) * work.seeds, 0
     for row, seed in recipes.values():
@@ -58,7 +58,7 @@ def costs(work: Reproduction, catalogue: Catalogue, read: Sequence[str], fetched
     ]
     measured = evaluated(catalogue, read, fetched)
     same: dict[str, list[str]] = {}
-    for row in work.table.trained_rows(work.rows(), work.scale):
+    for row in work.trained_rows():
         estimate = training_cost(work, row, catalogue)
         if estimate is None:
             said = ["not estimated: the backbone is no model of the hub that is known here"]
@@ -77,10 +77,7 @@ def in_all(parts: Sequence[tuple[Reproduction, Sequence[str], Sequence[str]]], c
     for work, read, fetched in parts:
         measured = evaluated(catalogue, read, fetched)
         for seed in range(1, work.seeds + 1):
-            trained |= {
-                digest(work, row, seed): training_cost(work, row, catalogue)
-                for row in work.table.trained_rows(work.rows(), work.scale)
-            }
+            trained |= {digest(work, row, seed): training_cost(work, row, catalogue) for row in work.trained_rows()}
         for row in work.rows():
             if work.table.rows[row].shown and (one := evaluation_cost(work, row, catalogue, measured)) is not None:
                 asked += [one] * work.seeds

@@ -57,7 +57,7 @@ def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
     scale, table = work.table.scale(work.scale), work.table
     read: list[str] = [path for row in work.rows() if (path := table.rows[row].vectors) is not None]
     hub: list[str] = []
-    recipes = [table.recipe(row, work.scale, MARK, 1, None) for row in work.table.trained_rows(work.rows(), work.scale)]
+    recipes = [table.recipe(row, work.scale, MARK, 1, None) for row in work.trained_rows()]
     if scale.start is not None:
         recipes.append(read_recipe(str(table.folder / scale.start), data=MARK))
     for recipe in recipes:
@@ -95,7 +95,7 @@ def together(work: Reproduction) -> list[str]:
         digests += [
             digest(part, row, seed)
             for part in other.parts()
-            for row in part.table.trained_rows(part.rows(), part.scale)
+            for row in part.trained_rows()
             for seed in range(1, work.seeds + 1)
         ]
     return [

@@ -67,6 +67,10 @@ class Reproduction:
                 raise BadInput(f"row '{name}' is not in this table.{suggestion(name, there)}")
         return [name for name in there if self.only is None or name in self.only]
 
+    def trained_rows(self) -> list[str]:
+        """The rows to train, with those that they start from."""
+        return self.table.trained_rows(self.rows(), self.scale)
+
     @property
     def stem(self) -> str:
         """The name of the folders and files of this table: `hu2023-table2`, also for a table of one's own."""
@@ -139,7 +143,7 @@ class Reproduction:
         if self.scale in self.table.merged:
             return self._merged(rows, self.parts())
         wanted = self._wanted()
-        for row in self.table.trained_rows(rows, self.scale):  # a mistake in a recipe is said before hours of training
+        for row in self.trained_rows():  # a mistake in a recipe is said before hours of training
             check(self.recipe(row, 1))
         self._start()
         results: dict[str, list[Values]] = {}
