@@ -200,6 +200,7 @@ class PassageTable:
                 parts = max(1, isqrt(len(self)))
                 config = kind(distance_type="dot", num_partitions=parts, sample_rate=SAMPLED)
                 self._table.create_index("vector", config=config)
+                return_memory()
             for index in [] if wanted else self._table.list_indices():
                 self._table.drop_index(index.name)
 
