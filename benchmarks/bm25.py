@@ -6,8 +6,9 @@
 
 Passages are made of words drawn by Zipf's law; the analyzer only splits them, and so does the peer. The peer searches
 with its numba kernel, ours with its own; both are compiled before a round counts. Ours also sorts equal scores by id,
-where the cut goes through a tie too, and gives a Run, which names the passages when it is read. The rounds run in turn; a ratio is the median of the
-rounds' ratios, ours / bare. Stops if the scores are not the same.
+where the cut goes through a tie too, and gives a Run, which names the passages when it is read; the peer gives their
+places. The rounds run in turn; a ratio is the median of the rounds' ratios, ours / bare. Stops if the scores are not
+the same.
 
 With --sentences passages are the distinct sentences of pairs of languages (xx-yy.tsv.gz), cut by the analyzers of their
 languages, and questions are ten words of other sentences, one at a time. The peer has the same postings and weights

@@ -80,16 +80,17 @@ def test_search_is_sorting_all_scores_also_when_a_tie_straddles_the_cut(depth, m
 
 
 @pytest.mark.parametrize("at_once", [1, 15, 60, 200])
-def test_no_more_candidates_are_held_at_once_than_that(at_once):
+def test_no_more_candidates_are_held_at_once_than_that(at_once, monkeypatch):
+    monkeypatch.setattr(late_interaction, "AT_ONCE", at_once)
     rng = np.random.default_rng(1)
     chosen = {query.id: [POOL[row].id for row in rng.choice(200, 12, replace=False)] for query in QUERIES}
     expected = Run.from_scores({query: {name: dict(EVERY[query])[name] for name in chosen[query]} for query in chosen})
     retriever = LateInteractionRetriever(WordEncoder(), POOL)
-    retriever.at_once, hold, held = at_once, retriever._hold, []
+    hold, held = retriever._hold, []
     retriever._hold = lambda store: held.append(len(retriever.places) + len(store)) or hold(store)
     assert retriever.score(QUERIES, chosen) == expected
     assert max(held) <= max(at_once, 12)
-    apart = OnDemand(lambda passages: LateInteractionRetriever(WordEncoder(), passages), POOL, at_once)
+    apart = OnDemand(lambda passages: LateInteractionRetriever(WordEncoder(), passages), POOL)
     assert apart.score(QUERIES, chosen) == expected
     retriever.search(QUERIES[:1], 1)
     asked = len(retriever.encoder.documents)

@@ -42,7 +42,6 @@ def test_truncate_cuts_after_sorting():
         run.truncate(-1)
 
 
-@pytest.mark.slow
 def test_rows_are_named_when_they_are_read():
     names, rows, scores = ["a", "b", "c", "d"], np.array([2, 0, 3]), np.array([3, 2, 1], np.float32)
     by_rows, by_ids = Run(), Run()
@@ -59,6 +58,7 @@ def test_rows_are_named_when_they_are_read():
     assert other != by_ids
 
 
+@pytest.mark.slow
 def test_runs_over_different_passages_become_one():
     parts = [{"q": {"b": 1.0, "a": 1.0}, "other": {"x": 1.0}}, {"p": {"m": 2.0}}, {"q": {"c": 1.0, "d": 0.5}}]
     runs = [Run.from_scores(part) for part in parts]

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
 
+from interlingua import files
 from interlingua.errors import Busy, InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.training.build import LOCK, train
@@ -441,7 +443,7 @@ def test_only_what_predicts_subwords_forbids_row_sparse_updates():
 
 
 @pytest.mark.slow
-def test_a_folder_in_which_another_process_trains_is_refused(tmp_path):
+def test_a_folder_in_which_another_process_trains_is_refused_or_waited_for(tmp_path, monkeypatch):
     tree = {**STATIC, "training": {**STATIC["training"], "steps": 2}}
     held = "import filelock, sys\nwith filelock.FileLock(sys.argv[1]):\n    print('held', flush=True)\n    input()"
     lock = subprocess.Popen(
@@ -451,10 +453,15 @@ def test_a_folder_in_which_another_process_trains_is_refused(tmp_path):
     with pytest.raises(Busy, match="another process trains there"):
         train(resolve(tree), tmp_path)
     assert not (tmp_path / "recipe.yaml").exists()
+    said = Event()
+    monkeypatch.setattr(files.logger, "info", lambda message, *_: said.set() if "this one waits" in message else None)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(train, resolve(tree), tmp_path, wait=True)
-        lock.kill()  # a killed process holds nothing
-        lock.wait()
+        try:
+            assert said.wait(60)
+            assert not (tmp_path / "recipe.yaml").exists()
+        finally:
+            lock.kill()  # a killed process holds nothing
+            lock.wait()
         waiting.result()
-    assert (tmp_path / "model").exists()
     assert (tmp_path / "model").exists()

@@ -238,6 +238,11 @@ class Reproduction:
         start = self.start_folder() if after is None else self.run_folder(after, seed) / "model"
         return self.table.recipe(row, self.scale, self.data, seed, start)
 
+    def _trained_as(self, row: str) -> str:
+        """The row on whose recipe the values of a row depend: that whose model it measures, or itself."""
+        of = self.table.rows[row].of
+        return row if of is None or of == "start" else of
+
     def _asked(self, row: str, seed: int) -> dict[str, Any]:
         """All that a row's values depend on beside its recipe and the columns; what is kept with them."""
         scale, spec = self.table.scale(self.scale), self.table.rows[row]
@@ -256,8 +261,7 @@ class Reproduction:
         ranking = self.table.ranking(row, self.scale)
         if ranking is not None:
             asked["pipeline"] = {ranking.pipeline: spec.tune}
-        trained = row if spec.of in (None, "start") else str(spec.of)
-        if (after := self.table.rows[trained].after) is not None:
+        if (after := self.table.rows[self._trained_as(row)].after) is not None:
             asked["after"] = recipe_text(self.recipe(after, seed))
         if spec.vectors is not None:
             asked["vectors"] = spec.vectors
@@ -266,8 +270,7 @@ class Reproduction:
     def _row(self, row: str, seed: int, wanted: Mapping[str, Suite]) -> Values:
         folder = self.folder(row, seed)
         file, spec, asked = folder / "values.json", self.table.rows[row], self._asked(row, seed)
-        # a row of another row's model depends on that row's recipe, not on its own
-        recipe = self.recipe(row if spec.of in (None, "start") else str(spec.of), seed)
+        recipe = self.recipe(self._trained_as(row), seed)
         ranking = self.table.ranking(row, self.scale)
         kept = Kept.read(file, recipe, asked, self.table.suites(self.scale))
         stored = StoredVectors(Path(fill(spec.vectors, self.data))) if spec.vectors is not None else None
@@ -336,7 +339,7 @@ class Reproduction:
 
     def _trained(self, row: str, seed: int) -> Path:
         """Train the model of a row unless that is done, by whichever table; return its folder."""
-        trained = self.table.rows[row].of or row
+        trained = self._trained_as(row)
         if (after := self.table.rows[trained].after) is not None:
             self._trained(after, seed)
         recipe, folder = self.recipe(trained, seed), self.run_folder(trained, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -153,20 +153,15 @@ def chosen_queries(queries: Sequence[Query], candidates: Candidates) -> list[Que
     return [known[name] for name in candidates]
 
 
-AT_ONCE = 20_000
-"""New candidates whose token vectors are held at once: 2 GB of float32 at 200 tokens of 128."""
-
-
 class LazyPassages(ABC, Generic[Place]):
     """`passages`, each of which is encoded when it is first needed, and once: a search needs all of them, scores only
     the candidates. So a reranker encodes (and holds) what some first stage found, whatever the size of the collection.
 
-    `places` says of each passage that was encoded where its vectors are. Scores for more new candidates than `at_once`
-    are made for some queries after others, and what was encoded is let go in between.
+    `places` says of each passage that was encoded where its vectors are.
     """
 
-    def __init__(self, passages: Sequence[Passage], at_once: int | None = None) -> None:
-        self.passages, self.at_once = passages, at_once
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = passages
         self.places: dict[str, Place] = {}
 
     @abstractmethod
@@ -183,32 +178,6 @@ class LazyPassages(ABC, Generic[Place]):
         if new := dict.fromkeys(name for ids in candidates.values() for name in ids if name not in self.places):
             self.places |= self.encode(passages_by_id(self.passages, new))
 
-    @abstractmethod
-    def forget(self) -> None:
-        """Let go of what `encode` made."""
-
-    def needed(self, candidates: Candidates) -> Iterator[Candidates]:
-        """The candidates, encoded; or those of some queries after others, encoded when it is their turn."""
-        new = {name for ids in candidates.values() for name in ids if name not in self.places}
-        if self.at_once is None or len(new) <= self.at_once:
-            self.need(candidates)
-            yield candidates
-            return
-        some: dict[str, Sequence[str]] = {}
-        names: set[str] = set()
-        for query, ids in candidates.items():
-            if some and len(names.union(ids)) > self.at_once:
-                yield self._next(some)
-                some, names = {}, set()
-            some[query] = ids
-            names.update(ids)
-        yield self._next(some)
-
-    def _next(self, candidates: Candidates) -> Candidates:
-        self.forget()
-        self.need(candidates)
-        return candidates
-
 
 class OnDemand(LazyPassages[int]):
     """Retrievers made by `build` for parts of `passages`, together one retriever over all of them.
@@ -217,10 +186,8 @@ class OnDemand(LazyPassages[int]):
     retrievers whose scores do not depend on the other passages.
     """
 
-    def __init__(
-        self, build: Callable[[list[Passage]], Retriever], passages: Sequence[Passage], at_once: int | None = None
-    ) -> None:
-        super().__init__(passages, at_once)
+    def __init__(self, build: Callable[[list[Passage]], Retriever], passages: Sequence[Passage]) -> None:
+        super().__init__(passages)
         self.build = build
         self._parts: list[Retriever] = []
 
@@ -232,10 +199,8 @@ class OnDemand(LazyPassages[int]):
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """Each query's candidates, each scored by the part that holds it."""
+        self.need(candidates)
         asked = chosen_queries(queries, candidates)
-        return Run.joined((self._scored(asked, some) for some in self.needed(candidates)), candidates)
-
-    def _scored(self, asked: Sequence[Query], candidates: Candidates) -> Run:
         shares: list[dict[str, list[str]]] = [{} for _ in self._parts]
         for query_id, ids in candidates.items():
             for name in ids:
@@ -251,7 +216,3 @@ class OnDemand(LazyPassages[int]):
         """One more part; its number for each of the passages."""
         self._parts.append(self.build(passages))
         return {passage.id: len(self._parts) - 1 for passage in passages}
-
-    def forget(self) -> None:
-        """Let go of the parts."""
-        self._parts, self.places = [], {}

@@ -197,7 +197,3 @@ class DenseRetriever(LazyPassages[int]):
         vectors = embed_passages(self.encoder, passages)
         self._vectors = np.concatenate([self._vectors, vectors]) if self.places else vectors
         return {passage.id: row for row, passage in enumerate(passages, len(self.places))}
-
-    def forget(self) -> None:
-        """Let go of the vectors."""
-        self.places = {}

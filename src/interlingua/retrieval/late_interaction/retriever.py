@@ -16,10 +16,11 @@ from interlingua.progress import track
 from interlingua.retrieval.dense.exact import tie_ranks
 from interlingua.retrieval.late_interaction.maxsim import maxsim_matrix, maxsim_scores
 from interlingua.retrieval.late_interaction.token_store import Chunk, Floats, TokenStore
-from interlingua.retrieval.retriever import AT_ONCE, Candidates, LazyPassages, chosen_queries, passage_texts
+from interlingua.retrieval.retriever import Candidates, LazyPassages, chosen_queries, passage_texts
 from interlingua.retrieval.run import Run
 
 CHUNK = 1024  # passages encoded at a time: 90 MiB of float32 at 180 tokens of 128
+AT_ONCE = 20_000  # new candidates whose vectors are held at once: 2 GB of float32 at 200 tokens of 128
 SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
 
 
@@ -51,7 +52,7 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         device: str | torch.device | None = None,
         **encode_options: Any,
     ) -> None:
-        super().__init__(passages, AT_ONCE)
+        super().__init__(passages)
         self.encoder, self.dtype = encoder, dtype
         self.device, self.encode_options = device, encode_options
         self._stores: list[TokenStore] = []
@@ -69,7 +70,7 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
                 numbers[id(held)] = len(self._stores)
                 self._stores.append(held)
             self.places[name] = numbers[id(held)], row
-        self._given = len(self._stores), dict(self.places)
+        self._given = len(self._stores)
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` passages with the highest scores for each query, exactly: what sorting all scores gives. Fewer
@@ -99,14 +100,15 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         return run
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
-        """The scores of each query of `candidates` with exactly its candidates.
+        """The scores of each query of `candidates` with exactly its candidates. Where more than `AT_ONCE` of these are
+        new, some queries are scored after others, and what was encoded for them is let go in between.
 
         Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
-        chosen_queries(queries, candidates)  # a query without text is said before anything is encoded
+        asked = chosen_queries(queries, candidates)
         run = Run()
-        for some in self.needed(candidates):
-            chosen = chosen_queries(queries, some)
+        for some in self._needed(candidates):
+            chosen = chosen_queries(asked, some)
             for query, vectors in zip(chosen, self._queries(chosen), strict=True):
                 ids = candidates[query.id]
                 places = np.array([self.places[name] for name in ids], dtype=np.int64).reshape(-1, 2)
@@ -127,10 +129,28 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         chunks = passage_tokens(self.encoder, passages, **self.encode_options)
         return self._hold(TokenStore.build(chunks, dtype=self.dtype))
 
-    def forget(self) -> None:
-        """Let go of what was encoded here, not of the stores that were given."""
-        number, places = self._given
-        self._stores, self.places = self._stores[:number], dict(places)
+    def _needed(self, candidates: Candidates) -> Iterator[Candidates]:
+        """The candidates, encoded; or those of some queries after others, encoded when it is their turn."""
+        if len({name for ids in candidates.values() for name in ids} - self.places.keys()) <= AT_ONCE:
+            self.need(candidates)
+            yield candidates
+            return
+        some: dict[str, Sequence[str]] = {}
+        names: set[str] = set()
+        for query, ids in candidates.items():
+            if some and len(names.union(ids)) > AT_ONCE:
+                yield self._encoded_alone(some)
+                some, names = {}, set()
+            some[query] = ids
+            names.update(ids)
+        yield self._encoded_alone(some)
+
+    def _encoded_alone(self, candidates: Candidates) -> Candidates:
+        """The candidates, encoded, when what else was encoded here is gone; the stores that were given stay."""
+        self._stores = self._stores[: self._given]
+        self.places = {name: place for name, place in self.places.items() if place[0] < self._given}
+        self.need(candidates)
+        return candidates
 
     def _hold(self, store: TokenStore) -> dict[str, tuple[int, int]]:
         self._stores.append(store if self.device is None else store.to(self.device))

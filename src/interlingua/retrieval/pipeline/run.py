@@ -30,7 +30,7 @@ from interlingua.retrieval.pipeline.grammar import (
     parse_pipeline,
 )
 from interlingua.retrieval.rerank import DEPTH, MaxP, model_retriever, rerank, subword_windows
-from interlingua.retrieval.retriever import AT_ONCE, Candidates, OnDemand, Retriever, chosen_queries
+from interlingua.retrieval.retriever import Candidates, OnDemand, Retriever, chosen_queries
 from interlingua.retrieval.run import Run
 
 if TYPE_CHECKING:
@@ -238,8 +238,7 @@ class RetrieverPool:
         encoder = self.load(stage.name)
         if stage.maxp is not None:
             split, over = subword_windows(encoder, *stage.maxp), partial(model_retriever, encoder)
-            most = AT_ONCE if has_token_vectors(encoder) else None
-            return OnDemand(lambda passages: MaxP(over, passages, split), self.passages, most)
+            return OnDemand(lambda passages: MaxP(over, passages, split), self.passages)
         return model_retriever(encoder, self.passages)
 
 
