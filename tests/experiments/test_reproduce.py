@@ -212,6 +212,33 @@ def test_missing_data_is_said_before_anything_is_trained(made, tmp_path, data, s
     assert not (tmp_path / "out").exists()
 
 
+def test_a_recipe_that_cannot_be_trained_is_said_before_another_is(made, tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(reproduce, "train", lambda *_, **__: trained.append(1))
+    table = read_table(str(made[0] / "small.yaml"))
+    table.rows["+ semantic"].set = ["training.keep=best"]
+    with pytest.raises(InterlinguaError, match="validation"):
+        Reproduction(table, "small", "tiny", None, tmp_path).run()
+    assert not trained
+
+
+def test_the_tokens_of_xor_retrieve_are_asked_for_before_anything_is_trained(made, tmp_path, monkeypatch):
+    def missing():
+        raise InterlinguaError("its sentence model is missing")
+
+    xor = "xor: {xor: {questions: Q, passages: P}}".replace("Q", f"{tmp_path}/q.jsonl").replace(
+        "P", f"{tmp_path}/p.tsv"
+    )
+    for name in ("recipe", "start", "small"):
+        shutil.copy(made[0] / f"{name}.yaml", tmp_path)
+    (tmp_path / "suites.yaml").write_text(xor, encoding="utf-8")
+    monkeypatch.setattr(reproduce, "nltk_tokenizer", missing)
+    monkeypatch.setattr(reproduce, "train", None)
+    table = read_table(str(tmp_path / "small.yaml"))
+    with pytest.raises(InterlinguaError, match="its sentence model is missing"):
+        Reproduction(table, "small", "tiny", None, tmp_path / "out").run()
+
+
 def test_the_plan_names_every_row_and_makes_nothing(made, tmp_path):
     _, table, _ = made
     lines = Reproduction(table, "small", "tiny", None, tmp_path / "out", seeds=2).plan()
