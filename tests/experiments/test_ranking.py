@@ -216,6 +216,15 @@ def test_a_row_goes_on_from_a_row_that_is_not_shown(work, finnish):
     assert refused >= {"row 'ColBERT + C3'", "row 'alone'", "row 'hybrid'"}
 
 
+def test_a_row_without_a_model_trains_nothing_and_depends_on_no_recipe(work):
+    alone = Reproduction(work.table, work.name, "tiny", None, work.out / "alone", only=["BM25"])
+    results = alone.run()
+    assert not (work.out / "alone" / "starts").exists()
+    other = Reproduction(read_table(work.name, ["training.steps=3"]), work.name, "tiny", None, alone.out, only=["BM25"])
+    assert other.run() == results
+    assert not other.problems
+
+
 def test_the_plan_names_what_comes_before_and_how_rows_rank(work):
     lines = work.plan()
     assert [line.partition(":")[0] for line in lines] == ["C3", "BM25", "ColBERT", "ColBERT + C3", "alone", "hybrid"]

@@ -298,6 +298,9 @@ def test_a_pair_with_too_few_sentences_costs_its_column_and_no_other(tmp_path):
     assert found == {"dump": {"accuracy": {"fi-sw": {"mean": 1.0}}}}
     assert len(told) == 1
     assert "too few sentences are linked for fi-de (50)" in told[0]
+    absent = {"dump": Suite(tatoeba_dump={"fi-sw": str(tmp_path), "fi-de": str(tmp_path / "absent")})}
+    assert measure(StoredVectors(tmp_path), absent, [], None, report=told.append) == found
+    assert "absent" in told[1]
     with pytest.raises(BadInput, match=r"fi-de \(50\)"):
         measure(StoredVectors(tmp_path), {"dump": both["dump"].only(["fi-de"])}, [], None)
 

@@ -145,14 +145,12 @@ class Reproduction:
         wanted = self._wanted()
         for row in self.trained_rows():  # a mistake in a recipe is said before hours of training
             check(self.recipe(row, 1))
-        self._start()
+        if any(self.table.has_model(row, self.scale) for row in rows):
+            self._start()
         results: dict[str, list[Values]] = {}
         crashed: dict[tuple[str, int], Exception] = {}
         for row in rows:
-            ranking = self.table.ranking(row, self.scale)
-            # without a model nothing depends on the seed
-            fixed = self.table.rows[row].vectors is not None or not (ranking is None or ranking.needs_model)
-            seeds = [1] * self.seeds if fixed else list(range(1, self.seeds + 1))
+            seeds = list(range(1, self.seeds + 1)) if self.table.has_model(row, self.scale) else [1] * self.seeds
             results[row] = [self._attempt(row, seed, wanted, crashed) for seed in seeds]
         if crashed and not any(any(runs) for runs in results.values()):
             raise next(iter(crashed.values()))
@@ -270,7 +268,7 @@ class Reproduction:
     def _row(self, row: str, seed: int, wanted: Mapping[str, Suite]) -> Values:
         folder = self.folder(row, seed)
         file, spec, asked = folder / "values.json", self.table.rows[row], self._asked(row, seed)
-        recipe = self.recipe(self._trained_as(row), seed)
+        recipe = self.recipe(self._trained_as(row), seed) if self.table.has_model(row, self.scale) else None
         ranking = self.table.ranking(row, self.scale)
         kept = Kept.read(file, recipe, asked, self.table.suites(self.scale))
         stored = StoredVectors(Path(fill(spec.vectors, self.data))) if spec.vectors is not None else None
@@ -286,7 +284,7 @@ class Reproduction:
         else:
             logger.info(f"{row}, seed {seed}")
             model: Any = stored
-            if stored is None and (ranking is None or ranking.needs_model):
+            if self.table.has_model(row, self.scale):
                 model, kept.calibration = self.read(row, seed)
                 kept.formats = sorted({*kept.formats, self._format()})
             shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)

@@ -439,14 +439,19 @@ class TableSpec(Settings):
         filled = spec.pipeline.replace("{maxp}", at.maxp).replace("{analyzer}", at.analyzer)
         return Ranking(filled.replace("{first}", str(at.first)), spec.tune)
 
+    def has_model(self, row: str, scale: str) -> bool:
+        """Whether a row measures a model. Without one nothing depends on the recipe and the seed."""
+        ranking = self.ranking(row, scale)
+        return self.rows[row].vectors is None and (ranking is None or ranking.needs_model)
+
     def trained_rows(self, rows: Iterable[str], scale: str) -> list[str]:
         """The rows to train for `rows`: they, or those whose model they measure, and those that these start from."""
         found = []
         for row in rows:
-            spec, ranking = self.rows[row], self.ranking(row, scale)
-            if spec.vectors is not None or (ranking is not None and not ranking.needs_model):
+            if not self.has_model(row, scale):
                 continue
-            trained = row if spec.of is None else spec.of
+            of = self.rows[row].of
+            trained = row if of is None else of
             if trained != "start":
                 found += [name for name in (self.rows[trained].after, trained) if name is not None]
         return list(dict.fromkeys(found))

@@ -367,12 +367,12 @@ def _each(
     filled: Fill,
     failed: list[InterlinguaError],
 ) -> Values:
-    """The values of the columns of a suite; those that raise BadInput are left out, and the errors added to
-    `failed`."""
+    """The values of the columns of a suite; those that raise BadInput or NotFound are left out, and the errors
+    added to `failed`."""
     columns = list(getattr(suite, suite.kind))
     try:
         return {name: measured_by(model, suite, columns, filled)}
-    except BadInput as error:
+    except (BadInput, NotFound) as error:
         if suite.merged:  # the pool of some languages is another pool
             failed.append(error)
             return {}
@@ -382,7 +382,7 @@ def _each(
     for column in columns:
         try:
             join(found, {name: measured_by(model, suite, [column], filled)})
-        except BadInput as error:
+        except (BadInput, NotFound) as error:
             failed.append(error)
     return found
 

@@ -49,9 +49,9 @@ class Kept:
     formats: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, file: Path, recipe: Recipe, asked: Mapping[str, Any], suites: Mapping[str, Suite]) -> Kept:
-        """What the file holds, nothing where there is none. Raises BadInput unless it depends on the same `recipe` and
-        on the same `asked`: measures, suites and what else the row says."""
+    def read(cls, file: Path, recipe: Recipe | None, asked: Mapping[str, Any], suites: Mapping[str, Suite]) -> Kept:
+        """What the file holds, nothing where there is none. Raises BadInput unless it depends on the same `recipe`
+        (None: the row has no model) and on the same `asked`: measures, suites and what else the row says."""
         if not file.exists():
             return cls()
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -61,7 +61,8 @@ class Kept:
             before["calibrate"] = CalibrationSpec.model_validate(before["calibrate"]).model_dump()
         if "after" in asked:  # older runs have it of the rows that are trained alone
             before.setdefault("after", asked["after"])
-        if not same_recipe(before.pop("recipe", ""), recipe) or before != asked:
+        trained = before.pop("recipe", "")
+        if (recipe is not None and not same_recipe(trained, recipe)) or before != asked:
             raise BadInput(
                 f"{file.parent}: holds results of another recipe, suite or --data folder. "
                 "Delete it, or use another --out."
@@ -94,10 +95,10 @@ class Kept:
             self.columns[name] = list(dict.fromkeys([*self.columns.get(name, ()), *there]))
         join(self.values, found)
 
-    def write(self, file: Path, recipe: Recipe, asked: Mapping[str, Any]) -> None:
+    def write(self, file: Path, recipe: Recipe | None, asked: Mapping[str, Any]) -> None:
         """Write the file, whole or not at all."""
         kept = {
-            "asked": {"recipe": recipe_text(recipe), **asked},
+            "asked": {"recipe": "" if recipe is None else recipe_text(recipe), **asked},
             "measured": self.columns,
             "values": self.values,
             "problems": self.problems,
