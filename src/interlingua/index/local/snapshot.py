@@ -41,6 +41,7 @@ from interlingua.index.local.terms import write_terms
 from interlingua.index.metadata import analyzers_of, damaged, signature, terms_of
 from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
+from interlingua.subprocesses import return_memory
 
 logger = logging.getLogger(__name__)
 
@@ -148,6 +149,7 @@ def _write_rows(store: PassageTable, folder: ArrayWriter) -> list[str]:
             folder.add("vectors", vectors_of(batch, store.dim))
             file.write_batch(batch.select(TEXTS))
             second.write_batch(batch.select([SUBWORDS]))
+    return_memory()  # what Lance read ahead
     write_terms(folder.path / "passages.arrow", folder)
     languages = sorted(met)
     places = np.array([languages.index(lang) for lang in met], dtype=np.int32)

@@ -37,6 +37,9 @@ LAST = (1 << 64) - 1
 SAMPLED = 64
 """Vectors a part on which the parts of Lance's index are trained. Lance's own 256 take twice the time and find no
 more; of 10 million passages they would be 800,000 vectors in memory."""
+NOTED = 32 << 20
+"""Bytes that Lance keeps of manifests and of the ends of files. Each version has a manifest that names all files, so
+that of a thousand writes 250 MB would stay in memory, and of two thousand four times as much."""
 HINTS = ".json"
 """Ends the names of files that are written again and again; Lance does without them."""
 PANICS = ("PanicException", "RustPanic")
@@ -403,7 +406,7 @@ def _connect(folder: Path) -> Any:
         import lancedb
     except ImportError:
         raise NotFound("an index needs lancedb: pip install 'interlingua[index]'") from None
-    return lancedb.connect(str(folder))
+    return lancedb.connect(str(folder), session=lancedb.Session(metadata_cache_size_bytes=NOTED))
 
 
 @contextmanager
