@@ -173,17 +173,18 @@ class PassageRows:
         """The values under `key` in the metadata of all rows."""
         pa, pc = arrow(), compute()
         codes = np.full(len(self), -1, dtype=np.int32)
-        rows, texts = [np.empty(0, dtype=np.int64)], []
-        for number, batch in enumerate(self.batches):
+        rows, parts = [], []  # of each batch; the texts of all rows side by side would be most of the memory of a build
+        for batch in self.batches:
             column = batch.column("metadata")
             pairs = column.flatten()
             found = pc.indices_nonzero(pc.equal(pairs.field("key"), _scalar(key)))
             # `to_numpy` would import pandas, too
-            rows.append(number * BATCH + np.from_dlpack(pc.list_parent_indices(column).take(found)).astype(np.int64))
-            texts.append(pairs.field("value").take(found))
-        encoded = pa.chunked_array(texts, pa.string()).combine_chunks().dictionary_encode()
-        codes[np.concatenate(rows)] = np.from_dlpack(encoded.indices)
-        return MetadataColumn(codes, encoded.dictionary)
+            rows.append(np.from_dlpack(pc.list_parent_indices(column).take(found)).astype(np.int16))
+            parts.append(pairs.field("value").take(found).dictionary_encode())
+        whole = pa.chunked_array(parts, pa.dictionary(pa.int32(), pa.string())).unify_dictionaries()
+        for number, (places, part) in enumerate(zip(rows, whole.chunks, strict=True)):
+            codes[number * BATCH : (number + 1) * BATCH][places] = np.from_dlpack(part.indices)
+        return MetadataColumn(codes, whole.chunk(0).dictionary if parts else pa.array([], pa.string()))
 
     def keys(self, mask: Mask | None) -> set[str]:
         """The keys in the metadata of the rows of `mask`, None for all."""

@@ -19,6 +19,8 @@ from interlingua.index.local.segment import Segment
 logger = logging.getLogger(__name__)
 
 FILE = "files.json"
+AT_ONCE = 1 << 18
+"""Rows that are looked at together, so that memory does not grow with them."""
 
 
 def read_seals(index: Path) -> dict[str, str]:
@@ -47,18 +49,18 @@ def held_by(segments: Iterable[tuple[Segment, Mask | None]]) -> dict[str, Held]:
     found: dict[str, Held] = {}
     for segment, live in segments:
         names, codes = segment.sources()
-        rows = np.argsort(codes if live is None else np.where(live, codes, len(names)), kind="stable")
-        rows = rows[: len(codes) if live is None else int(live.sum())]
-        if not len(rows):
-            continue
-        ends = np.flatnonzero(np.diff(codes[rows], append=-1)) + 1
-        starts = np.concatenate([[0], ends[:-1]])
-        sums = np.add.reduceat(_mixed(segment.numbers[rows]), starts)
-        for code, count, digest in zip(
-            codes[rows[starts]].tolist(), (ends - starts).tolist(), sums.tolist(), strict=True
-        ):
+        counts, sums = np.zeros(len(names), dtype=np.int64), np.zeros(len(names), dtype=np.uint64)
+        for start in range(0, len(codes), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            own, numbers = codes[some], segment.numbers[some]
+            if live is not None:
+                own, numbers = own[live[some]], numbers[live[some]]
+            counts += np.bincount(own, minlength=len(names))
+            np.add.at(sums, own, _mixed(numbers))
+        for code in np.flatnonzero(counts).tolist():
             before = found.get(names[code], Held(0, 0))
-            found[names[code]] = Held(before.passages + count, (before.digest + digest) % (1 << 64))
+            digest = (before.digest + int(sums[code])) % (1 << 64)
+            found[names[code]] = Held(before.passages + int(counts[code]), digest)
     return found
 
 
