@@ -22,6 +22,7 @@ from interlingua.index.filters import (
     parsed_words,
     within_fields,
 )
+from interlingua.index.local.rows import BATCH, PassageRows
 
 STORM, SEA = {"topic": "storm"}, {"topic": "sea"}
 
@@ -208,3 +209,15 @@ def test_a_search_goes_deeper_until_there_are_enough_groups(tmp_path):
     least = index.search("a" * 60, 1, mode="dense", lang="en")[0].score
     hits = index.search("a" * 60, 9, mode="dense", lang="en", group_by="source", min_score=least)
     assert [(hit.group, hit.more) for hit in hits] == [("long", 699)]
+
+
+def test_a_column_has_the_same_values_whatever_batch_a_row_is_in():
+    each = [{}, {"year": "2020"}, {"topic": "sea", "year": "2021"}, {"topic": "storm"}]
+    told = [each[n % 4] | ({"late": str(n)} if n > 2 * BATCH else {}) for n in range(2 * BATCH + 9)]
+    rows = PassageRows.of([Passage(str(n), "a", lang="en", metadata=keys) for n, keys in enumerate(told)])
+    for key in ("topic", "year", "late", "nowhere"):
+        column = rows.column(key)
+        values = column.values.texts
+        assert [values[code] if code >= 0 else None for code in column.codes] == [keys.get(key) for keys in told]
+        assert len(set(values)) == len(values)
+    assert not len(PassageRows([]).column("topic").values.texts)

@@ -16,6 +16,7 @@ from interlingua.data.passages import read_sources
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index import Index
+from interlingua.index.local import seals
 
 sys.path.append(str(Path(__file__).parent))
 from letter_encoder import Letters, content, write
@@ -250,7 +251,7 @@ def test_a_file_that_changes_between_the_look_ahead_and_its_reading(tmp_path, in
     assert str(sync(index, "folder")) == "0 added, 0 replaced, 0 deleted, 4 unchanged"
 
 
-def test_rows_of_one_source_are_told_by_number_and_sum(index):
+def test_rows_of_one_source_are_told_by_number_and_sum(index, monkeypatch):
     held = index.store.view.held()
     assert {name: one.passages for name, one in held.items()} == {
         "folder/a.txt": 1,
@@ -264,3 +265,5 @@ def test_rows_of_one_source_are_told_by_number_and_sum(index):
     assert after["folder/c.csv"] == held["folder/c.csv"]
     assert after["folder/a.txt"].digest != held["folder/a.txt"].digest
     assert after["folder/sub/b.md"] == Held(1, after["folder/sub/b.md"].digest)
+    monkeypatch.setattr(seals, "AT_ONCE", 2)
+    assert index.store.view.held() == after
