@@ -242,14 +242,8 @@ def evaluation_cost(
 ) -> Evaluation | None:
     """Of measuring a row; None where nothing is read, or its backbone is not known. A model that only reranks reads
     some passages a question, not the collections."""
-    ranking, spec = work.table.ranking(row, work.scale), work.table.rows[row]
-    backbone = begun_with(work, row, catalogue)
-    if (
-        not measured
-        or backbone is None
-        or spec.vectors is not None
-        or (ranking is not None and not ranking.needs_model)
-    ):
+    ranking, backbone = work.table.ranking(row, work.scale), begun_with(work, row, catalogue)
+    if not measured or backbone is None or not work.table.has_model(row, work.scale):
         return None
     depth = None if ranking is None else reranked(ranking.pipeline)
     body = backbone.parameters - backbone.embedding

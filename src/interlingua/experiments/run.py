@@ -96,7 +96,7 @@ class Reproduction:
             check(recipe)
             ranking = self.table.ranking(row, self.scale)
             ranked = "" if ranking is None else f", ranked by {ranking.pipeline}"
-            if ranking is not None and not ranking.needs_model:
+            if not self.table.has_model(row, self.scale):
                 lines.append(f"{row}: no model{ranked}")
                 continue
             if spec.of is not None:
@@ -284,7 +284,7 @@ class Reproduction:
         else:
             logger.info(f"{row}, seed {seed}")
             model: Any = stored
-            if self.table.has_model(row, self.scale):
+            if recipe is not None:
                 model, kept.calibration = self.read(row, seed)
                 kept.formats = sorted({*kept.formats, self._format()})
             shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)

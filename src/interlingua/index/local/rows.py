@@ -173,7 +173,7 @@ class PassageRows:
         """The values under `key` in the metadata of all rows."""
         pa, pc = arrow(), compute()
         codes = np.full(len(self), -1, dtype=np.int32)
-        rows, parts = [], []  # of each batch; the texts of all rows side by side would be most of the memory of a build
+        rows, parts = [], []  # of each batch: the texts of millions of rows side by side take hundreds of megabytes
         for batch in self.batches:
             column = batch.column("metadata")
             pairs = column.flatten()
