@@ -47,9 +47,10 @@ def share(found: Sequence[dict[Any, float]], exact: Sequence[dict[Any, float]], 
 def one(encoder: Any, texts: list[str], vectors: Any, queries: Any) -> dict[str, Any]:
     """One size."""
     from interlingua.data.records import Passage
+    from interlingua.index.local.caches import write_cache
     from interlingua.index.local.rows import to_rows
     from interlingua.index.local.search import approximately, exactly
-    from interlingua.index.local.snapshot import Snapshot, write_cache
+    from interlingua.index.local.snapshot import Snapshot
     from interlingua.index.local.table import PassageTable
 
     with TemporaryDirectory() as name:

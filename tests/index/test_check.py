@@ -188,10 +188,10 @@ def test_names_of_sources_of_an_earlier_version_are_read(place):
 
 def test_rows_of_the_cache_must_be_those_of_the_table(place, encoder, monkeypatch):
     """A cache whose checksums fit and that was written from other rows."""
-    from interlingua.index.local import snapshot
+    from interlingua.index.local import caches
 
-    real = snapshot.vectors_of
-    monkeypatch.setattr(snapshot, "vectors_of", lambda batch, dim: real(batch, dim) + np.float32(1e-6))
+    real = caches.vectors_of
+    monkeypatch.setattr(caches, "vectors_of", lambda batch, dim: real(batch, dim) + np.float32(1e-6))
     Index.open(place, encoder).compact()
     monkeypatch.undo()
     (found,) = [finding for finding in check_folder(place) if finding.advice]

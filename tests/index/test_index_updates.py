@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,10 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.index import Index
 from interlingua.index.local import store as local_store
+from interlingua.index.local.backup import backup, restore
+from interlingua.index.local.caches import cache_files, remove_later_caches
+from interlingua.index.local.check import check_folder
+from interlingua.index.local.table import PassageTable
 from interlingua.index.metadata import Question
 from interlingua.retrieval.bm25.bm25 import BM25
 
@@ -79,13 +84,16 @@ def results(index, k=7):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_any_sequence_of_writes_equals_a_fresh_index(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(local_store, "FEW", 12)  # the cache is made anew now and then by itself
+@pytest.mark.parametrize(("few", "stale"), [(12, 0.1), (3, 0.5)])
+def test_any_sequence_of_writes_equals_a_fresh_index(tmp_path, monkeypatch, seed, few, stale):
+    """The cache is made anew now and then by itself; with the second numbers, its supplement in between."""
+    monkeypatch.setattr(local_store, "FEW", few)
+    monkeypatch.setattr(local_store, "STALE", stale)
     rng, encoder = random.Random(seed), HashEncoder()
     names = [f"p{number}" for number in range(60)]
     held = {name: some(rng, name) for name in names[:40]}
     index = Index.build(encoder, held.values(), tmp_path / "idx")
-    caches = {index.info().cache}
+    reader, caches, supplements = Index.open(tmp_path / "idx", encoder), {index.info().cache}, set()
     for step in range(8):
         action = rng.choice(["add", "replace", "replace", "delete", "delete", "compact"])
         chosen = [some(rng, name) for name in rng.sample(names, 5)]
@@ -106,13 +114,18 @@ def test_any_sequence_of_writes_equals_a_fresh_index(tmp_path, monkeypatch, seed
         else:
             index.compact()
         caches.add(index.info().cache)
+        supplements |= {path.name for path in (tmp_path / "idx" / "caches").glob("*+*")}
+        if step % 2:
+            assert len(reader.search("cat", 60, mode="dense")) == len(held)
         if step in (3, 7):
             fresh = Index.build(encoder, rng.sample(list(held.values()), len(held)), tmp_path / f"fresh{step}")
             assert (len(index), index.languages) == (len(held), fresh.languages)
             assert results(index) == results(fresh)
-            assert results(Index.open(tmp_path / "idx", encoder)) == results(fresh)
+            assert results(Index.open(tmp_path / "idx", encoder)) == results(reader) == results(fresh)
+            assert not [finding for finding in check_folder(tmp_path / "idx") if finding.advice]
             assert all(index.passage(name) == passage for name, passage in held.items())
     assert len(caches) > 1
+    assert bool(supplements) == (few == 3)
 
 
 def test_search_is_a_sort_of_all_scores(tmp_path):
@@ -225,3 +238,130 @@ def test_a_search_goes_on_while_a_writer_removes_its_cache(tmp_path):
     [matches] = before.lexical([Question("cat", "en").terms(["en"])], 10)
     [score] = matches.best.values()
     assert 0 < score < matches.weights["cat"]
+
+
+TOUCHED = 12
+"""Passages that are changed and added."""
+
+
+@pytest.fixture
+def rng():
+    return random.Random(4)
+
+
+@pytest.fixture
+def held(rng):
+    return {name: some(rng, name) for name in (f"p{number}" for number in range(90))}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, rng, held):
+    """An index of `held` with a supplement: rows that were replaced, added and deleted."""
+    monkeypatch.setattr(local_store, "FEW", 3)
+    monkeypatch.setattr(local_store, "STALE", 0.5)
+    index = Index.build(HashEncoder(), held.values(), tmp_path / "idx")
+    new = [some(rng, f"p{number}") for number in range(84, 84 + TOUCHED)]
+    index.replace(new)
+    held |= {passage.id: passage for passage in new}
+    gone = ["p85", *(f"p{number}" for number in range(7))]
+    index.delete(gone)
+    for name in gone:
+        del held[name]
+    assert supplements(tmp_path / "idx")
+    return tmp_path / "idx"
+
+
+@pytest.fixture
+def fresh(tmp_path, held):
+    return results(Index.build(HashEncoder(), held.values(), tmp_path / "fresh"))
+
+
+def supplements(place):
+    return [path for path in cache_files(place) if "+" in path.name]
+
+
+def test_a_search_reads_cache_and_supplement_and_not_the_table(place, held, monkeypatch, fresh):
+    def read(*arguments, **options):
+        raise AssertionError("the table was read")
+
+    for name in ("numbers", "batches", "near"):
+        monkeypatch.setattr(PassageTable, name, read)
+    index = Index.open(place, HashEncoder())
+    assert results(index) == fresh
+    assert {name for name in held if index.passage(name) == held[name]} == set(held)
+
+
+def test_a_write_after_a_supplement_makes_a_later_one(place, held, rng):
+    (before,) = supplements(place)
+    reader, index = Index.open(place, HashEncoder()), Index.open(place, HashEncoder())
+    for start in range(100, 116, 4):
+        new = [some(rng, f"p{number}") for number in range(start, start + 4)]
+        index.add(new)
+        held |= {passage.id: passage for passage in new}
+        assert {hit.passage.id for hit in reader.search("cat", 500, mode="dense")} == set(held)
+    (after,) = supplements(place)
+    assert int(after.name.partition("+")[2]) > int(before.name.partition("+")[2])
+    assert not [finding for finding in check_folder(place) if finding.advice]
+    index.compact()
+    assert not supplements(place)
+    assert {hit.passage.id for hit in reader.search("cat", 500, mode="dense")} == set(held)
+
+
+def test_where_all_is_gone_a_supplement_has_no_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_store, "FEW", 3)
+    monkeypatch.setattr(local_store, "STALE", 2.0)
+    there = [Passage(f"p{number}", "cat dog", lang="en") for number in range(20)]
+    index = Index.build(HashEncoder(), there, tmp_path / "idx")
+    index.delete([passage.id for passage in there])
+    assert supplements(tmp_path / "idx")
+    for one in (index, Index.open(tmp_path / "idx", HashEncoder())):
+        assert [one.search("cat", mode=mode, lang="en") for mode in ("dense", "lexical", "hybrid")] == [[], [], []]
+        assert len(one) == 0
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+def test_a_damaged_supplement_is_passed_over(place, fresh, damage, caplog):
+    (supplement,) = supplements(place)
+    file = supplement / "vectors.npy"
+    whole = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(whole[:-100] if damage == "cut" else whole[:-100] + b"x" + whole[-99:])
+    assert results(Index.open(place, HashEncoder())) == fresh
+    assert f"{supplement.name}: is not used" in caplog.text
+    (found,) = [finding for finding in check_folder(place) if finding.advice]
+    assert (found.part, found.derived) == (f"caches/{supplement.name}", True)
+    Index.open(place, HashEncoder()).store.repair()
+    assert not [finding for finding in check_folder(place) if finding.advice]
+    assert results(Index.open(place, HashEncoder())) == fresh
+
+
+def test_a_supplement_with_rows_of_others_is_told(place):
+    """Its checksums fit, and it calls rows gone that are there."""
+    index = Index.open(place, HashEncoder())
+    index.store.repair()
+    other = place.with_name("other")
+    shutil.copytree(place, other)
+    Index.open(other, HashEncoder()).delete(["p13", "p14", "p15", "p16"])
+    (made,) = supplements(other)
+    shutil.copytree(made, place / "caches" / made.name)
+    index.add([Passage("z", "cat", lang="en")])  # the version that the other index gave to its deletion
+    (found,) = [finding for finding in check_folder(place) if finding.advice]
+    assert (found.part, found.derived) == (f"caches/{made.name}", True)
+
+
+def test_a_backup_has_the_supplement(place, tmp_path, fresh):
+    backup(place, tmp_path / "idx.tar")
+    restore(tmp_path / "idx.tar", tmp_path / "again")
+    assert [path.name for path in supplements(tmp_path / "again")] == [path.name for path in supplements(place)]
+    assert results(Index.open(tmp_path / "again", HashEncoder())) == fresh
+
+
+def test_after_a_power_cut_later_supplements_go(place):
+    (supplement,) = supplements(place)
+    cache, version = map(int, supplement.name.split("+"))
+    remove_later_caches(place, version)
+    assert supplements(place)
+    remove_later_caches(place, version - 1)
+    assert [path.name for path in cache_files(place)] == [str(cache)]

@@ -21,7 +21,7 @@ from interlingua.index.index import open_index
 from interlingua.index.local import build as index_build
 from interlingua.index.local import store as local_store
 from interlingua.index.local import table as passage_store
-from interlingua.index.local.snapshot import cache_versions
+from interlingua.index.local.caches import cache_versions
 from interlingua.index.local.table import SYNCED, PassageTable, synced_version
 
 sys.path.append(str(Path(__file__).parent))

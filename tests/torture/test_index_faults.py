@@ -28,7 +28,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 from interlingua.models.folder import PROBE
 from interlingua.index import Index, store as index_store
-from interlingua.index.local import build as index_build, snapshot as index_cache
+from interlingua.index.local import build as index_build, caches as index_cache
 from interlingua.index.local import store as local_store, table as passage_store
 
 class Encoder:
@@ -207,23 +207,28 @@ WRITES = {
     | {f"p{number:03}": "a new text" for number in range(80, 120)},
     "index.delete([p.id for p in passages(0, 60)])": texts(passages(60, 100)),
 }
+ALL, SUPPLEMENT = 0.0, 0.9
+"""Values of `STALE` with which a write makes the cache again, or its supplement."""
 POINTS = [
-    ("at(local_store.Staged, 'encoded', times=1)", False),
-    ("at(passage_store.PassageTable, VERB)", False),
-    ("at(passage_store.PassageTable, VERB, after=True)", True),
-    ("at(local_store, 'write_cache')", True),
-    ("at(index_cache.Int8Matrix, 'build')", True),
-    ("at(local_store, 'remove_other_caches')", True),
+    ("at(local_store.Staged, 'encoded', times=1)", False, ALL),
+    ("at(passage_store.PassageTable, VERB)", False, ALL),
+    ("at(passage_store.PassageTable, VERB, after=True)", True, ALL),
+    ("at(local_store, 'write_cache')", True, ALL),
+    ("at(index_cache.Int8Matrix, 'build')", True, ALL),
+    ("at(local_store, 'remove_other_caches')", True, ALL),
+    ("at(local_store, 'write_supplement')", True, SUPPLEMENT),
+    ("at(index_cache.Int8Matrix, 'build')", True, SUPPLEMENT),
+    ("at(local_store, 'write_supplement', after=True)", True, SUPPLEMENT),
 ]
 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_that_was_killed_is_there_whole_or_not_at_all(built, run, write):
     verb = write.partition("(")[0].partition(".")[2]
-    for kill, done in POINTS:
+    for kill, done, stale in POINTS:
         if verb == "delete" and "encoded" in kill:
             continue
-        code = f"local_store.FEW, local_store.STALE = 5, 0.0\n{kill.replace('VERB', repr(verb))}\n"
+        code = f"local_store.FEW, local_store.STALE = 5, {stale}\n{kill.replace('VERB', repr(verb))}\n"
         code += "index = Index.open(place, Encoder())\n"
         assert run(f"{code}{write}", built) == (KILLED, ""), kill
         index = Index.open(built, Encoder())
@@ -439,13 +444,14 @@ def test_a_full_disk_leaves_the_last_good_state(built, run, size):
     assert index.add(passages(100, 120)) == 20
 
 
-def test_a_full_disk_after_the_write_costs_only_the_cache(built, run):
+@pytest.mark.parametrize(("stale", "written"), [(ALL, "write_cache"), (SUPPLEMENT, "write_supplement")])
+def test_a_full_disk_after_the_write_costs_only_the_cache(built, run, stale, written):
     _, said = run(
-        """
+        f"""
     import errno
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
-    local_store.FEW, local_store.STALE, local_store.write_cache = 5, 0.0, full
+    local_store.FEW, local_store.STALE, local_store.{written} = 5, {stale}, full
     index = Index.open(place, Encoder())
     print(index.add(passages(100, 160)), len(index.search("a", 1000)))
     """,

@@ -20,8 +20,8 @@ from interlingua.files import (
     remove_leftovers,
     scratch_folder,
 )
+from interlingua.index.local.caches import newest_files
 from interlingua.index.local.check import check_folder
-from interlingua.index.local.snapshot import cache_files
 from interlingua.index.local.table import SYNCED, TABLE, PassageTable, lock
 from interlingua.index.local.tokens import FOLDER as TOKENS
 from interlingua.index.metadata import MARKER, SOURCES, read_metadata
@@ -86,7 +86,7 @@ def restore(file: Path, index: Path, *, overwrite: bool = False) -> int:
 def _files(index: Path) -> Iterator[Path]:
     """The files of the newest version, of which no writer may make another one meanwhile."""
     yield from (path for name in (MARKER, SOURCES, SYNCED, WrittenOnce.NAME) if (path := index / name).is_file())
-    folders = [index / f"{TABLE}.lance", *cache_files(index)[-1:]]
+    folders = [index / f"{TABLE}.lance", *newest_files(index)]
     folders += [path for path in (index / TOKENS).glob("*/*") if path.name.isdecimal()]
     for folder in folders:
         yield from (path for path in folder.rglob("*") if path.is_file())

@@ -20,12 +20,12 @@ from interlingua.data.keys import Keys
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged
 from interlingua.files import check_replaceable, make_folder, move_into_place
+from interlingua.index.local.caches import FOLDER as CACHES
+from interlingua.index.local.caches import open_cache, write_cache
 from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_rows
 from interlingua.index.local.seals import FILE as SEALS
 from interlingua.index.local.seals import held_by, write_seals
 from interlingua.index.local.search import index_vectors
-from interlingua.index.local.snapshot import FOLDER as CACHES
-from interlingua.index.local.snapshot import open_cache, write_cache
 from interlingua.index.local.table import PassageTable, go_back, lock
 from interlingua.index.metadata import FORMAT, MARKER, SOURCES, IndexMetadata, write_sources
 from interlingua.index.ranking import distinct

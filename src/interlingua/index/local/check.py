@@ -13,8 +13,8 @@ from xxhash import xxh3_64
 
 from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.errors import BadInput, Damaged, NotFound, Stale
+from interlingua.index.local.caches import CACHE, FOLDER, cache_files, newest_files, open_cache
 from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, Rows, arrow, rows_of
-from interlingua.index.local.snapshot import CACHE, FOLDER, cache_files, open_cache
 from interlingua.index.local.table import TABLE, PassageTable, vectors_of
 from interlingua.index.local.tokens import FOLDER as TOKENS
 from interlingua.index.metadata import MARKER, SOURCES, read_metadata, read_sources
@@ -34,9 +34,9 @@ def check_folder(index: Path, pace: float | None = None, *, rows: bool = True) -
 
     All files of the table, the caches and the kept token vectors are compared with the checksums that were noted when
     they were written, at `pace` bytes a second where one is given. With `rows` the table is then read: numbers and
-    names of passages must be unique, texts valid, vectors finite; and every row of the newest cache must be that of
-    the table. Nothing is written. The index may be searched and changed meanwhile. Raises NotFound for a place where
-    there is no part of an index.
+    names of passages must be unique, texts valid, vectors finite; and every row of the newest cache, and of its newest
+    supplement, must be that of the table. Nothing is written. The index may be searched and changed meanwhile. Raises
+    NotFound for a place where there is no part of an index.
     """
     if not (index / MARKER).exists() and not (index / f"{TABLE}.lance").exists():
         read_metadata(index)  # which says so
@@ -46,12 +46,12 @@ def check_folder(index: Path, pace: float | None = None, *, rows: bool = True) -
     if rows:
         table, found = _table_rows(index)
         yield found
-    caches = cache_files(index)
+    caches, newest = cache_files(index), newest_files(index)
     if not caches:
         yield Finding(FOLDER, "there is none", AGAIN, derived=True)
     for path in caches:
         yield (whole := _checked(path, index, ((path, CACHE), (path / "int8", INT8)), pace))
-        if table is not None and path == caches[-1] and not whole.advice:
+        if table is not None and path in newest and not whole.advice:
             yield _cache_rows(index, path, table)
     yield from _tokens(index, pace)
 
@@ -171,8 +171,11 @@ def _cache_rows(index: Path, path: Path, table: _Rows) -> Finding:
             if len(wrong := np.flatnonzero(other & (held >= 0))):
                 raise ValueError(f"passage {rows[int(wrong[0])]['id']!a} is another one than in the table")
             compared += int((held >= 0).sum())
-        if cache.version == table.version and compared != len(table.numbers):
-            raise ValueError(f"it holds {compared:,} of the {len(table.numbers):,} passages of its version")
+        wanted = int((table.numbers > cache.after).sum())
+        if cache.version == table.version and compared != wanted:
+            raise ValueError(f"it holds {compared:,} of the {wanted:,} passages of its version")
+        if still := int((rows_of(cache.gone, table.numbers, order) >= 0).sum()):
+            raise ValueError(f"{still:,} passages that it calls gone are in the table")
     except (*FAULTS, ValueError, LookupError, arrow().ArrowException) as error:
         return Finding(name, _said(error), AGAIN, derived=True) if path.exists() else Finding(name, GONE)
     return Finding(name, f"its {compared:,} passages are those of the table")

@@ -14,13 +14,12 @@ from interlingua import checksums
 from interlingua.data.files.unchanged import Held
 from interlingua.files import atomic_write
 from interlingua.index.filters import Mask
+from interlingua.index.local.rows import AT_ONCE
 from interlingua.index.local.segment import Segment
 
 logger = logging.getLogger(__name__)
 
 FILE = "files.json"
-AT_ONCE = 1 << 18
-"""Rows that are looked at together, so that memory does not grow with them."""
 
 
 def read_seals(index: Path) -> dict[str, str]:

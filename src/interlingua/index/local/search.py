@@ -142,7 +142,7 @@ def index_vectors(store: PassageTable, wanted: bool | None = None) -> None:
 
 def dense_search_of(store: PassageTable, snapshot: Snapshot) -> DenseSearch:
     """The dense search for `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
-    noted = snapshot.base.approximate if snapshot.version == snapshot.base.version else None
+    noted = snapshot.files.approximate if snapshot.version == snapshot.files.version else None
     indexed = store.approximate if noted is None else noted
     return approximately(PassageTable.open(store.folder, snapshot.version)) if indexed else exactly
 

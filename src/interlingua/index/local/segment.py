@@ -27,7 +27,8 @@ class Segment:
     """Row i is passage `numbers[i]` of the store. `langs` [rows] counts into `languages`; `ties` [rows] is the place
     of each in the order of `PassageRows.ties`; `reach` is the length of the longest vector. A cache has the `version`
     it was made from, and its vectors as `int8` too; it says whether the store had an `approximate` index of them then
-    (None where it does not say)."""
+    (None where it does not say). A supplement has the rows `after` the highest number of its cache, and
+    the numbers of the cache's rows that were `gone`."""
 
     numbers: Rows
     passages: PassageRows
@@ -41,6 +42,8 @@ class Segment:
     version: int = 0
     int8: Int8Matrix | None = None
     approximate: bool | None = None
+    after: int = -1
+    gone: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _columns: dict[str, MetadataColumn] = field(default_factory=dict)
     _where: dict[Condition, Mask] = field(default_factory=dict)
 

@@ -19,11 +19,12 @@ from interlingua.errors import BadInput, Damaged, Stale
 from interlingua.files import Durability, durability_of, existing, remove_leftovers
 from interlingua.index.filters import Filter, Mask, Values
 from interlingua.index.local.build import build_folder, spooled
+from interlingua.index.local.caches import remove_other_caches, write_cache, write_supplement
 from interlingua.index.local.check import check_folder
 from interlingua.index.local.rows import PASSAGE, passages_of, to_rows
 from interlingua.index.local.seals import held_by, read_seals, write_seals
 from interlingua.index.local.search import DenseSearch, Lexical, dense_search_of, exactly, index_vectors, scored
-from interlingua.index.local.snapshot import Place, Snapshot, remove_other_caches, whole_table, write_cache
+from interlingua.index.local.snapshot import Place, Snapshot, whole_table
 from interlingua.index.local.staged import Staged
 from interlingua.index.local.table import PassageTable, lock, vectors_of
 from interlingua.index.local.tokens import FOLDER as TOKENS
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STALE = 0.1
-"""Share of new and deleted rows in the cache from which a writer makes it again."""
+"""Share of new and deleted rows in a cache from which a writer makes it again; of rows that no file tells of in a
+supplement, from which it makes that again."""
 FEW = 2_000  # new and deleted rows that are always left to the next time
 
 
@@ -64,6 +66,8 @@ class LocalView(View[Place]):
     ) -> None:
         self.metadata, self.version, self.snapshot = metadata, snapshot.version, snapshot
         self.newer, self.deleted = len(snapshot.unindexed.numbers), snapshot.deleted
+        if snapshot.supplement is not None:
+            self.newer += len(snapshot.supplement)
         self.terms = Lexical(snapshot, metadata.k1, metadata.b)
         self._store, self._made, self._dense_search = store, made, search
         self._chosen: Sequence[Mask | None] = snapshot.live
@@ -284,7 +288,8 @@ class LocalStore(AddressedStore[Place]):
                 write_sources(self.path, names)
             return 0
         staged, number = Staged(self.path, encoder, table.schema), table.next_number()
-        places = Counter[int]()  # of the rows that are replaced: 0 is the cache, 1 what is newer
+        mapped = self._view.snapshot.mapped
+        replaced = Counter[bool]()  # rows: those in files, and those in memory
 
         def batches() -> Iterator[Any]:
             count = 0
@@ -292,26 +297,26 @@ class LocalStore(AddressedStore[Place]):
                 passages = [passage for passage, _ in chunk]
                 yield table.batch(number + count, to_rows(passages), *staged.encoded(passages))
                 count += len(chunk)
-                places.update(row[0] for _, row in chunk if row is not None)
+                replaced.update(row[0] < mapped for _, row in chunk if row is not None)
 
         try:
             with spooled(batches(), table.schema, self.path) as (count, reader):
                 if names is not None:
                     write_sources(self.path, names)  # first: a name without a passage does no harm
-                (table.replace if places else table.add)(reader)
+                (table.replace if replaced else table.add)(reader)
         except BaseException:
             staged.stopped()
             raise
         staged.done()
-        # who replaces a row of the cache makes a new row and a deleted one, who replaces a newer row neither
-        self._renew_cache(table, count + places[0] - places[1])
+        # who replaces a row in a file makes a new row and a deleted one, who replaces one in memory neither
+        self._renew_cache(table, count + replaced[True] - replaced[False])
         return count
 
     def delete(self, view: View[Place], rows: Collection[Place]) -> None:
         assert isinstance(view, LocalView)  # a later one may have its rows in other places
         table, segments = self._writable(), view.snapshot.segments
         table.delete(np.array(sorted(int(segments[part].numbers[row]) for part, row in rows)))
-        self._renew_cache(table, sum(1 if part == 0 else -1 for part, _ in rows))
+        self._renew_cache(table, sum(1 if part < view.snapshot.mapped else -1 for part, _ in rows))
 
     def compact(self, approximate: bool | None = None) -> None:
         """Make the cache again, join the table's files and remove what only older versions need, while searches go on.
@@ -366,17 +371,21 @@ class LocalStore(AddressedStore[Place]):
 
     def _renew_cache(self, table: PassageTable, changed: int) -> None:
         """After a write, which is there for good and brought so many rows more that are new or deleted: make the cache
-        again where much has changed. It is made before anybody here reads the new rows, which would all be held in
-        memory."""
+        again where much has changed, else its supplement where there is more than is good to read each time. It is
+        made before anybody here reads the new rows, which would all be held in memory."""
         view = self._view
-        if changed + view.newer + view.deleted > max(FEW, STALE * len(view.snapshot.base)):
-            try:
+        base, supplement = view.snapshot.base, view.snapshot.supplement
+        try:
+            if changed + view.newer + view.deleted > max(FEW, STALE * len(base)):
                 self._write_cache(table)
                 return
-            except (OSError, Damaged) as error:
-                logger.warning(
-                    f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without."
-                )
+            if changed + view.snapshot.loose > max(FEW, STALE * (0 if supplement is None else len(supplement))):
+                table.refresh()
+                write_supplement(table, self.path, base)
+        except (OSError, Damaged) as error:
+            logger.warning(
+                f"{self.path}: the passages are written, but not the new cache ({error}). Searches go on without."
+            )
         self.refresh()
 
     def _write_cache(self, table: PassageTable) -> None:

@@ -181,6 +181,7 @@ class PassageTable:
         with self._changing():
             merge = self._table.merge_insert(["source", "id"])
             merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
+        return_memory()  # Lance joins the new rows with source and id of all
 
     def delete(self, numbers: NDArray[np.int64]) -> None:
         """Remove the rows with these numbers."""
