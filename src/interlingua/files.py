@@ -317,6 +317,17 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
                 os.close(handle)
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder, so that nobody sees a half of it: it gets the name of a leftover first. One that is not ours to
+    remove stays."""
+    gone = path.with_name(f".{path.name}.outdated.part")
+    with suppress(OSError):
+        shutil.rmtree(gone, ignore_errors=True)
+        path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+        sync([path.parent])
+
+
 def _claimed(path: Path, make: Callable[[str, Path], tuple[int, Path]]) -> tuple[int, Path]:
     """A new temporary file or folder for `path`, open and locked: not what `remove_leftovers` removes."""
     while True:

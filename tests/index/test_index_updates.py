@@ -12,10 +12,12 @@ import pytest
 from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.index import Index
+from interlingua.index.local import caches
 from interlingua.index.local import store as local_store
 from interlingua.index.local.backup import backup, restore
 from interlingua.index.local.caches import cache_files, remove_later_caches
 from interlingua.index.local.check import check_folder
+from interlingua.index.local.rows import among
 from interlingua.index.local.table import PassageTable
 from interlingua.index.metadata import Question
 from interlingua.retrieval.bm25.bm25 import BM25
@@ -330,6 +332,9 @@ def test_a_damaged_supplement_is_passed_over(place, fresh, damage, caplog):
         file.write_bytes(whole[:-100] if damage == "cut" else whole[:-100] + b"x" + whole[-99:])
     assert results(Index.open(place, HashEncoder())) == fresh
     assert f"{supplement.name}: is not used" in caplog.text
+    index, before = Index.open(place, HashEncoder()), len(caplog.records)
+    assert index.search("cat") == index.search("cat")
+    assert len(caplog.records) == before  # it is not tried again
     (found,) = [finding for finding in check_folder(place) if finding.advice]
     assert (found.part, found.derived) == (f"caches/{supplement.name}", True)
     Index.open(place, HashEncoder()).store.repair()
@@ -351,6 +356,39 @@ def test_a_supplement_with_rows_of_others_is_told(place):
     assert (found.part, found.derived) == (f"caches/{made.name}", True)
 
 
+def test_a_row_that_is_gone_and_not_named_is_told(place, monkeypatch):
+    index = Index.open(place, HashEncoder())
+    index.store.repair()
+    monkeypatch.setattr(caches, "among", lambda numbers, live: among(numbers, live) | (numbers == numbers.min()))
+    index.delete([f"p{number}" for number in range(7, 17)])
+    monkeypatch.undo()
+    (found,) = [finding for finding in check_folder(place) if finding.advice]
+    assert "1 passages that are gone are not named in it" in found.said
+
+
+def test_a_compaction_that_makes_no_version_is_seen(tmp_path, monkeypatch):
+    """Lance rewrites nothing where few rows of a file are deleted."""
+    monkeypatch.setattr(local_store, "FEW", 3)
+    monkeypatch.setattr(local_store, "STALE", 0.5)
+    held = {name: Passage(name, "cat", lang="en") for name in (f"p{number:03}" for number in range(200))}
+    index = Index.build(HashEncoder(), held.values(), tmp_path / "idx")
+    reader = Index.open(tmp_path / "idx", HashEncoder())
+    index.delete(["p000", "p001", "p002", "p003", "p004"])
+    assert supplements(tmp_path / "idx")
+    assert len(reader.search("cat", 300, mode="dense")) == 195
+    index.compact()
+    for one in (index, reader):
+        assert len(one.search("cat", 300, mode="dense")) == 195
+        assert (one.info().cache, one.info().deleted) == (one.info().version, 0)
+
+
+def test_what_a_writer_that_was_killed_left_goes_with_the_next_supplement(place):
+    left = place / "caches" / ".2+3.abcdefgh.part"
+    left.mkdir()
+    Index.open(place, HashEncoder()).delete([f"p{number}" for number in range(7, 17)])
+    assert not left.exists()
+
+
 def test_a_backup_has_the_supplement(place, tmp_path, fresh):
     backup(place, tmp_path / "idx.tar")
     restore(tmp_path / "idx.tar", tmp_path / "again")
@@ -361,7 +399,7 @@ def test_a_backup_has_the_supplement(place, tmp_path, fresh):
 def test_after_a_power_cut_later_supplements_go(place):
     (supplement,) = supplements(place)
     cache, version = map(int, supplement.name.split("+"))
-    remove_later_caches(place, version)
+    remove_later_caches(place / "caches", version)
     assert supplements(place)
-    remove_later_caches(place, version - 1)
+    remove_later_caches(place / "caches", version - 1)
     assert [path.name for path in cache_files(place)] == [str(cache)]

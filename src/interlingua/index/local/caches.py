@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.errors import BadInput, Damaged
-from interlingua.files import cache_folder, remove_leftovers
+from interlingua.files import cache_folder, remove_folder, remove_leftovers
 from interlingua.index.local.rows import BATCH, TEXTS, PassageRows, Rows, SubwordRows, among, arrow, text_schema
 from interlingua.index.local.rows import COLUMN as SUBWORDS
 from interlingua.index.local.segment import Segment, longest
@@ -59,9 +59,10 @@ def write_supplement(store: PassageTable, index: Path, cache: Segment) -> Path:
     live = np.sort(store.numbers())
     gone = cache.numbers[~among(cache.numbers, live)]
     made = _write(store, index / FOLDER / f"{cache.version}+{store.version}", cache.highest, gone)
-    for version in supplement_versions(index, cache.version):
-        if version < store.version:
-            shutil.rmtree(made.with_name(f"{cache.version}+{version}"), ignore_errors=True)
+    for held in complete_caches(index / FOLDER):
+        if held[0] == cache.version and held[1:] and held[1] < store.version:
+            remove_folder(made.with_name(_name(held)))
+    remove_leftovers(made.parent)
     return made
 
 
@@ -100,10 +101,10 @@ def newest_cache(index: Path, version: int) -> Segment | None:
 def newest_supplement(index: Path, cache: Segment, version: int) -> Segment | None:
     """The newest supplement of `cache` that is no newer than `version`, as `newest_cache`."""
     while True:
-        fitting = [held for held in supplement_versions(index, cache.version) if held <= version]
+        fitting = [held for held in _supplements(index, cache.version) if held[1] <= version]
         if not fitting:
             return None
-        path = index / FOLDER / f"{cache.version}+{fitting[-1]}"
+        path = index / FOLDER / _name(fitting[-1])
         if (found := _usable(path)) is not None or path.exists():
             return found if found is not None and found.after == cache.highest else None
         # else a writer has just removed it, and made a newer one or another cache
@@ -159,9 +160,9 @@ def _make_cache(store: PassageTable, index: Path) -> None:
 def _remove_older(made: Path) -> None:
     """Remove the caches of earlier versions than `made`, with their supplements: a writer may have written a later
     one."""
-    for path in made.parent.glob("*"):
-        if (held := _held(path)) is not None and held[0] < int(made.name):
-            shutil.rmtree(path, ignore_errors=True)
+    for held in complete_caches(made.parent):
+        if held[0] < int(made.name):
+            remove_folder(made.with_name(_name(held)))
 
 
 def remove_other_caches(index: Path, version: int) -> None:
@@ -169,43 +170,29 @@ def remove_other_caches(index: Path, version: int) -> None:
     (`readers_folder`), and what writers that were killed left behind."""
     for path in (index / FOLDER).glob("*"):
         if _held(path) not in (None, (version,)):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_folder(path)
     remove_leftovers(index / FOLDER)
     shutil.rmtree(readers_folder(index), ignore_errors=True)
 
 
-def remove_later_caches(index: Path, version: int) -> None:
-    """Remove caches and supplements of versions that are above `version`."""
-    for folder in (index / FOLDER, readers_folder(index)):
-        for path in folder.glob("*"):
-            if (held := _held(path)) is not None and held[-1] > version:
-                shutil.rmtree(path)
-
-
-def cache_versions(index: Path) -> list[int]:
-    """The versions of the caches that look complete and lie in the index, the newest last."""
-    return _versions(index / FOLDER)
+def remove_later_caches(folder: Path, version: int) -> None:
+    """Remove from a folder of caches those, and the supplements, of versions that are above `version`."""
+    for path in folder.glob("*"):
+        if (held := _held(path)) is not None and held[-1] > version:
+            shutil.rmtree(path)
 
 
 def cache_files(index: Path) -> list[Path]:
-    """The folders of these caches, each followed by those of its supplements."""
-    return [
-        index / FOLDER / name
-        for cache in cache_versions(index)
-        for name in (str(cache), *(f"{cache}+{version}" for version in supplement_versions(index, cache)))
-    ]
+    """The folders of all caches that look complete and lie in the index, the newest last, each followed by those of its
+    supplements."""
+    return [index / FOLDER / _name(held) for held in sorted(complete_caches(index / FOLDER))]
 
 
 def newest_files(index: Path) -> list[Path]:
     """The folder of the newest cache, and that of its newest supplement."""
-    return [
-        path
-        for cache in cache_versions(index)[-1:]
-        for path in (
-            index / FOLDER / str(cache),
-            *(index / FOLDER / f"{cache}+{version}" for version in supplement_versions(index, cache)[-1:]),
-        )
-    ]
+    newest = [(version,) for version in _versions(index / FOLDER)[-1:]]
+    supplements = [held for (version,) in newest for held in _supplements(index, version)[-1:]]
+    return [index / FOLDER / _name(held) for held in (*newest, *supplements)]
 
 
 def readers_folder(index: Path) -> Path:
@@ -215,23 +202,27 @@ def readers_folder(index: Path) -> Path:
     return cache_folder() / "indexes" / hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
-def _versions(folder: Path) -> list[int]:
-    return sorted(held[0] for held in _complete(folder) if len(held) == 1)
-
-
-def supplement_versions(index: Path, cache: int) -> list[int]:
-    """The versions of the supplements of a cache that look complete, the newest last."""
-    return sorted(held[1] for held in _complete(index / FOLDER) if len(held) == 2 and held[0] == cache)
-
-
-def _complete(folder: Path) -> list[tuple[int, ...]]:
-    return [held for path in folder.glob(f"*/{CACHE.file}") if (held := _held(path.parent)) is not None]
+def complete_caches(folder: Path) -> set[tuple[int, ...]]:
+    """What looks complete in a folder of caches: (version,) is a cache, (version of the cache, version) a
+    supplement."""
+    return {held for path in folder.glob(f"*/{CACHE.file}") if (held := _held(path.parent)) is not None}
 
 
 def _held(path: Path) -> tuple[int, ...] | None:
-    """What a folder holds by its name: (version,) is a cache, (version of the cache, version) a supplement."""
     parts = path.name.split("+")
     return tuple(map(int, parts)) if len(parts) <= 2 and all(part.isdecimal() for part in parts) else None
+
+
+def _name(held: tuple[int, ...]) -> str:
+    return "+".join(map(str, held))
+
+
+def _versions(folder: Path) -> list[int]:
+    return sorted(held[0] for held in complete_caches(folder) if len(held) == 1)
+
+
+def _supplements(index: Path, cache: int) -> list[tuple[int, ...]]:
+    return sorted(held for held in complete_caches(index / FOLDER) if len(held) == 2 and held[0] == cache)
 
 
 def _write_rows(store: PassageTable, folder: ArrayWriter, after: int) -> list[str]:

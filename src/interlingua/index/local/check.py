@@ -14,7 +14,8 @@ from xxhash import xxh3_64
 from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.errors import BadInput, Damaged, NotFound, Stale
 from interlingua.index.local.caches import CACHE, FOLDER, cache_files, newest_files, open_cache
-from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, Rows, arrow, rows_of
+from interlingua.index.local.rows import BATCH, COLUMN, TEXTS, Rows, among, arrow, rows_of
+from interlingua.index.local.segment import Segment
 from interlingua.index.local.table import TABLE, PassageTable, vectors_of
 from interlingua.index.local.tokens import FOLDER as TOKENS
 from interlingua.index.metadata import MARKER, SOURCES, read_metadata, read_sources
@@ -174,11 +175,23 @@ def _cache_rows(index: Path, path: Path, table: _Rows) -> Finding:
         wanted = int((table.numbers > cache.after).sum())
         if cache.version == table.version and compared != wanted:
             raise ValueError(f"it holds {compared:,} of the {wanted:,} passages of its version")
-        if still := int((rows_of(cache.gone, table.numbers, order) >= 0).sum()):
-            raise ValueError(f"{still:,} passages that it calls gone are in the table")
+        _check_gone(cache, path, table)
     except (*FAULTS, ValueError, LookupError, arrow().ArrowException) as error:
         return Finding(name, _said(error), AGAIN, derived=True) if path.exists() else Finding(name, GONE)
     return Finding(name, f"its {compared:,} passages are those of the table")
+
+
+def _check_gone(cache: Segment, path: Path, table: _Rows) -> None:
+    """Raise ValueError where a supplement calls rows of its cache gone that are there, or does not name one that is
+    gone."""
+    if cache.after < 0 or cache.version > table.version:  # a writer was quicker
+        return
+    live, gone = np.sort(table.numbers), np.sort(cache.gone)
+    if still := int(among(gone, live).sum()):
+        raise ValueError(f"{still:,} passages that it calls gone are in the table")
+    numbers = open_cache(path.with_name(path.name.partition("+")[0])).numbers
+    if cache.version == table.version and (left := int((~among(numbers, live) & ~among(numbers, gone)).sum())):
+        raise ValueError(f"{left:,} passages that are gone are not named in it")
 
 
 def _texts(batch: Any) -> list[dict[str, Any]]:

@@ -15,11 +15,12 @@ from interlingua.data.records import Passage
 from interlingua.errors import Damaged, Stale
 from interlingua.index.filters import Filter, Kind, Mask, folded
 from interlingua.index.local.caches import (
+    FOLDER,
     cache_of,
-    cache_versions,
+    complete_caches,
     newest_supplement,
+    readers_folder,
     remove_later_caches,
-    supplement_versions,
 )
 from interlingua.index.local.rows import BATCH, PASSAGE, Rows, among, passages_of, subwords_of
 from interlingua.index.local.rows import COLUMN as SUBWORDS
@@ -91,9 +92,17 @@ class Snapshot:
     and those that are deleted since."""
 
     def __init__(
-        self, version: int, base: Segment, supplement: Segment | None, unindexed: UnindexedRows, live: Rows | None
+        self,
+        version: int,
+        base: Segment,
+        supplement: Segment | None,
+        unindexed: UnindexedRows,
+        live: Rows | None,
+        listed: set[tuple[int, ...]],
     ) -> None:
-        """`live` are the numbers of all rows, sorted; None where cache and supplement are of this version."""
+        """`live` are the numbers of all rows, sorted; None where cache and supplement are of this version. `listed` are
+        the caches and supplements that there were to choose from (`complete_caches`)."""
+        self.listed = listed
         self.version, self.base, self.supplement, self.unindexed = version, base, supplement, unindexed
         files = (base, supplement) if supplement is not None and len(supplement) else (base,)
         if live is not None:
@@ -116,29 +125,33 @@ class Snapshot:
         """The newest version. `before` spares reading what it has read. A cache that is missing is written, which is
         said."""
         version = store.refresh()
-        if before is not None and before.version == version == before.files.version:
+        if before is not None and before.version == version == before.base.version:
             return before
-        if before is None or any(before.base.version < cache <= version for cache in cache_versions(index)):
+        listed = {held for held in complete_caches(index / FOLDER) if held[-1] <= version}
+        new = listed if before is None else listed - before.listed  # what could not be used is not tried again
+        if before is None or any(len(held) == 1 and held[0] > before.base.version for held in new):
             base = cache_of(store, index)
             version = store.version
             supplement, unindexed = newest_supplement(index, base, version), UnindexedRows.none(base.vectors.shape[1])
         else:
             base, supplement, unindexed = before.base, before.supplement, before.unindexed
-            if any(before.files.version < later <= version for later in supplement_versions(index, base.version)):
+            if any(len(held) == 2 and held[0] == base.version and held[1] > before.files.version for held in new):
                 found = newest_supplement(index, base, version)
-                supplement = supplement if found is None else found
+                if found is not None and found.version > before.files.version:
+                    supplement = found
             if before.version == version and before.supplement is supplement:
+                before.listed = listed
                 return before
         files = base if supplement is None else supplement
         if version == files.version:  # the files hold exactly these rows, so that the table need not be read
-            return cls(version, base, supplement, UnindexedRows.none(base.vectors.shape[1]), None)
+            return cls(version, base, supplement, UnindexedRows.none(base.vectors.shape[1]), None, listed)
         live = np.sort(store.numbers())
         highest = max(base.highest, files.highest)
         unindexed = unindexed.kept(live, highest)
         seen = max(highest, int(unindexed.numbers.max(initial=-1)))
         if len(live) and live[-1] > seen:
             unindexed = unindexed.with_new(store, seen)
-        return cls(version, base, supplement, unindexed, live)
+        return cls(version, base, supplement, unindexed, live, listed)
 
     @property
     def files(self) -> Segment:
@@ -211,10 +224,10 @@ def whole_table(index: Path) -> PassageTable:
         synced = synced_version(index)
         try:
             store = PassageTable(index)
-            if store.version == synced:
-                return store
             if store.version > synced:
                 store.check()
+            if store.version >= synced:
+                remove_later_caches(readers_folder(index), store.version)  # of versions that a power cut took
                 return store
             reason = damaged(index, f"its table ends before version {synced}, which was written")
         except (Damaged, Stale) as error:
@@ -224,7 +237,8 @@ def whole_table(index: Path) -> PassageTable:
         seen = synced  # once more: a writer may have removed the version that was being read
     try:
         with lock(index):
-            remove_later_caches(index, synced)
+            remove_later_caches(index / FOLDER, synced)
+            remove_later_caches(readers_folder(index), synced)
             return go_back(index)
     except OSError:  # not ours to write
         raise reason from None

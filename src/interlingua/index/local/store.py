@@ -19,6 +19,7 @@ from interlingua.errors import BadInput, Damaged, Stale
 from interlingua.files import Durability, durability_of, existing, remove_leftovers
 from interlingua.index.filters import Filter, Mask, Values
 from interlingua.index.local.build import build_folder, spooled
+from interlingua.index.local.caches import FOLDER as CACHES
 from interlingua.index.local.caches import remove_other_caches, write_cache, write_supplement
 from interlingua.index.local.check import check_folder
 from interlingua.index.local.rows import PASSAGE, passages_of, to_rows
@@ -379,7 +380,9 @@ class LocalStore(AddressedStore[Place]):
             if changed + view.newer + view.deleted > max(FEW, STALE * len(base)):
                 self._write_cache(table)
                 return
-            if changed + view.snapshot.loose > max(FEW, STALE * (0 if supplement is None else len(supplement))):
+            loose = changed + view.snapshot.loose
+            is_ours = (self.path / CACHES / str(base.version)).exists()  # else a reader made it
+            if is_ours and loose > max(FEW, STALE * (0 if supplement is None else len(supplement))):
                 table.refresh()
                 write_supplement(table, self.path, base)
         except (OSError, Damaged) as error:

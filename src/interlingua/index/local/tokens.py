@@ -16,7 +16,7 @@ import numpy as np
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, NotFound, Stale
-from interlingua.files import make_folder, remove_leftovers
+from interlingua.files import make_folder, remove_folder, remove_leftovers
 from interlingua.index.local.rows import BATCH, PASSAGE, Rows, passage_of, rows_of
 from interlingua.index.local.table import PassageTable, lock
 from interlingua.index.metadata import signature
@@ -141,11 +141,11 @@ def _tidy(folder: Path, live: Rows) -> None:
         except (NotFound, Damaged):
             numbers = np.empty(0, dtype=np.int64)
         if not len(numbers) or 2 * np.isin(numbers, live).sum() < len(numbers):
-            _remove(part.path)
+            remove_folder(part.path)
         elif 2 * len(numbers) < PART:
             small.append(part.path)
     for path in small if len(small) > SMALL else []:
-        _remove(path)
+        remove_folder(path)
     remove_leftovers(folder)
 
 
@@ -157,12 +157,6 @@ def _open(part: Part) -> TokenStore:
 
 def _numbers(store: TokenStore) -> Rows:
     return np.array(store.ids, dtype=np.int64)
-
-
-def _remove(path: Path) -> None:
-    """Whole or not at all: a part that is half removed would be a damaged one. The name is that of a leftover."""
-    path.rename(gone := path.with_name(f".{path.name}.outdated.part"))
-    shutil.rmtree(gone, ignore_errors=True)
 
 
 def folder_of(index: Path, encoder: AnyEncoder) -> Path:
