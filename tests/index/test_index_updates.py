@@ -13,6 +13,7 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.index import Index
 from interlingua.index.local import caches
+from interlingua.index.local import search as local_search
 from interlingua.index.local import store as local_store
 from interlingua.index.local.backup import backup, restore
 from interlingua.index.local.caches import cache_files, remove_later_caches
@@ -130,7 +131,10 @@ def test_any_sequence_of_writes_equals_a_fresh_index(tmp_path, monkeypatch, seed
     assert bool(supplements) == (few == 3)
 
 
-def test_search_is_a_sort_of_all_scores(tmp_path):
+@pytest.mark.parametrize("small", [local_search.SMALL, 600, 0])
+def test_search_is_a_sort_of_all_scores(tmp_path, monkeypatch, small):
+    """By NumPy alone; by int8 and NumPy, or torch where many are left; by int8 and torch."""
+    monkeypatch.setattr(local_search, "SMALL", small)
     rng, encoder = random.Random(9), HashEncoder()
     passages = [some(rng, f"p{number}") for number in range(150)]
     index = Index.build(encoder, passages[:100], tmp_path / "idx")
@@ -403,3 +407,17 @@ def test_after_a_power_cut_later_supplements_go(place):
     assert supplements(place)
     remove_later_caches(place / "caches", version - 1)
     assert [path.name for path in cache_files(place)] == [str(cache)]
+
+
+def test_one_question_among_many_passages_needs_no_torch(tmp_path, monkeypatch):
+    """Which takes seconds to load; int8 rules out all but a few passages."""
+    monkeypatch.setattr(local_search, "SMALL", 600)
+
+    def loaded(*arguments, **options):
+        raise AssertionError("torch is needed")
+
+    passages = [some(random.Random(number), f"p{number}") for number in range(400)]
+    index = Index.build(HashEncoder(), passages, tmp_path / "idx")
+    expected = index.search("cat storm", 3, mode="dense")
+    monkeypatch.setattr("interlingua.retrieval.dense.exact.search_exact", loaded)
+    assert index.search("cat storm", 3, mode="dense") == expected

@@ -27,8 +27,10 @@ logger = logging.getLogger(__name__)
 Floats = NDArray[np.float32]
 SPARE = 16  # candidates beyond the cut, which rounding may have put there
 SMALL = 1 << 22
-"""Components of rows, and scores, that NumPy multiplies and holds at once: in a few milliseconds, and without torch and
-numba, which take seconds to load."""
+"""Components of rows, and scores, that NumPy multiplies and holds at once: in a few milliseconds, and without torch,
+which takes seconds to load."""
+TOGETHER = 64
+"""Questions of which all candidates are ranked together."""
 
 
 class DenseSearch(Protocol):
@@ -95,11 +97,14 @@ def _searched(segment: Segment, vectors: Floats, k: int, rows: Rows | None) -> t
     count = len(segment) if rows is None else len(rows)
     if count * max(len(vectors), segment.vectors.shape[1]) <= SMALL:
         return _by_numpy(vectors, segment.vectors if rows is None else segment.vectors[rows], k, rows)
-    if segment.int8 is None:
-        from interlingua.retrieval.dense.exact import search_exact
+    if segment.int8 is not None and len(vectors) > TOGETHER:
+        return segment.int8.search(vectors, segment.vectors, k, rows=rows)
+    near = None if segment.int8 is None else segment.int8.candidates(vectors, k, rows)
+    if near is not None and len(near) * max(len(vectors), segment.vectors.shape[1]) <= SMALL:
+        return _by_numpy(vectors, segment.vectors[near], k, near)
+    from interlingua.retrieval.dense.exact import search_exact
 
-        return search_exact(vectors, segment.vectors, k, rows=rows)
-    return segment.int8.search(vectors, segment.vectors, k, rows=rows)
+    return search_exact(vectors, segment.vectors, k, rows=rows if near is None else near)
 
 
 def _by_numpy(vectors: Floats, some: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.errors import BadInput
 from interlingua.lazy import compiled_module
+from interlingua.models.inference import machine
 from interlingua.progress import track
 
 if TYPE_CHECKING:
@@ -229,6 +230,12 @@ class Int8Matrix:
         indices, scores = zip(*found, strict=True)
         return np.concatenate(indices), np.concatenate(scores)
 
+    def candidates(self, queries: Floats, k: int, rows: Indices | None = None) -> Indices | None:
+        """The rows, in order, that may be among the `k` best of some query: all others of `rows` (None: of all) are
+        ruled out. None where that cannot be told, and where to multiply all of them in float32 is no slower. Needs no
+        torch, and no more than a hundred `queries` at once are of use."""
+        return self._candidates(queries, k, *self._where(rows))
+
     def _where(self, rows: Indices | None) -> tuple[Indices, Floats]:
         """The blocks to scan (none where float32 is faster), in an order that soon meets rows from everywhere, and the
         errors of their rows, −inf for rows that are not asked for."""
@@ -249,9 +256,7 @@ class Int8Matrix:
         asked = None if compiled is None or not total else self._asked(queries, compiled)
         if compiled is None or asked is None:
             return None
-        import torch
-
-        threads = max(1, min(torch.get_num_threads(), compiled.MOST_THREADS, total * len(self.centre) // SHARE))
+        threads = max(1, min(machine.threads(), compiled.MOST_THREADS, total * len(self.centre) // SHARE))
         room = min(total, HELD // (threads * len(queries)))
         if room < 4 * k:
             return None
