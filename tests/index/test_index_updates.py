@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from dataclasses import replace
@@ -16,7 +17,7 @@ from interlingua.index.local import caches
 from interlingua.index.local import search as local_search
 from interlingua.index.local import store as local_store
 from interlingua.index.local.backup import backup, restore
-from interlingua.index.local.caches import cache_files, remove_later_caches
+from interlingua.index.local.caches import cache_files, readers_folder, remove_later_caches
 from interlingua.index.local.check import check_folder
 from interlingua.index.local.rows import among
 from interlingua.index.local.table import PassageTable
@@ -421,3 +422,62 @@ def test_one_question_among_many_passages_needs_no_torch(tmp_path, monkeypatch):
     expected = index.search("cat storm", 3, mode="dense")
     monkeypatch.setattr("interlingua.retrieval.dense.exact.search_exact", loaded)
     assert index.search("cat storm", 3, mode="dense") == expected
+
+
+@pytest.fixture
+def users(tmp_path, monkeypatch):
+    """Makes a user of the index, with a cache folder of its own: one who may write, and a reader who may not."""
+
+    def become(name):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        monkeypatch.setattr("os.access", lambda path, mode, real=os.access: name != "reader" and real(path, mode))
+
+    return become
+
+
+def opened_by_a_reader(place, users):
+    """An index of which a reader has made a cache, since it had none."""
+    users("reader")
+    (place / "caches").rename(place / "away")
+    reader = Index.open(place, HashEncoder())
+    (place / "away").rename(place / "caches")
+    assert list(readers_folder(place).iterdir())
+    users("writer")
+    return reader
+
+
+def test_a_reader_does_not_take_its_cache_for_that_of_a_version_with_the_same_number(tmp_path, users):
+    """The version that it was made from was not synced, and a power cut took it."""
+    users("writer")
+    place = tmp_path / "idx"
+    Index.build(HashEncoder(), [Passage("p", "cat", lang="en")], place)
+    versions = place / "passages.lance/_versions"
+    held = set(versions.iterdir())
+    Index.open(place, HashEncoder(), durability="process").add([Passage("lost", "cat", lang="en")])
+    opened_by_a_reader(place, users)
+    for manifest in set(versions.iterdir()) - held:
+        manifest.unlink()
+    Index.open(place, HashEncoder(), durability="process").add([Passage("new", "cat", lang="en")])
+    users("reader")
+    found = Index.open(place, HashEncoder()).search("cat", 5, mode="dense")
+    assert {hit.passage.id for hit in found} == {"p", "new"}
+
+
+def test_a_reader_takes_a_cache_that_was_repaired(tmp_path, users, monkeypatch, caplog):
+    monkeypatch.setattr(local_store, "FEW", 3)
+    users("writer")
+    place, rng = tmp_path / "idx", random.Random(1)
+    index = Index.build(HashEncoder(), [some(rng, f"p{number}") for number in range(20)], place)
+    reader = opened_by_a_reader(place, users)
+    index.add([some(rng, f"q{number}") for number in range(9)])
+    file = place / "caches" / str(index.info().cache) / "vectors.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    users("reader")
+    for _ in range(3):
+        assert len(reader.search("cat", 50, mode="dense")) == 29
+    assert caplog.text.count("is not used, since it is damaged") == 1
+    users("writer")
+    Index.open(place, HashEncoder()).store.repair()
+    users("reader")
+    assert len(reader.search("cat", 50, mode="dense")) == 29
+    assert reader.info().cache == index.info().cache

@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from interlingua.files import cache_folder, remove_folder, remove_leftovers
 from interlingua.index.local.rows import BATCH, TEXTS, PassageRows, Rows, SubwordRows, among, arrow, text_schema
 from interlingua.index.local.rows import COLUMN as SUBWORDS
 from interlingua.index.local.segment import Segment, longest
-from interlingua.index.local.table import PassageTable, vectors_of
+from interlingua.index.local.table import PassageTable, manifest, vectors_of
 from interlingua.index.local.terms import write_terms
 from interlingua.index.metadata import analyzers_of, signature
 from interlingua.retrieval.bm25.postings import Postings
@@ -68,6 +69,7 @@ def write_supplement(store: PassageTable, index: Path, cache: Segment) -> Path:
 
 def _write(store: PassageTable, target: Path, after: int = -1, gone: Rows | None = None) -> Path:
     """Write the rows with numbers above `after` into the folder `target`."""
+    made_from = manifest(store.folder, store.version)  # before the rows are read
     if target.exists() and not (target / CACHE.file).exists():
         shutil.rmtree(target)  # it is incomplete
     with ArrayFolder.write(target, CACHE) as folder:
@@ -79,6 +81,7 @@ def _write(store: PassageTable, target: Path, after: int = -1, gone: Rows | None
             "analyzers": analyzers_of(languages),
             "reach": _reach(vectors),
             "approximate": store.approximate,
+            "manifest": made_from,
         }
         if gone is not None:
             folder.add("gone", gone)
@@ -89,9 +92,9 @@ def _write(store: PassageTable, target: Path, after: int = -1, gone: Rows | None
 def newest_cache(index: Path, version: int) -> Segment | None:
     """The newest cache that is no newer than `version`; None where there is none. One that is damaged is passed over,
     which is said."""
-    fitting: list[tuple[int, Path]] = []
-    for folder in (index / FOLDER, readers_folder(index)):
-        fitting += [(held, folder / str(held)) for held in _versions(folder) if held <= version][-1:]
+    own = readers_folder(index)
+    fitting = [(held, index / FOLDER / str(held)) for held in _versions(index / FOLDER) if held <= version][-1:]
+    fitting += [(held, own / str(held)) for held in _versions(own) if held <= version and _fits(own, held, index)][-1:]
     for _, path in sorted(fitting, key=lambda pair: -pair[0]):
         if (found := _usable(path)) is not None:
             return found
@@ -108,6 +111,16 @@ def newest_supplement(index: Path, cache: Segment, version: int) -> Segment | No
         if (found := _usable(path)) is not None or path.exists():
             return found if found is not None and found.after == cache.highest else None
         # else a writer has just removed it, and made a newer one or another cache
+
+
+def _fits(own: Path, version: int, index: Path) -> bool:
+    """Whether a cache that a reader made is of the version that has its number now: nobody synced that before, so that
+    a power cut may have taken it."""
+    try:
+        about = json.loads((own / str(version) / CACHE.file).read_bytes())
+        return bool(about["facts"]["manifest"] == list(manifest(index, version) or ()))
+    except UNUSABLE:
+        return False
 
 
 def _usable(path: Path) -> Segment | None:
@@ -168,9 +181,9 @@ def _remove_older(made: Path) -> None:
 def remove_other_caches(index: Path, version: int) -> None:
     """Remove all caches but that of `version`, all supplements, the caches that a reader of ours made
     (`readers_folder`), and what writers that were killed left behind."""
-    for path in (index / FOLDER).glob("*"):
-        if _held(path) not in (None, (version,)):
-            remove_folder(path)
+    others = [(held, path) for path in (index / FOLDER).glob("*") if (held := _held(path)) not in (None, (version,))]
+    for _, path in sorted(others, key=lambda pair: -len(pair[0] or ())):  # none is a supplement of nothing
+        remove_folder(path)
     remove_leftovers(index / FOLDER)
     shutil.rmtree(readers_folder(index), ignore_errors=True)
 
@@ -202,10 +215,15 @@ def readers_folder(index: Path) -> Path:
     return cache_folder() / "indexes" / hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
-def complete_caches(folder: Path) -> set[tuple[int, ...]]:
-    """What looks complete in a folder of caches: (version,) is a cache, (version of the cache, version) a
-    supplement."""
-    return {held for path in folder.glob(f"*/{CACHE.file}") if (held := _held(path.parent)) is not None}
+def complete_caches(folder: Path) -> dict[tuple[int, ...], int]:
+    """What looks complete in a folder of caches, and when it was written: (version,) is a cache, (version of the cache,
+    version) a supplement."""
+    found = {}
+    for path in folder.glob(f"*/{CACHE.file}"):
+        if (held := _held(path.parent)) is not None:
+            with suppress(FileNotFoundError):  # a writer has just removed it
+                found[held] = path.stat().st_mtime_ns
+    return found
 
 
 def _held(path: Path) -> tuple[int, ...] | None:

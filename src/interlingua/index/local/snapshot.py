@@ -98,10 +98,10 @@ class Snapshot:
         supplement: Segment | None,
         unindexed: UnindexedRows,
         live: Rows | None,
-        listed: set[tuple[int, ...]],
+        listed: set[tuple[tuple[int, ...], int]],
     ) -> None:
         """`live` are the numbers of all rows, sorted; None where cache and supplement are of this version. `listed` are
-        the caches and supplements that there were to choose from (`complete_caches`)."""
+        the caches and supplements that there were to choose from, and when they were written (`complete_caches`)."""
         self.listed = listed
         self.version, self.base, self.supplement, self.unindexed = version, base, supplement, unindexed
         files = (base, supplement) if supplement is not None and len(supplement) else (base,)
@@ -127,8 +127,9 @@ class Snapshot:
         version = store.refresh()
         if before is not None and before.version == version == before.base.version:
             return before
-        listed = {held for held in complete_caches(index / FOLDER) if held[-1] <= version}
-        new = listed if before is None else listed - before.listed  # what could not be used is not tried again
+        listed = {(held, made) for held, made in complete_caches(index / FOLDER).items() if held[-1] <= version}
+        # what could not be used is not tried again
+        new = {held for held, _ in (listed if before is None else listed - before.listed)}
         if before is None or any(len(held) == 1 and held[0] > before.base.version for held in new):
             base = cache_of(store, index)
             version = store.version
@@ -227,7 +228,6 @@ def whole_table(index: Path) -> PassageTable:
             if store.version > synced:
                 store.check()
             if store.version >= synced:
-                remove_later_caches(readers_folder(index), store.version)  # of versions that a power cut took
                 return store
             reason = damaged(index, f"its table ends before version {synced}, which was written")
         except (Damaged, Stale) as error:

@@ -370,6 +370,17 @@ def _manifests(versions: Path) -> dict[int, str]:
     return {LAST - int(stem) if len(stem) == 20 else int(stem): name for name, stem in stems.items()}
 
 
+def manifest(folder: Path, version: int) -> tuple[int, int] | None:
+    """Time and size of the manifest of a version of the table in `folder`; None where there is none. After a power cut
+    another version may have the number."""
+    versions = folder / f"{TABLE}.lance" / VERSIONS
+    try:
+        about = (versions / _manifests(versions)[version]).stat()
+    except (OSError, KeyError):
+        return None
+    return about.st_mtime_ns, about.st_size
+
+
 def newest_version(folder: Path, seen: int = 0) -> int | None:
     """The newest version of the table in `folder` by the names of its manifests. None where that is not clear: names of
     both kinds, and a newest manifest that is cut. That of the version `seen` is known to be whole."""
