@@ -4,9 +4,8 @@ The student begins as the teacher with some of its subwords and some of its laye
 whole encoder puts it, as a question and as a passage, by two losses of equal weight: one less the cosine with the
 teacher's vector, and to pick this among those of the batch (contrastive distillation, Tian et al. 2020). The second is
 soon won in a batch of some hundred texts; the first goes on teaching. No question, no label and no translation is
-needed. The folder is that of
-a training run, with the texts and the student before it has learned anything; the same call goes on after an
-interruption.
+needed. The folder is that of a training run, with the texts and the student before it has learned anything; the same
+call goes on after an interruption.
 """
 
 from __future__ import annotations

@@ -55,13 +55,12 @@ def write_cache(store: PassageTable, index: Path) -> Path:
 def write_supplement(store: PassageTable, index: Path, cache: Segment) -> Path:
     """Write the supplement of `cache` up to the version that `store` reads, as `write_cache` does, and remove the
     earlier ones; return its folder. Its array `gone` has the numbers of the cache's rows that are not there any
-    more."""
+    more, sorted."""
     store.sync()
-    live = np.sort(store.numbers())
-    gone = cache.numbers[~among(cache.numbers, live)]
-    made = _write(store, index / FOLDER / f"{cache.version}+{store.version}", cache.highest, gone)
-    for held in complete_caches(index / FOLDER):
-        if held[0] == cache.version and held[1:] and held[1] < store.version:
+    gone = np.sort(cache.numbers[~among(cache.numbers, np.sort(store.numbers()))])
+    made = _write(store, index / FOLDER / _name((cache.version, store.version)), cache.highest, gone)
+    for held in _supplements(index, cache.version):
+        if held[1] < store.version:
             remove_folder(made.with_name(_name(held)))
     remove_leftovers(made.parent)
     return made
@@ -181,9 +180,9 @@ def _remove_older(made: Path) -> None:
 def remove_other_caches(index: Path, version: int) -> None:
     """Remove all caches but that of `version`, all supplements, the caches that a reader of ours made
     (`readers_folder`), and what writers that were killed left behind."""
-    others = [(held, path) for path in (index / FOLDER).glob("*") if (held := _held(path)) not in (None, (version,))]
-    for _, path in sorted(others, key=lambda pair: -len(pair[0] or ())):  # none is a supplement of nothing
-        remove_folder(path)
+    for path in sorted((index / FOLDER).glob("*"), key=lambda path: "+" not in path.name):  # supplements first
+        if _held(path) not in (None, (version,)):
+            remove_folder(path)
     remove_leftovers(index / FOLDER)
     shutil.rmtree(readers_folder(index), ignore_errors=True)
 

@@ -186,8 +186,8 @@ def _check_gone(cache: Segment, path: Path, table: _Rows) -> None:
     gone."""
     if cache.after < 0 or cache.version > table.version:  # a writer was quicker
         return
-    live, gone = np.sort(table.numbers), np.sort(cache.gone)
-    if still := int(among(gone, live).sum()):
+    live = np.sort(table.numbers)
+    if still := int(among(cache.gone, live).sum()):
         raise ValueError(f"{still:,} passages that it calls gone are in the table")
     base = path.with_name(path.name.partition("+")[0])
     try:
@@ -196,7 +196,7 @@ def _check_gone(cache: Segment, path: Path, table: _Rows) -> None:
         if base.exists():
             raise
         return  # a writer has made another cache
-    if cache.version == table.version and (left := int((~among(numbers, live) & ~among(numbers, gone)).sum())):
+    if cache.version == table.version and (left := int((~among(numbers, live) & ~among(numbers, cache.gone)).sum())):
         raise ValueError(f"{left:,} passages that are gone are not named in it")
 
 

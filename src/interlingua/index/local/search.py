@@ -21,6 +21,7 @@ from interlingua.index.local.table import PassageTable
 from interlingua.index.store import LexicalMatches
 from interlingua.retrieval.bm25.postings import inverse_frequency, length_norms
 from interlingua.retrieval.bm25.search import TermSearch
+from interlingua.retrieval.dense.int8 import GROUP
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,6 @@ SPARE = 16  # candidates beyond the cut, which rounding may have put there
 SMALL = 1 << 22
 """Components of rows, and scores, that NumPy multiplies and holds at once: in a few milliseconds, and without torch,
 which takes seconds to load."""
-TOGETHER = 64
-"""Questions of which all candidates are ranked together."""
 
 
 class DenseSearch(Protocol):
@@ -97,7 +96,7 @@ def _searched(segment: Segment, vectors: Floats, k: int, rows: Rows | None) -> t
     count = len(segment) if rows is None else len(rows)
     if count * max(len(vectors), segment.vectors.shape[1]) <= SMALL:
         return _by_numpy(vectors, segment.vectors if rows is None else segment.vectors[rows], k, rows)
-    if segment.int8 is not None and len(vectors) > TOGETHER:
+    if segment.int8 is not None and len(vectors) > GROUP:
         return segment.int8.search(vectors, segment.vectors, k, rows=rows)
     near = None if segment.int8 is None else segment.int8.candidates(vectors, k, rows)
     if near is not None and len(near) * max(len(vectors), segment.vectors.shape[1]) <= SMALL:

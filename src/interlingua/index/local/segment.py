@@ -28,7 +28,7 @@ class Segment:
     of each in the order of `PassageRows.ties`; `reach` is the length of the longest vector. A cache has the `version`
     it was made from, and its vectors as `int8` too; it says whether the store had an `approximate` index of them then
     (None where it does not say). A supplement has the rows `after` the highest number of its cache, and
-    the numbers of the cache's rows that were `gone`."""
+    the sorted numbers of the cache's rows that were `gone`."""
 
     numbers: Rows
     passages: PassageRows

@@ -110,7 +110,7 @@ class Snapshot:
         else:
             there = [np.ones(len(segment), dtype=bool) for segment in files]
             if supplement is not None:
-                there[0] = ~among(base.numbers, np.sort(supplement.gone))
+                there[0] = ~among(base.numbers, supplement.gone)
         self.mapped = len(files)
         self.segments: tuple[Segment, ...] = files
         if len(unindexed.numbers):

@@ -66,9 +66,7 @@ class LocalView(View[Place]):
         self, store: LocalStore, metadata: IndexMetadata, made: tuple[int, int], snapshot: Snapshot, search: DenseSearch
     ) -> None:
         self.metadata, self.version, self.snapshot = metadata, snapshot.version, snapshot
-        self.newer, self.deleted = len(snapshot.unindexed.numbers), snapshot.deleted
-        if snapshot.supplement is not None:
-            self.newer += len(snapshot.supplement)
+        self.newer, self.deleted = sum(map(len, snapshot.segments[1:])), snapshot.deleted
         self.terms = Lexical(snapshot, metadata.k1, metadata.b)
         self._store, self._made, self._dense_search = store, made, search
         self._chosen: Sequence[Mask | None] = snapshot.live
