@@ -347,6 +347,17 @@ def test_a_damaged_supplement_is_passed_over(place, fresh, damage, caplog):
     assert results(Index.open(place, HashEncoder())) == fresh
 
 
+def test_a_damaged_supplement_that_comes_later_is_tried_once(place, fresh, caplog):
+    (supplement,) = supplements(place)
+    supplement.rename(place / "away")
+    reader = Index.open(place, HashEncoder())
+    file = place / "away" / "vectors.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    (place / "away").rename(supplement)
+    assert results(reader) == fresh
+    assert caplog.text.count("is not used") == 1
+
+
 def test_a_supplement_with_rows_of_others_is_told(place):
     """Its checksums fit, and it calls rows gone that are there."""
     index = Index.open(place, HashEncoder())
