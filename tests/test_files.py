@@ -10,7 +10,7 @@ import pytest
 
 from interlingua import files
 from interlingua.errors import InterlinguaError
-from interlingua.files import atomic_folder, atomic_write, existing, remove_leftovers, restore
+from interlingua.files import atomic_folder, atomic_write, existing, remove_folder, remove_leftovers, restore
 
 
 def save(path: Path, text: str, marker: str = "marker") -> None:
@@ -259,3 +259,14 @@ def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path):
         stream.write("through\n")
     assert reader.communicate()[0] == "through\n"
     assert pipe.is_fifo()
+
+
+def test_of_a_linked_folder_the_link_alone_is_removed(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("stays")
+    (tmp_path / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "own").mkdir()
+    for name in ("linked", "own", "missing"):
+        remove_folder(tmp_path / name)
+    assert names(tmp_path) == ["elsewhere"]
+    assert (tmp_path / "elsewhere" / "file").read_text() == "stays"

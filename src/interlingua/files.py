@@ -319,9 +319,12 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
 
 def remove_folder(path: Path) -> None:
     """Remove a folder, so that nobody sees a half of it: it gets the name of a leftover first. One that is not ours to
-    remove stays."""
+    remove stays. Of a link only the link is removed."""
     gone = path.with_name(f".{path.name}.outdated.part")
     with suppress(OSError):
+        if path.is_symlink():
+            path.unlink()
+            return
         shutil.rmtree(gone, ignore_errors=True)
         path.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)

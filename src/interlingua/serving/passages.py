@@ -134,19 +134,7 @@ def passage_routes(at: Address) -> APIRouter:
 
     @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
     async def write(body: PassagesRequest, request: Request, service: Service = the) -> JSONResponse:
-        passages = [
-            Passage(
-                one.id,
-                one.text,
-                one.title,
-                normalise_code(one.lang) if one.lang else detect_language(one.text),
-                one.metadata,
-            )
-            for one in body.passages
-        ]
-        twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
-        if twice:
-            raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' occurs more than once.")
+        passages = _passages(body)
         note(request.scope, texts=len(passages))
         audit(request.scope, passages=len(passages), ids=[passage.id for passage in passages[:AUDITED]])
         done = await _written(service, Write(passages), len(passages))
@@ -200,6 +188,24 @@ def passage_routes(at: Address) -> APIRouter:
         return JSONResponse({"deleted": done.changed, "passages": done.passages})
 
     return router
+
+
+def _passages(body: PassagesRequest) -> list[Passage]:
+    """The passages of a request, each with its language. Raises ApiError 422 for an id that occurs twice."""
+    passages = [
+        Passage(
+            one.id,
+            one.text,
+            one.title,
+            normalise_code(one.lang) if one.lang else detect_language(one.text),
+            one.metadata,
+        )
+        for one in body.passages
+    ]
+    twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
+    if twice:
+        raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' occurs more than once.")
+    return passages
 
 
 async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:

@@ -59,15 +59,7 @@ def read_files(
     BadInput for a missing path, a file given that is empty or of no known kind, nothing to read at all, and for a bad
     row or file unless `on_bad_row` is "skip".
     """
-    if chunk_chars < 1 or overlap < 0:
-        raise BadInput(
-            f"chunk_chars={chunk_chars}, overlap={overlap}: a passage has one character or more, "
-            "and 0 or more sentences in common with the next."
-        )
-    if workers is not None and workers < 0:
-        raise BadInput(f"workers={workers}: is negative. 0 reads in this process alone.")
-    if chunk not in WAYS:
-        raise BadInput(f"chunk='{chunk}': is unknown.{suggestion(chunk, WAYS)}")
+    _check(chunk_chars, overlap, chunk, workers)
     named = NamedColumns(columns or {})
     names = names or SourceNames()
     code = normalise_code(lang) if lang else ""
@@ -95,3 +87,15 @@ def read_files(
         )
     if report is None and (found or reader.report.unchanged or reader.report.reasons()):
         reader.report.log()
+
+
+def _check(chunk_chars: int, overlap: int, chunk: str, workers: int | None) -> None:
+    if chunk_chars < 1 or overlap < 0:
+        raise BadInput(
+            f"chunk_chars={chunk_chars}, overlap={overlap}: a passage has one character or more, "
+            "and 0 or more sentences in common with the next."
+        )
+    if workers is not None and workers < 0:
+        raise BadInput(f"workers={workers}: is negative. 0 reads in this process alone.")
+    if chunk not in WAYS:
+        raise BadInput(f"chunk='{chunk}': is unknown.{suggestion(chunk, WAYS)}")

@@ -104,17 +104,14 @@ def _best(
     inverse document frequency `idfs[i]` and counts `times[i]` times. `chosen` [passages] bool: those that count, or
     empty for all.
     """
-    peaks = np.empty(len(terms), np.float64)
-    for number in range(len(terms)):
-        term = terms[number]
+    for term in terms:
         if highest[term] < 0:
             here, end = starts[term], starts[term + 1]
             if 0 <= here <= end <= len(rows):
                 highest[term] = _highest(values[here:end], rows[here:end], norms, passages)
             if highest[term] < 0:
                 return np.full(1, -1), np.zeros(1, np.float32)
-        peaks[number] = highest[term] * idfs[number] * times[number]
-    count = len(terms)
+    count, peaks = len(terms), highest[terms] * idfs * times
     order = np.argsort(peaks)
     bounds = np.cumsum(peaks[order]) * (1 + 1e-6)
     slack = 1 - (4 * count + 8) * 2.0**-24  # rounding, of sums in float32 and in another order
