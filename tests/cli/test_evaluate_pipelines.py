@@ -230,3 +230,16 @@ def test_what_a_person_can_mend_is_one_line(there, capsys, argv, said):
     assert error.startswith("interlingua: ")
     assert said in error
     assert not captured.out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--precision", "int8"], "static: "),
+        (["--layer", "0"], "--layer is for MODELs"),
+        (["--pooling", "cls"], "--pooling is for MODELs"),
+    ],
+)
+def test_no_option_of_models_is_passed_over_where_a_pipeline_names_them(options, told, there, capsys):
+    assert main(["evaluate", "--pipeline", "static", "--on", "encyclopedia:fi", *options]) == 2
+    assert told in capsys.readouterr().err

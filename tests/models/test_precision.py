@@ -4,6 +4,7 @@ import copy
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from torch.nn.functional import gelu
 from interlingua import Index
 from interlingua.cli import main
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, Stale
 from interlingua.index import metadata, open_index
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import on_processor
@@ -364,6 +365,26 @@ def test_the_light_encoder_gives_the_vectors_of_the_whole(name, kept, monkeypatc
     assert light.encode_query(TEXTS, convert_to_tensor=True).shape == (len(TEXTS), 32)
     monkeypatch.setattr("interlingua.models.inference.machine.GPUS", ("/dev/null",))
     assert LightEncoder.load(kept, name) is None
+
+
+@pytest.mark.parametrize("name", ["float32", "int8"])
+def test_a_model_that_replaces_a_loaded_one_is_never_mixed_with_it(name, kept, tiny_encoder):
+    light = LightEncoder.load(kept, name)
+    before = light.encode_query(["a question"])
+    prompts = {"query": "query: ", "passage": "passage: "}
+    torch.manual_seed(12)
+    other = tiny_encoder(pooling="mean", prompts=prompts)
+    for weight in other.backbone.model.parameters():
+        torch.nn.init.normal_(weight)
+    shutil.rmtree(kept)
+    other.save(kept)
+    for precision_of_the_other in ("float32", "int8"):  # and the older conversions are gone
+        Encoder.load(kept, precision=precision_of_the_other)
+    assert (light.encode_query(["a question"]) == before).all()
+    with pytest.raises(Stale, match="Load it again"):
+        light.encode_document(["a </s> b"])
+    with pytest.raises(Stale, match="Load it again"):
+        light.encode_document([TEXTS[-1]] * 100, convert_to_tensor=True, device="cpu")
 
 
 def test_only_the_rows_of_a_table_that_are_asked_for_are_read(tmp_path, monkeypatch):

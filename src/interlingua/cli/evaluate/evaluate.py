@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.evaluate.retrieval import (
@@ -70,6 +71,11 @@ APART: dict[tuple[str, ...], str] = {
         ("matrix", option): f"--matrix has no use for --{option}: it has one measure, written after it "
         "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands."
         for option in ("measures", "runs", "pipeline")
+    },
+    **{
+        ("pipeline", option): f"--{option} is for MODELs, and the models of a --pipeline are read as they are. Leave "
+        "--pipeline out, or give two commands."
+        for option in ("layer", "pooling")
     },
 }
 """Options that cannot all be given, and why."""
@@ -139,7 +145,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def check_options(arguments: argparse.Namespace) -> None:
     """Raise BadInput for options that ask for nothing, or for what would not be done."""
-    options = SUBJECTS.keys() | GOES_WITH.keys()
+    options = {*SUBJECTS, *GOES_WITH, *chain.from_iterable(APART)}
     given = {option for option in options if getattr(arguments, option.replace("-", "_")) not in (None, [], "")}
     if not given & {"on", "tatoeba", "bucc", "xor"}:
         raise BadInput(

@@ -226,16 +226,17 @@ def print_pipelines(
     be told of run files that lack some of the questions."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import evaluate_pipelines, incomplete_runs
-    from interlingua.models.late_interaction import load_any
     from interlingua.retrieval.pipeline.grammar import Model
+    from interlingua.retrieval.pipeline.run import encoder_loader
 
+    load = encoder_loader(precision=arguments.precision)
     rows: dict[str, Pipeline] = {name: Model(name) for name in models} | dict(pipelines)
     systems = evaluate_pipelines(
         rows,
         collections,
         arguments.measures or DEFAULT_MEASURES,
         arguments.depth,
-        load=lambda name: models[name] if name in models else load_any(name),
+        load=lambda name: models[name] if name in models else load(name),
         translated=translated,
     )
     print_systems(arguments, systems, collections)

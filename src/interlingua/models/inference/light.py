@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.errors import BadInput, Stale
 from interlingua.files import read_json
 from interlingua.lazy import Once
 from interlingua.models.folder import (
     Pooling,
     Settings,
     check,
+    fingerprint,
     model_folder,
     read_lengths,
     read_modules,
@@ -54,12 +56,13 @@ class LightEncoder(EncodesByRole):
     is_static, language_maps = False, None
 
     def __init__(
-        self, kept: Kept, settings: Settings, pooling: Pooling, normalize: bool, whole: Callable[[], DualEncoder]
+        self, kept: Kept, settings: Settings, pooling: Pooling, normalize: bool, load: Callable[[], DualEncoder]
     ) -> None:
         held = {name.removeprefix(kept.prefix): array for name, array in mapped(kept.weights_file).items()}
         self.backbone, self.settings, self.pooling, self.normalize = kept, settings, pooling, normalize
-        self.whole = Once(whole)
-        """The encoder that computes longer calls, loaded at the first of them."""
+        self.whole = Once(lambda: self._same(load()))
+        """The encoder that computes longer calls, loaded at the first of them. Raises Stale where the model's folder
+        holds another model by then."""
         self._layers = Layers(kept.config, held, kept.precision == "int8")
         self._read, self._counting = 0, Lock()
 
@@ -84,8 +87,8 @@ class LightEncoder(EncodesByRole):
             found = cls(kept, settings, pooling, len(modules) == 3, lambda: _whole(folder, precision))
         except (OSError, ValueError, KeyError, TypeError):  # whoever loads the whole one converts it, or says more
             return None
-        if (fingerprint := read_json(folder / "fingerprint.json")) is not None:
-            check(found, fingerprint, str(folder))
+        if (recorded := read_json(folder / "fingerprint.json")) is not None:
+            check(found, recorded, str(folder))
         return found
 
     @property
@@ -136,6 +139,13 @@ class LightEncoder(EncodesByRole):
         with self._counting:
             self._read += size
             return size <= FEW and self._read <= PATIENCE
+
+    def _same(self, whole: DualEncoder) -> DualEncoder:
+        try:
+            check(whole, fingerprint(self), str(self.backbone.place))
+        except BadInput as error:
+            raise Stale("the model was replaced after it was loaded. Load it again.") from error
+        return whole
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> Floats:
         """Token ids of each text → float32 `[texts, dim]`."""

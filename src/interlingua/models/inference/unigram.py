@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
+from interlingua.errors import Stale
 from interlingua.lazy import by_numba
 from interlingua.models.folder import PROBE
 from interlingua.models.static.encoder import mapped
@@ -171,6 +172,8 @@ class MappedSubwords(Subwords):
         self._penalty = float(self._trie.scores.min()) - PENALTY
 
     def _load(self) -> Tokenizer:
+        if not Path(self._file).exists():
+            raise Stale(f"{self._file}: the model was replaced after it was loaded. Load it again.")
         return Tokenizer.from_file(self._file)
 
     def _ids(self, inputs: Sequence[str | tuple[str, str]]) -> list[list[int]]:
