@@ -160,6 +160,16 @@ def test_matrix_shows_a_preference_for_the_language_of_the_question():
     assert matrix.records()[-1]["value"] == 0.4
 
 
+def test_records_of_the_pool_count_its_questions():
+    """Of four questions in English one has a passage in German."""
+    german = COLLECTIONS["de"]
+    one = Collection("de", german.passages[:1], german.queries[:1], {"q0": {"p0": 1}})
+    matrix = language_matrix(DictionaryEncoder(), {"en": COLLECTIONS["en"], "de": one}, "RR@10", depth=10)
+    counted = {(row["measure"], row["questions"]): row["queries"] for row in matrix.records()}
+    assert counted["AP", "en"] == 1
+    assert matrix.scores["en", "en"].queries == 4
+
+
 def test_pool_map_is_average_precision_of_the_merged_run():
     encoder = DictionaryEncoder(accent=0.5)
     pool = [Passage(f"{lang}:{p.id}", p.text, lang=lang) for lang, c in COLLECTIONS.items() for p in c.passages]

@@ -6,7 +6,15 @@ import pytest
 from scipy.stats import ttest_rel
 
 from interlingua.evaluation.significance import seed_interval, stratified_interval
-from interlingua.experiments.present import comparisons, paper_gains, present, relative_gains, subset_differences
+from interlingua.experiments.present import (
+    averages,
+    comparisons,
+    draw,
+    paper_gains,
+    present,
+    relative_gains,
+    subset_differences,
+)
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.recipe import read_yaml, recipe_folder
 
@@ -128,9 +136,8 @@ def test_a_scale_compares_every_pair_of_the_papers_tables_whose_rows_it_has(name
     table = read_table(name)
     assert isinstance(table, TableSpec)
     for scale in (*table.scales, *table.merged):
-        results = {
-            row: [run(de=[0.1 * seed]) for seed in (1, 2)] for row, one in table.rows_at(scale).items() if one.shown
-        }
+        rows = [row for row, one in table.rows_at(scale).items() if one.shown]
+        results = {row: [run(de=[seed / 100 * number]) for seed in (1, 2)] for number, row in enumerate(rows)}
         found = comparisons(table.compare, results, "mono", "RR@100")
         both = [f"{pair[0]} − {pair[1]}" for pair in table.compare if {*pair[:2]} <= results.keys()]
         assert both
@@ -165,22 +172,24 @@ def test_claims_of_the_papers_have_a_paired_difference(name, pairs):
     assert {*pairs} <= {pair[:2] for pair in read_table(name).compare}
 
 
-def figure(seeds, **columns):
-    table = TableSpec.model_validate(
-        {
-            "title": "A figure",
-            "measures": ["RR@100"],
-            "x": "sentences",
-            "scales": {"tiny": {"recipe": "r", "suites": "s"}},
-            "rows": {"dashed": {}, "0": {"x": 0}, "10": {"x": 10}},
-        }
-    )
+FIGURE = TableSpec.model_validate(
+    {
+        "title": "A figure",
+        "measures": ["RR@100"],
+        "x": "sentences",
+        "scales": {"tiny": {"recipe": "r", "suites": "s"}},
+        "rows": {"dashed": {}, "0": {"x": 0}, "10": {"x": 10}},
+    }
+)
+
+
+def figure(seeds):
     wide, narrow = [0.1, 0.3, 0.2], [0.30, 0.31, 0.32]
     results = {
         row: [run(de=[value, value + 0.1]) for value in values[:seeds]]
         for row, values in (("dashed", narrow), ("0", wide), ("10", narrow))
     }
-    return present(table, "tiny", results)
+    return present(FIGURE, "tiny", results)
 
 
 def test_a_figure_tells_how_much_its_points_vary_between_seeds():
@@ -207,3 +216,24 @@ def test_subsets_of_the_columns_have_the_difference_of_a_table_of_them_alone():
         assert "seeds" in cell
     assert subset_differences([("A", "C")], results, "mono", "RR@100", {"with": ["de"]}) == []
     assert subset_differences(AB, results, "mono", "RR@100", {}) == []
+
+
+def test_a_row_without_a_seed_has_the_interval_of_its_questions():
+    same, other = run(de=[0.2, 0.9, 0.4], fr=[0.1, 0.3, 0.5]), run(de=[0.1, 0.3, 0.2], fr=[0.1, 0.2, 0.2])
+    results = {"BM25": [same] * 3, "tuned": [other] * 3}
+    (line,) = comparisons([("BM25", "tuned")], results, "mono", "RR@100")[1:]
+    assert line[-3].endswith(" questions")
+    assert "seeds" not in line[-3]
+    said = averages(FIGURE, "tiny", results, "mono", "RR@100")
+    questions = stratified_interval(same["mono"]["RR@100"])
+    assert f"- BM25: 0.4000 [{questions.low:.4f}, {questions.high:.4f}]" in said
+    assert "gain -0.2167\n" in f"{said}\n"
+
+
+def test_a_column_that_one_seed_lacks_is_of_the_others(tmp_path):
+    both, alone = run(de=[0.2, 0.4], fr=[0.6, 0.8]), run(fr=[0.5, 0.7])
+    table = FIGURE.model_copy(update={"x": None, "subsets": {"tiny": {"thin": ["de"]}}})
+    results = {"0": [alone, both]}
+    assert "thin (de) 0.3000" in averages(table, "tiny", results, "mono", "RR@100")
+    (picture,) = draw(table, "tiny", results, tmp_path / "figure")
+    assert "de" in picture.read_text(encoding="utf-8")

@@ -165,6 +165,19 @@ def test_vectors_made_elsewhere_are_a_row_with_the_columns_that_they_have(made):
     assert "- theirs: 0.7500 over 1 of 2 columns; gain " in text
 
 
+def test_vectors_that_come_later_are_measured_by_the_same_command(made):
+    work, _ = made
+    file = work.folder("theirs", 1) / "values.json"
+    before = file.read_text(encoding="utf-8")
+    kept = json.loads(before)
+    (name,) = [name for name, by_measure in kept["values"].items() if "fi" in by_measure.get("accuracy", {})][:1]
+    expected = kept["values"][name]["accuracy"].pop("fi")  # as if there had been no file of it
+    kept["measured"][name].remove("fi")
+    file.write_text(json.dumps(kept), encoding="utf-8")
+    assert work.run()["theirs"][0][name]["accuracy"]["fi"] == expected
+    file.write_text(before, encoding="utf-8")
+
+
 def test_what_is_wrong_with_vectors_made_elsewhere_is_named(made, tmp_path):
     pairs = list(read_parallel(f"{made[0].data}/fi-en.tsv"))[:3]
     stored = StoredVectors(tmp_path)
@@ -238,7 +251,7 @@ def test_the_vector_is_that_of_the_layer_and_the_calibration_changes_it(made, mo
     for row in ("CCP", "+ shift"):
         (work.folder(row, 1) / "values.json").unlink()
     work.run()
-    plain, shifted = seen
+    plain, shifted = [model for model in seen if isinstance(model, DualEncoder)]
     assert len(plain.passage.backbone.model.encoder.layer) == 1
     assert plain.passage.pooling == "mean"
     assert plain.passage.language_maps is None
@@ -278,6 +291,11 @@ def test_a_suite_is_of_one_kind(tmp_path):
     (tmp_path / "suites.yaml").write_text("both: {bucc: {fi: x}, planted: {fi: y}}\n", encoding="utf-8")
     with pytest.raises(InterlinguaError, match="one of collections, tatoeba"):
         read_table(str(tmp_path / "table.yaml")).suites("tiny")
+
+
+def test_a_suite_is_not_tuned_on_questions_that_are_not_translated():
+    with pytest.raises(ValueError, match="none of dev's questions"):
+        Suite(collections={"fi": "x"}, dev={"fi": "y"}, translations={"fi": "z"})
 
 
 def test_a_pair_with_too_few_sentences_costs_its_column_and_no_other(tmp_path):

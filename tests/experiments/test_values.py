@@ -34,8 +34,8 @@ def test_collections_are_measured_column_by_column():
     kept = Kept()
     kept.add({"mono": {"RR": {"fi": {"q": 1.0}}}}, {"mono": suite})
     assert kept.left("mono", suite) == suite.only(["sw"])
-    kept.add({}, {"mono": suite.only(["sw"])}, tried=True)
-    assert kept.left("mono", suite) is None
+    kept.add({}, {"mono": suite.only(["sw"])})  # it could not be measured: it is tried again
+    assert kept.left("mono", suite) == suite.only(["sw"])
 
 
 def test_a_collection_that_cannot_be_read_costs_its_column_alone(tmp_path, tiny_static):
@@ -51,6 +51,21 @@ def test_a_collection_that_cannot_be_read_costs_its_column_alone(tmp_path, tiny_
     assert [problem.partition(":")[0] for problem in lacking] == ["mono, sw", "mono, sw"]
     with pytest.raises(NotFound, match="mono, sw: "):
         measure(encoder, {"mono": Suite(collections={"sw": there["sw"]})}, ["RR"], None)
+
+
+def test_a_collection_that_cannot_be_encoded_costs_its_column_alone(tmp_path, tiny_static):
+    folder = tmp_path / "empty_sw"
+    folder.mkdir()
+    (folder / "passages.jsonl").write_text('{"id": "p", "text": ""}\n', encoding="utf-8")
+    (folder / "queries.tsv").write_text("q\tquestion\n", encoding="utf-8")
+    (folder / "qrels.txt").write_text("q 0 p 1\n", encoding="utf-8")
+    lacking = []
+    suite = Suite(collections={"fi": "encyclopedia:fi", "sw": str(folder)})
+    found = measure(tiny_static(seed=3), {"mono": suite}, ["RR"], None, lacking=lacking.append)
+    assert list(found["mono"]["RR"]) == ["fi"]
+    (problem,) = lacking
+    assert problem.startswith("mono, ")
+    assert "zero" in problem
 
 
 def test_the_error_of_a_pool_is_its_own(monkeypatch, tiny_static):

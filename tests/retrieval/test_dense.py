@@ -191,6 +191,17 @@ def test_gold_ranks_are_the_places_in_the_full_ranking():
         assert ranks.tolist() == sorted(full.ids(str(i)).index(ids[g]) + 1 for g in gold)
 
 
+def test_copies_of_a_passage_tie_in_gold_ranks():
+    rng = np.random.default_rng(5)
+    for count in range(5, 60):
+        passages = rng.standard_normal((count, 24)).astype(np.float32)
+        passages[-1] = passages[0]
+        queries = rng.standard_normal((20, 24)).astype(np.float32)
+        order = np.arange(count)[::-1]  # of the copies the last is the first
+        first, last = (np.ravel(gold_ranks(queries, passages, [np.array([g])] * 20, order)) for g in (0, count - 1))
+        assert (first == last + 1).all()
+
+
 def test_average_precision_by_hand():
     assert average_precision(np.array([1, 4])) == (1 / 1 + 2 / 4) / 2
     assert average_precision(np.array([], dtype=np.int64)) == 0.0

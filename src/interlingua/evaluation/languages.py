@@ -168,7 +168,8 @@ class LanguageMatrix:
     `pool_map`: mean average precision over the whole pool, where the gold passages of all languages are relevant
     (LAReQA). `same_language_rate`: share of the top 10 that is in the question's language; with no preference it is
     `same_language_share`, that language's share of the pool. `pool_peer`: mean PEER (`peer`) of the first 20, about ½
-    where ranks do not depend on the language. All three are of the questions of `MergedPool.golds`.
+    where ranks do not depend on the language. All three are of the questions of `MergedPool.golds`, of which there are
+    `pool_queries`.
     """
 
     measure: str
@@ -178,6 +179,7 @@ class LanguageMatrix:
     same_language_rate: dict[str, float]
     same_language_share: dict[str, float]
     pool_peer: dict[str, float]
+    pool_queries: dict[str, int]
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -201,9 +203,8 @@ class LanguageMatrix:
             for asked in self.langs
             for held in self.langs
         ]
-        asked_by = {lang: self.scores[lang, lang].queries for lang in self.langs}
         for name, pool in (("AP", self.pool_map), (f"same-language rate @{TOP}", self.same_language_rate)):
-            cells += [(name, asked, "all", value, asked_by[asked]) for asked, value in pool.items()]
+            cells += [(name, asked, "all", value, self.pool_queries[asked]) for asked, value in pool.items()]
         fields = ("measure", "questions", "passages", "value", "queries")
         return [dict(zip(fields, cell, strict=True)) for cell in cells]
 
@@ -269,15 +270,16 @@ def language_matrix(
             )
             scores[asked, held] = evaluate(run, pair.qrels, [measure])
     pool = MergedPool(collections, passages)
-    pool_map, rate, fair = {}, {}, {}
+    pool_map, rate, fair, counts = {}, {}, {}, {}
     for place, lang in enumerate(langs):
         rows, golds = pool.golds(lang)
         every = [list(chain(*those)) for those in zip(*golds.values(), strict=True)]
+        counts[lang] = len(rows)
         ranks, first = pool.ranks(queries[lang][rows], every), pool.first(queries[lang][rows], DEEP)
         pool_map[lang] = sum(map(average_precision, ranks)) / len(ranks)
         rate[lang], fair[lang] = float(pool.preference(first)[place]), pool.fairness(first, every)
     share = dict(zip(langs, pool.share.tolist(), strict=True))
-    return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share, fair)
+    return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share, fair, counts)
 
 
 Matrix = NDArray[np.float64]

@@ -99,7 +99,7 @@ def _difference(seeds: Sequence[Sequence[Columns]], both: Mapping[str, tuple[Flo
     several, and over questions. `both` has the questions of each column, as `_questions` gives them."""
     differences = [macro(a) - macro(b) for a, b in zip(*seeds, strict=True)]
     intervals = []
-    if len(differences) > 1:
+    if _vary(differences):
         intervals.append(f"{bounds(seed_interval(differences))} seeds")
     if all(len(first) > 1 for first, _ in both.values()):
         over = stratified_interval({column: (a - b).tolist() for column, (a, b) in both.items()})
@@ -295,14 +295,14 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
         if len(seeds) < len(runs):
             line += f" ({len(seeds)} of {len(runs)} seeds)"
         for name, of_subset in subsets.items():
-            kept = [{c: run[c] for c in of_subset if c in run} for run in seeds]
-            if kept[0]:
+            kept = [some for run in seeds if (some := {c: run[c] for c in of_subset if c in run})]
+            if kept:
                 line += f"; {name} ({' '.join(kept[0])}) {fmean(macro(k) for k in kept):.4f}"
         if row != first:
             (own, theirs), shared = _shared((row, first), results, suite, measure)
             gains = [macro(a) - macro(b) for a, b in zip(own, theirs, strict=True)] if shared else []
             if gains:
-                line += f"; gain {fmean(gains):+.4f} {shown(seed_interval(gains)) if len(gains) > 1 else ''}".rstrip()
+                line += f"; gain {fmean(gains):+.4f} {shown(seed_interval(gains)) if _vary(gains) else ''}".rstrip()
         lines.append(line)
     return "\n".join(lines)
 
@@ -335,9 +335,14 @@ def macro(columns: Columns) -> float:
 
 def interval(seeds: Sequence[Columns]) -> Interval | None:
     """Over seeds where there are several, else over queries (stratified by column)."""
-    if len(seeds) > 1:
-        return seed_interval([macro(run) for run in seeds])
+    if _vary(values := [macro(run) for run in seeds]):
+        return seed_interval(values)
     return stratified_interval(seeds[0]) if all(len(q) > 1 for q in seeds[0].values()) else None
+
+
+def _vary(values: Sequence[float]) -> bool:
+    """Whether there are several seeds. Equal numbers are of one: what was not trained is the same in each."""
+    return len(set(values)) > 1
 
 
 def shown(interval: Interval | None) -> str:
@@ -362,7 +367,11 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
         try:
             if table.x is None:
                 bars = {
-                    row: {c: fmean(fmean(run[c].values()) for run in seeds) for c in seeds[0]}
+                    row: {
+                        c: fmean(fmean(run[c].values()) for run in seeds if c in run)
+                        for c in columns_of(results, suite, measure)
+                        if any(c in run for run in seeds)
+                    }
                     for row, seeds in these.items()
                 }
                 made.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
@@ -383,7 +392,10 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     made: list[Path] = []
     work.processes.wait()  # until the first has written its values
     drawn = [
-        (name, suite, column) for name, suite in work.table.suites(work.scale).items() for column in suite.projection
+        (name, suite, column)
+        for name, suite in work.table.suites(work.scale).items()
+        if suite.projection
+        for column in work.columns_of(suite)
     ]
     # a row that crashed has no picture, nor have vectors made elsewhere
     pictured = [
@@ -396,11 +408,10 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
         return made
     points = {row: model for row, model in models.items() if isinstance(model, DualEncoder)}  # one vector a text
     for name, suite, column in drawn:
-        pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
         path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
         try:
+            pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
             made.append(plot_projections(language_projection(points, pairs), path))
         except NotFound as error:
             logger.warning(str(error))
-            return made
     return made

@@ -288,8 +288,7 @@ class Reproduction:
                 model, kept.calibration = self.read(row, seed)
                 kept.formats = sorted({*kept.formats, self._format()})
             shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)
-            wrong = kept.problems.append
-            told = wrong if stored else lacking.append
+            wrong, told = kept.problems.append, lacking.append
             try:
                 found = measure(model, left, self.table.measures, self.data, ranking, wrong, shards, told)
             except (BadInput, NotFound) as error:
@@ -297,7 +296,7 @@ class Reproduction:
                     raise
                 found = {}  # of what is left nothing can be measured; the rest was before
                 lacking.append(str(error))
-            kept.add(found, left, tried=stored is not None)  # what has no vectors there will have none
+            kept.add(found, left)
             if self.processes.first:
                 kept.write(file, recipe, asked)
             shards.remove()

@@ -271,6 +271,8 @@ class Suite(Settings):
             raise ValueError(f"a suite has one of {', '.join(KINDS)}")
         if self.passages is not None and self.questions is not None:
             raise ValueError("a suite has passages or questions of its own, not both")
+        if self.dev and self.translations is not None:
+            raise ValueError("a suite that is tuned on dev has no translations: there are none of dev's questions")
         if self.translations == "columns" and self.questions is None:
             raise ValueError("translations: columns is for a suite with questions of its own")
         if self.translations == "passages" and self.passages is None:

@@ -26,7 +26,7 @@ from interlingua.errors import BadInput, InterlinguaError, NotFound
 from interlingua.evaluation.bitext import bucc, bucc_f1, mined_pairs, planted
 from interlingua.evaluation.languages import DEEP, TOP, LanguageMatrix, language_matrix
 from interlingua.evaluation.projection import language_projection
-from interlingua.evaluation.protocol import evaluate_on
+from interlingua.evaluation.protocol import Result, evaluate_on
 from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
 from interlingua.experiments.spec import CalibrationSpec, Ranking, Reading, Scored, Suite, fill
@@ -348,15 +348,43 @@ def measure(
             for column in group:
                 with _left_out(failed, f"{name}, {column}"):
                     held_now.append(held(suite, column, data)[0])
-            if held_now:
-                results += evaluate_on(model, held_now, measures, DEPTH, shards=shards)
+            results += _evaluated(model, held_now, measures, shards, failed, name)
         if results:
             found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
         if first and suite.kind in SUITES and getattr(suite, suite.kind):
             found |= _each(name, suite, model, SUITES[suite.kind], filled, failed)
         if suite.xor is not None:
-            found[name] = xor_suite(model, suite, filled, shards)
+            with _left_out(failed, name, alone=_is_alone(shards)):
+                found[name] = xor_suite(model, suite, filled, shards)
     return _or_raise(found, failed, lacking)
+
+
+def _evaluated(
+    model: Encoder,
+    group: Sequence[Collection],
+    measures: Sequence[str],
+    shards: Shards | None,
+    failed: list[InterlinguaError],
+    name: str,
+) -> list[Result]:
+    """The results of a group of collections; those that cannot be measured are left out."""
+    if not group:
+        return []
+    try:
+        return evaluate_on(model, group, measures, DEPTH, shards=shards)
+    except (BadInput, NotFound):
+        if not _is_alone(shards):
+            raise
+    results: list[Result] = []
+    for collection in group:
+        with _left_out(failed, f"{name}, {collection.name}"):
+            results += evaluate_on(model, [collection], measures, DEPTH, shards=shards)
+    return results
+
+
+def _is_alone(shards: Shards | None) -> bool:
+    """Whether no other process measures with this one, and would wait for what this one leaves out."""
+    return shards is None or shards.processes.count == 1
 
 
 def _each(
@@ -388,11 +416,14 @@ def _each(
 
 
 @contextmanager
-def _left_out(failed: list[InterlinguaError], what: str) -> Iterator[None]:
-    """Go on without what cannot be read, and add the error to `failed`."""
+def _left_out(failed: list[InterlinguaError], what: str, alone: bool = True) -> Iterator[None]:
+    """Go on without what cannot be read or measured, and add the error to `failed`; raise it where other processes
+    wait."""
     try:
         yield
     except (BadInput, NotFound) as error:
+        if not alone:
+            raise
         failed.append(type(error)(f"{what}: {error}"))
 
 

@@ -64,8 +64,8 @@ class Kept:
         trained = before.pop("recipe", "")
         if (recipe is not None and not same_recipe(trained, recipe)) or before != asked:
             raise BadInput(
-                f"{file.parent}: holds results of another recipe, suite or --data folder. "
-                "Delete it, or use another --out."
+                f"{file.parent}: holds results of another recipe, suite or --data folder, or --out was given in "
+                "another way (relative, absolute). Give it as before, use another --out, or delete the folder."
             )
         values = found["values"]
         return cls(
@@ -85,10 +85,9 @@ class Kept:
         missing = [column for column in wanted if column not in there]
         return suite.only(missing) if missing else None
 
-    def add(self, found: Values, suites: Mapping[str, Suite], tried: bool = False) -> None:
-        """Take in what was measured of these suites; with `tried`, also a column without values is not tried again."""
-        columns = {name: list(suite.columns()) for name, suite in suites.items()}
-        for name, there in (columns if tried else measured_columns(suites, found)).items():
+    def add(self, found: Values, suites: Mapping[str, Suite]) -> None:
+        """Take in what was measured of these suites. A column without values is tried again."""
+        for name, there in measured_columns(suites, found).items():
             if suites[name].merged:
                 self.values.pop(name, None)
                 self.columns[name] = []

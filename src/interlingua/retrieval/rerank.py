@@ -147,22 +147,25 @@ def subword_windows(encoder: AnyEncoder, window: int = WINDOW, stride: int = STR
     if not isinstance(side, HasTokenizer):
         raise BadInput(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
     limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])
+    # between title and text some templates have more: a pair has two special tokens
+    with_title = len(side.tokenize([("a", "")], "passage")[0]) - len(_offsets(side.tokenizer, ["a"])[0])
+    titled = max(extra, with_title)
     if limit is not None and window > limit:
         raise BadInput(
             f"windows of {window} tokens: this model reads {limit} of a passage, the rest would be "
             f"lost. Write maxp={limit}/{min(stride, limit // 2)}."
         )
-    if not 0 < stride <= window or window < 2 * (extra + 1):
+    if not 0 < stride <= window or window < 2 * (titled + 1):
         raise BadInput(
             f"windows of {window} tokens every {stride}: the window must be longer than "
-            f"{2 * extra + 1} tokens, and the stride between 1 and the window."
+            f"{2 * titled + 1} tokens, and the stride between 1 and the window."
         )
 
     def split(passages: Sequence[Passage]) -> list[list[Passage]]:
         titles = _offsets(side.tokenizer, [passage.title for passage in passages])
         texts = _offsets(side.tokenizer, [passage.text for passage in passages])
         return [
-            _windows(passage, title, text, window - extra, window // 2, stride)
+            _windows(passage, title, text, window - (titled if title else extra), window // 2, stride)
             for passage, title, text in zip(passages, titles, texts, strict=True)
         ]
 

@@ -27,16 +27,21 @@ def gold_ranks(
 
     `queries` [queries, dim] and `passages` [passages, dim] are float32; `golds[i]` holds the indices of the
     gold passages of query i (none is allowed); `tie_order` [passages] is the project's tie order
-    (`interlingua.retrieval.dense.exact.tie_ranks`). Score matrices are held for `block` queries at a time.
+    (`interlingua.retrieval.dense.exact.tie_ranks`). Score matrices are held for `block` queries at a time. Equal
+    passages have equal scores, to the last bit.
     """
     if not len(golds) == len(queries) or len(tie_order) != len(passages):
         raise BadInput(
             f"{len(queries)} queries with {len(golds)} gold lists, {len(passages)} passages with "
             f"{len(tie_order)} tie ranks: the numbers must agree."
         )
+    # a product may round equal rows in different ways, as they lie in another place: it is made of each once
+    first: dict[bytes, int] = {}
+    which = np.array([first.setdefault(passage.tobytes(), len(first)) for passage in passages], dtype=np.int64)
+    distinct = passages[np.unique(which, return_index=True)[1]]
     found: list[NDArray[np.int64]] = []
     for start in range(0, len(queries), block):
-        scores = queries[start : start + block] @ passages.T
+        scores = (queries[start : start + block] @ distinct.T)[:, which]
         for row, gold in zip(scores, golds[start : start + block], strict=True):
             ahead = [int((row > row[g]).sum() + ((row == row[g]) & (tie_order < tie_order[g])).sum()) for g in gold]
             found.append(np.sort(np.array(ahead, dtype=np.int64)) + 1)
