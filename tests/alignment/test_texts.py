@@ -47,6 +47,14 @@ def test_every_kind_of_file_gives_its_texts(files):
     }
 
 
+def test_a_passage_has_its_own_language_where_it_is_not_that_of_the_question(tmp_path):
+    row = {"query_id": "1", "query": "Mto ni nini?", "lang": "sw", "negative_passages": []}
+    row["positive_passages"] = [{"docid": "p", "title": "", "text": "A river is water.", "lang": "en"}]
+    (tmp_path / "asked.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    found = sample_texts([str(tmp_path / "asked.jsonl")], 9)
+    assert found == {"en": ["A river is water."], "sw": ["Mto ni nini?"]}
+
+
 def test_a_named_language_takes_its_texts_and_says_what_it_leaves(files, capsys):
     assert sample_texts([f"fr={files['fr-en.tsv']}"], 9).keys() == {"fr"}
     assert "2 texts in other languages than 'fr' left out" in capsys.readouterr().err

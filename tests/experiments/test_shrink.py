@@ -58,6 +58,18 @@ def test_it_learns_what_its_teacher_says_and_goes_on(teacher, tmp_path, caplog):
         shrink(teacher, tmp_path / "run", spec.model_copy(update={"layers": 1}), "cpu")
 
 
+def test_a_call_that_was_stopped_early_leaves_nothing_to_one_with_other_options(teacher, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("interlingua.training.build._trainer", stopped)
+        for layers in (2, 1):
+            with pytest.raises(KeyboardInterrupt):
+                shrink(teacher, tmp_path / "run", ShrinkSpec(**SPEC).model_copy(update={"layers": layers}), "cpu")
+            assert Encoder.load(tmp_path / "run/start").backbone.layers == layers
+
+
 def test_layers_are_spread_evenly_and_end_with_the_last():
     assert spread(12, 6) == [1, 3, 5, 7, 9, 11]
     assert spread(12, 4) == [2, 5, 8, 11]

@@ -141,6 +141,7 @@ def test_an_entry_may_be_an_objective_of_another_name_on_data_of_another_name():
     for change, message in (
         ({"kind": "retrievel"}, "kind: 'retrievel' is not known. Did you mean 'retrieval'"),
         ({"reads": {"question": "documents"}}, "reads.question"),
+        ({"reads": {"questions": "documets"}}, "'documets' is no entry of data. Did you mean 'documents'"),
     ):
         wrong = resolve({**tree, "objectives": {"raw": {**tree["objectives"]["raw"], **change}}})
         with pytest.raises(InterlinguaError, match=message):

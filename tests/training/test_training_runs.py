@@ -415,6 +415,41 @@ def test_mistakes_in_a_run_are_named(tmp_path, monkeypatch, overrides, says):
         train(resolve(STATIC, overrides), tmp_path)
 
 
+def test_the_vocabulary_is_that_of_the_data_that_is_trained_on(tmp_path, monkeypatch):
+    """A run that was stopped before its first checkpoint, and whose data was mended since."""
+    text = tmp_path / "text.tsv"
+    tree = {
+        "model": {"backbone": {"static": {"vocab_size": 300}}, "encoders": "tied"},
+        "training": {"steps": 1, "tensorboard": False},
+        "data": {"parallel": {"path": str(text), "batch": 2, "options": {"source_lang": "fi", "target_lang": "en"}}},
+        "objectives": {"semantic": {}},
+    }
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interlingua.training.build._trainer", stopped)
+    learned = []
+    for word in ("aurinko", "kuunvalo"):
+        text.write_text(
+            "".join(f"{word} on pilvien takana {i}\tit is behind the clouds {i}\n" for i in range(40)), encoding="utf-8"
+        )
+        with pytest.raises(KeyboardInterrupt):
+            train(resolve(tree), tmp_path / "run")
+        learned.append((tmp_path / "run/start/tokenizer.json").read_text(encoding="utf-8"))
+    assert learned[0] != learned[1]
+
+
+@pytest.mark.parametrize("reads", ["raw", "contexts"])
+def test_a_bank_that_is_too_large_is_said_whatever_its_data_is_called(reads, tmp_path, monkeypatch, caplog):
+    tree = {**CONTEXT, "data": {reads: {"kind": "contexts", **CONTEXT["data"]["contexts"]}}}
+    tree["objectives"] = {"context_prediction": {"bank": 5000, "reads": {"contexts": reads}}}
+    tree["training"] = {"steps": 1, "tensorboard": False}
+    monkeypatch.setattr("interlingua.training.build.Trainer.run", lambda _: None)
+    train(resolve(tree), tmp_path / "run")
+    assert "the memory bank holds 5,000 vectors" in caplog.text
+
+
 @pytest.mark.slow
 def test_a_folder_of_another_recipe_and_a_damaged_checkpoint(tmp_path):
     short = resolve(STATIC, ["training.steps=4"])

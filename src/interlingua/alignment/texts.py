@@ -101,7 +101,7 @@ def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentenc
         elif _is_one_of(QUESTIONS, file, start):
             for row in read_questions(file, lang=lang or "en", on_bad_row=on_bad_row):
                 yield Sentence(row.question, row.lang)
-                yield from (Sentence(passage.text, row.lang) for passage in row.positives)
+                yield from (Sentence(passage.text, passage.lang or row.lang) for passage in row.positives)
         else:
             yield from read_sentences(file, lang=lang, on_bad_row=on_bad_row)
 

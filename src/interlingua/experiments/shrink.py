@@ -95,7 +95,8 @@ def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> None:
     student = _cut(teacher, spec, texts)
     if (count := sum(map(len, texts.values()))) < spec.batch:
         raise BadInput(f"texts: {count:,} are fewer than a batch of {spec.batch:,}. Give more, or a smaller batch.")
-    shutil.rmtree(out / CUT, ignore_errors=True)
+    for former in (CUT, "start"):  # of a call with other options that was stopped before it had a checkpoint
+        shutil.rmtree(out / former, ignore_errors=True)
     student.save(out / CUT)
     with atomic_write(out / TEXTS) as stream:
         for lang, those in texts.items():
@@ -111,7 +112,8 @@ def _recipe(teacher: Path, out: Path, spec: ShrinkSpec) -> Recipe:
         {
             "description": "An encoder made smaller, taught by the whole one on raw text.",
             "seed": spec.seed,
-            "model": {"backbone": str(out / CUT), "encoders": "tied"},
+            # the teacher's vectors have unit length
+            "model": {"backbone": str(out / CUT), "encoders": "tied", "normalize": True},
             "data": {"sentences": {"path": str(out / TEXTS), "batch": spec.batch, "alpha": 0.5}},
             "objectives": {
                 # the mean of squares over the dimensions of unit vectors, times half of these, is one less the cosine

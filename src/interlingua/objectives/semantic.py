@@ -134,7 +134,7 @@ class Semantic(Objective):
     streams = ("parallel",)
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
-        return pair_requests(batch["parallel"], self.settings.on)
+        return pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["parallel"], ParallelPair, self)

@@ -91,13 +91,16 @@ def _train(recipe: Recipe, out: Path, device: str | None, processes: Processes) 
 def _claim(recipe: Recipe, out: Path) -> None:
     """Write the resolved recipe, or check that the folder is this recipe's.
 
-    A run that failed before its first checkpoint has nothing to lose: the mended recipe may have its folder.
+    A run that failed before its first checkpoint has nothing to lose: the mended recipe may have its folder, and its
+    model begins anew, as the data may be other data now.
     """
     file = out / "recipe.yaml"
     if file.exists():
-        if same_recipe(file.read_text(encoding="utf-8"), recipe):
+        same = same_recipe(file.read_text(encoding="utf-8"), recipe)
+        begun = [run for run in (out, out / "warm_up") if (run / "model").exists() or newest(run / "checkpoints")]
+        if same and out in begun:
             return
-        if any((run / "model").exists() or newest(run / "checkpoints") for run in (out, out / "warm_up")):
+        if not same and begun:
             raise BadInput(f"{out}: holds a run of another recipe (see {file}). Use another --out, or delete it.")
         for leftover in ("start", "best"):
             shutil.rmtree(out / leftover, ignore_errors=True)

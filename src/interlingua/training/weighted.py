@@ -206,6 +206,9 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, 
     streams = [stream.removesuffix("?") for stream in kind.streams]
     if strange := entry.reads.keys() - set(streams):
         raise BadInput(f"{where}: 'reads.{min(strange)}': it reads {', '.join(streams)}.")
+    for stream, data in entry.reads.items():
+        if data not in recipe.data:
+            raise BadInput(f"{where}: 'reads.{stream}': '{data}' is no entry of data.{suggestion(data, recipe.data)}")
     options = {key: value for key, value in spec.items() if key not in Entry.model_fields}
     # the similarity of tokens is the objective's own matter: search ranks alike with each
     if "similarity" in known and not (kind.multi_vector or issubclass(kind, TokenObjective)):
@@ -278,16 +281,19 @@ def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
 
 def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
     """Say what the person should know about this combination before hours pass."""
-    names = {weighted.name: weighted.objective for weighted in objectives}
-    context = names.get("context_prediction")
-    if isinstance(context, ContextPrediction):
-        for lang, documents in streams["contexts"].sizes.items():
+    for weighted in objectives:
+        context = weighted.objective
+        if not isinstance(context, ContextPrediction):
+            continue
+        (stream,) = weighted.streams(streams)
+        for lang, documents in streams[stream].sizes.items():
             if context.bank.size > documents and not context.bank.shared:
                 logger.warning(
                     f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
                     f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "
-                    "Consider a smaller objectives.context_prediction.bank."
+                    f"Consider a smaller objectives.{weighted.name}.bank."
                 )
+    names = {weighted.name: weighted.objective for weighted in objectives}
     retrieval = names.get("retrieval")
     if (
         isinstance(retrieval, Retrieval)
