@@ -19,6 +19,7 @@ from interlingua import files
 from interlingua.errors import Busy, InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.training.build import LOCK, train
+from interlingua.training.checkpoint import newest
 from interlingua.training.recipe import resolve
 from interlingua.training.weighted import check
 
@@ -500,3 +501,9 @@ def test_a_folder_in_which_another_process_trains_is_refused_or_waited_for(tmp_p
             lock.wait()
         waiting.result()
     assert (tmp_path / "model").exists()
+
+
+def test_the_newest_checkpoint_is_that_of_the_highest_step(tmp_path):
+    for step in ("9999999", "10000000", "0000042"):
+        (tmp_path / f"step-{step}").mkdir()
+    assert newest(tmp_path).name == "step-10000000"

@@ -424,7 +424,7 @@ class Comparable(SpanObjective):
         )
         others = 2 * len(pairs) - 1 if self.settings.denominator == "simclr" else len(pairs)
         warning = None
-        if spans.report["short"] > SHORT * len(pairs):
+        if spans.report["short"] > SHORT * (len(pairs) + spans.report["short"]):
             warning = (
                 f"{spans.report['short']:.0f} pairs of this batch have a side of fewer than {self.settings.min_tokens} "
                 f"tokens and were left out; {len(pairs)} remain."

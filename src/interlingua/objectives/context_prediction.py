@@ -327,11 +327,11 @@ class ContextPrediction(Objective):
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
         alone = value.detach()
-        if self.settings.bank_wait and len(bank) < self.bank.size:
-            return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": alone.item()})
         if len(bank):
             with torch.no_grad():
                 alone = context_rows(centers, targets, **how).mean()
+        if self.settings.bank_wait and len(bank) < self.bank.size:
+            return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": alone.item()})
         warning = None
         if len(bank) and value.item() < LOWER * chance and alone.item() > LEARNT * math.log(2 * len(pairs) - 1):
             warning = (

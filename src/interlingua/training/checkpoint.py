@@ -51,15 +51,20 @@ def save_checkpoint(
         positions = {name: stream.state_dict() for name, stream in streams.items()}
         state = {"step": step, "optimizer": numbers, "streams": positions, **extra}
         (building / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    for old in sorted(folder.glob("step-*"))[:-keep]:
+    for old in _complete(folder)[:-keep]:
         shutil.rmtree(old)
     return final
 
 
 def newest(folder: Path) -> Path | None:
     """The last complete checkpoint, if there is one."""
-    found = sorted(folder.glob("step-*"))
+    found = _complete(folder)
     return found[-1] if found else None
+
+
+def _complete(folder: Path) -> list[Path]:
+    """The complete checkpoints by their step: their names sort so only up to step 9,999,999."""
+    return sorted(folder.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def load_checkpoint(
