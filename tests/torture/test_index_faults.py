@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -366,7 +367,8 @@ def test_killed_at_moments_that_are_drawn(what, built, processes, tmp_path, draw
         (tmp_path / "said").unlink(missing_ok=True)
         writer = processes.start(code, place, tmp_path / "said")
         if not select.select([processes.server.stdout], [], [], drawn.uniform(0, seconds))[0]:
-            os.kill(writer, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended just now
+                os.kill(writer, signal.SIGKILL)
         processes.server.stdout.readline()
         index = Index.open(place, Encoder())
         assert content(index) in (before, after, *([before | after] if what == "a sync" else [])), number
