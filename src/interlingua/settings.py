@@ -6,7 +6,7 @@ Recipes, objectives and readers are such classes. The tables of options in `docs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -33,9 +33,15 @@ class Settings(BaseModel):
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first thing wrong, as a person would say it."""
-    first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"])
-    *parents, name = first["loc"] or ("",)
+    errors = [(_place(model, found["loc"]), found) for found in error.errors()]
+    # of a field that takes a name or a mapping, what is wrong within the mapping says more than that it is no name, and
+    # a key that is not known more than that another is missing
+    here = [(place, found) for place, found in errors if place[:1] == errors[0][0][:1]]
+    deepest = max(len(place) for place, _ in here)
+    within = [(place, found) for place, found in here if len(place) == deepest]
+    place, first = min(within, key=lambda one: one[1]["type"] == "missing") if deepest > 1 else errors[0]
+    path = ".".join(str(part) for part in place)
+    *parents, name = place or ("",)
     owner = _owner(model, parents)
     if first["type"] == "extra_forbidden":
         if (now := getattr(owner, "former_names", {}).get(name)) is not None:
@@ -59,6 +65,25 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]
+
+
+def _place(model: type[BaseModel], path: Sequence[int | str]) -> list[int | str]:
+    """The path of an error without the names that pydantic gives to the alternatives of a field."""
+    place: list[int | str] = []
+    left = list(path)
+    while left:
+        place.append(part := left.pop(0))
+        field = model.model_fields.get(str(part))
+        if field is None:
+            continue
+        if left and _union(field) and len(set(get_args(field.annotation)) - {NoneType}) > 1:
+            del left[0]
+        model = next(iter(_models(field.annotation)), model)
+    return place
+
+
+def _union(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) in (Union, UnionType)
 
 
 def _owner(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
@@ -89,7 +114,7 @@ _SIGNS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 
 def _values(field: FieldInfo) -> str:
-    kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else [field.annotation]
+    kinds = get_args(field.annotation) if _union(field) else [field.annotation]
     named = [f"`{value}`" for kind in kinds for value in _literals(kind)]
     named += [_KINDS[kind] for kind in kinds if kind in _KINDS]
     named += ["mapping" for _ in _models(field.annotation)]

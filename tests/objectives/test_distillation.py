@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sentence
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Distillation, distil_contrastive, distil_scores, distil_vectors
 from interlingua.objectives.distillation import distil_scores_rows, taught_texts
@@ -356,3 +356,19 @@ def test_what_the_teacher_will_be_asked_for():
 
 def test_questions_have_no_scores_unless_a_teacher_gave_them():
     assert QuestionPassage("q", ()).scores == ()
+
+
+@pytest.mark.parametrize(
+    ("teacher", "said"),
+    [
+        ({"modle": "e5"}, "unknown key 'teacher.modle'. Did you mean 'model'?"),
+        ({"vectors": "folder"}, "'teacher.model' is missing."),
+        ({"model": "e5", "layers": -1}, "'teacher.layers': input should be greater than or equal to 0 (got -1)."),
+        (3, "'teacher': input should be a valid string (got 3)."),
+    ],
+    ids=str,
+)
+def test_a_mistake_inside_the_teacher_is_named(teacher, said):
+    with pytest.raises(BadInput) as raised:
+        Distillation.Settings.checked({"teacher": teacher}, "objectives.distillation")
+    assert str(raised.value) == f"objectives.distillation: {said}"

@@ -6,6 +6,7 @@ from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
 
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
+from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.training.build import train
 from interlingua.training.recipe import resolve
 from interlingua.training.weighted import weighted_objective
@@ -85,3 +86,15 @@ def test_a_run_starts_from_it(pretrained, tmp_path, capsys):
     _, folder = pretrained
     train(recipe_of(folder), tmp_path / "run", "cpu")
     assert f"the pretrained head of {folder}" in capsys.readouterr().err
+
+
+def test_with_late_interaction_it_is_the_pretrained_one_too(pretrained, capsys):
+    theirs, folder = pretrained
+    recipe = recipe_of(folder, late_interaction={"dim": 8, "document_length": 64})
+    model = LateInteractionEncoder.start(Encoder.load(folder, device="cpu"), dim=8, document_length=64)
+    ours = weighted_objective(NAMES[0], {}, model, recipe).objective.head
+    assert "the pretrained head of" in capsys.readouterr().err
+    known = len(theirs.bias)
+    assert len(ours.bias) == known + 2  # the markers of questions and passages
+    assert torch.equal(ours.bias[:known], theirs.bias)
+    assert not ours.bias[known:].any()

@@ -90,9 +90,9 @@ def _shrink_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=int, default=20_000, metavar="N", help="texts of each language, a seeded sample (20000)"
     )
-    parser.add_argument("--steps", type=int, default=2_000, metavar="N", help="training steps (2000)")
-    parser.add_argument("--batch", type=int, default=128, metavar="N", help="texts a step (128)")
-    parser.add_argument("--lr", type=float, default=1e-4, metavar="X", help="learning rate (0.0001)")
+    parser.add_argument("--steps", type=int, default=4_000, metavar="N", help="training steps (4000)")
+    parser.add_argument("--batch", type=int, default=32, metavar="N", help="texts a step (32)")
+    parser.add_argument("--lr", type=float, default=5e-4, metavar="X", help="learning rate (0.0005)")
     parser.add_argument("--seed", type=int, default=1, help="of all random numbers (1)")
     parser.add_argument(
         "--on", action=Repeated, default=[], metavar="COLLECTION", help="compare both models on test collections"

@@ -1,9 +1,8 @@
 """Make an encoder smaller: fewer subwords and fewer layers, taught by the whole encoder on raw text.
 
-The student begins as the teacher with some of its subwords and some of its layers. Then every text goes to where the
-whole encoder puts it, as a question and as a passage, by two losses of equal weight: one less the cosine with the
-teacher's vector, and to pick this among those of the batch (contrastive distillation, Tian et al. 2020). The second is
-soon won in a batch of some hundred texts; the first goes on teaching. No question, no label and no translation is
+The student begins as the teacher with some of its subwords and some of its layers. Then it learns what the whole
+encoder says at every token of the texts, half of them read as questions and half as passages, in its last state and in
+the middle one, and each text's vector (`objectives.state_distillation`). No question, no label and no translation is
 needed. The folder is that of a training run, with the texts and the student before it has learned anything; the same
 call goes on after an interruption.
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -61,9 +60,9 @@ class ShrinkSpec(Settings):
     )
     langs: list[str] = Field([], description="keep all subwords in the scripts of these languages, too")
     limit: int = Field(20_000, gt=0, description="texts of each language that are learned from, a seeded sample")
-    steps: int = Field(2_000, gt=0, description="training steps")
-    batch: int = Field(128, gt=1, description="texts a step, each read as a question and as a passage")
-    lr: float = Field(1e-4, gt=0, description="learning rate; it rises for a tenth of the steps, then falls to 0")
+    steps: int = Field(4_000, gt=0, description="training steps")
+    batch: int = Field(32, gt=1, description="texts a step")
+    lr: float = Field(5e-4, gt=0, description="learning rate; it rises for a tenth of the steps, then falls to 0")
     precision: str = Field("auto", description="the number format in which the teacher computes on a processor")
     seed: int = Field(1, ge=0, description="seed of all random numbers")
 
@@ -76,50 +75,64 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
     """
     out, teacher = Path(out), model_folder(model)
     asked = {"model": str(teacher), **spec.model_dump(mode="json")}
-    if read_json(out / ASKED) != asked:
+    noted = read_json(out / ASKED) or {}
+    if {name: noted.get(name) for name in asked} != asked or "kept" not in noted:
         if (out / "model").exists() or any((out / "checkpoints").glob("*")):
             raise BadInput(f"{out}: holds another run, or one with other options. Give another folder, or delete it.")
-        _prepare(teacher, out, spec)
+        noted = {**asked, **_prepare(teacher, out, spec)}
         with atomic_write(out / ASKED) as stream:
-            json.dump(asked, stream)
-    shrunk = train(_recipe(teacher, out, spec), out, device)
+            json.dump(noted, stream)
+    shrunk = train(_recipe(teacher, out, spec, noted["kept"]), out, device)
     assert isinstance(shrunk, DualEncoder)
     copy_card(teacher, out / "model", "Made smaller by `interlingua shrink`, and taught by the whole model.")
     return shrunk
 
 
-def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> None:
-    """Write the texts and the student before it has learned anything."""
+def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> dict[str, object]:
+    """Write the texts and the student before it has learned anything; which layers it has."""
     texts = sample_texts(spec.texts, spec.limit, spec.seed)
     logger.info("texts: " + ", ".join(f"{lang} {len(those):,}" for lang, those in texts.items()))
-    student = _cut(teacher, spec, texts)
+    encoder, backbone = _to_cut(teacher)
+    layers, subwords = backbone.layers, _subwords(backbone)
+    chosen = _chosen(backbone, spec)
+    if spec.vocabulary != "all":
+        most = spec.vocabulary if isinstance(spec.vocabulary, int) else None
+        try:
+            trim_vocabulary(encoder, track(chain.from_iterable(texts.values()), "read texts"), spec.langs, most)
+        except BadInput as error:
+            raise BadInput(f"{error} vocabulary 'all' keeps all subwords.") from error
+    kept = _subwords(backbone)
+    if (len(chosen), kept) == (layers, subwords):
+        raise BadInput(f"{layers} layers and {subwords:,} subwords are all that the model has. Ask for fewer of them.")
     if (count := sum(map(len, texts.values()))) < spec.batch:
         raise BadInput(f"texts: {count:,} are fewer than a batch of {spec.batch:,}. Give more, or a smaller batch.")
+    logger.info(f"{len(chosen)} of {layers} layers, {kept:,} of {subwords:,} subwords")
     for former in (CUT, "start"):  # of a call with other options that was stopped before it had a checkpoint
         shutil.rmtree(out / former, ignore_errors=True)
-    student.save(out / CUT)
+    if can_pack(backbone.model):
+        backbone.keep(chosen)
+    else:
+        backbone.cut(len(chosen))
+    encoder.save(out / CUT)
     with atomic_write(out / TEXTS) as stream:
         for lang, those in texts.items():
             stream.writelines(json.dumps({"text": text, "lang": lang}, ensure_ascii=False) + "\n" for text in those)
+    return {"kept": chosen}
 
 
-def _recipe(teacher: Path, out: Path, spec: ShrinkSpec) -> Recipe:
-    """The training of the student in the run folder `out`."""
-    taught: dict[str, object] = {"kind": "distillation", "of": "sentences", "on": "both"}
-    taught["teacher"] = {"model": str(teacher), "precision": spec.precision, "centre": True}
-    dim = DualEncoder.load(out / CUT, device="cpu").dim
+def _recipe(teacher: Path, out: Path, spec: ShrinkSpec, kept: Sequence[int]) -> Recipe:
+    """The training of the student in the run folder `out`, which has these layers of the teacher."""
+    taught: dict[str, object] = {"teacher": str(teacher), "precision": spec.precision}
+    if middle := len(kept) // 2:
+        taught |= {"layer": middle, "teacher_layer": kept[middle - 1] + 1}
     return resolve(
         {
             "description": "An encoder made smaller, taught by the whole one on raw text.",
             "seed": spec.seed,
-            # the teacher's vectors have unit length
-            "model": {"backbone": str(out / CUT), "encoders": "tied", "normalize": True},
+            # the teacher's vectors have unit length, and what is copied is not noise
+            "model": {"backbone": str(out / CUT), "encoders": "tied", "normalize": True, "dropout": 0.0},
             "data": {"sentences": {"path": str(out / TEXTS), "batch": spec.batch, "alpha": 0.5}},
-            "objectives": {
-                # the mean of squares over the dimensions of unit vectors, times half of these, is one less the cosine
-                "squares": {**taught, "loss": "squares", "weight": dim / 2},
-                "contrast": {**taught, "loss": "contrast"},
-            },
+            "objectives": {"state_distillation": taught},
             "optimizer": {"lr": spec.lr, "warmup": spec.steps // 10, "clip": 1.0, "sparse_embeddings": True},
             "training": {
                 "steps": spec.steps,
@@ -134,35 +147,32 @@ def _recipe(teacher: Path, out: Path, spec: ShrinkSpec) -> Recipe:
     )
 
 
-def _cut(teacher: Path, spec: ShrinkSpec, texts: Mapping[str, Sequence[str]]) -> Encoder:
-    """The student before it has learned anything."""
+def _to_cut(teacher: Path) -> tuple[Encoder, Transformer]:
+    """The teacher, if it is of the kind that can be made smaller."""
     if is_late(teacher) or holds_two(teacher):
         raise BadInput(f"{teacher}: has a vector a token, or two encoders. Give one encoder of whole texts.")
     if LanguageMaps.beside(teacher) is not None:
         raise BadInput(f"{teacher}: is calibrated. Shrink the model that was calibrated, then calibrate the result.")
     encoder = Encoder.load(teacher, device="cpu")
-    backbone = encoder.backbone
-    if not isinstance(backbone, Transformer):
+    if not isinstance(encoder.backbone, Transformer):
         raise BadInput(f"{teacher}: a static model has no layers. Give a transformer.")
     if encoder.settings.similarity != "cosine":
         raise BadInput(f"{teacher}: compares by dot product, and the lengths of vectors are not taught here.")
-    layers, subwords = backbone.layers, backbone.input_embeddings.num_embeddings
-    if isinstance(spec.layers, int) and not can_pack(backbone.model):
-        spread(layers, spec.layers)
-        backbone.cut(spec.layers)  # of another kind of model only the first ones can be kept
-    elif spec.layers is not None:
-        backbone.keep(spread(layers, spec.layers) if isinstance(spec.layers, int) else spec.layers)
-    if spec.vocabulary != "all":
-        most = spec.vocabulary if isinstance(spec.vocabulary, int) else None
-        try:
-            trim_vocabulary(encoder, track(chain.from_iterable(texts.values()), "read texts"), spec.langs, most)
-        except BadInput as error:
-            raise BadInput(f"{error} vocabulary 'all' keeps all subwords.") from error
-    left, kept = backbone.layers, backbone.input_embeddings.num_embeddings
-    if (left, kept) == (layers, subwords):
-        raise BadInput(f"{layers} layers and {subwords:,} subwords are all that the model has. Ask for fewer of them.")
-    logger.info(f"{left} of {layers} layers, {kept:,} of {subwords:,} subwords")
-    return encoder
+    return encoder, encoder.backbone
+
+
+def _subwords(backbone: Transformer) -> int:
+    return int(backbone.input_embeddings.num_embeddings)  # type: ignore[arg-type]
+
+
+def _chosen(backbone: Transformer, spec: ShrinkSpec) -> list[int]:
+    """The layers to keep, counted from 0."""
+    if spec.layers is None:
+        return list(range(backbone.layers))
+    if isinstance(spec.layers, list):
+        return backbone.choice(spec.layers)
+    spreading = spread(backbone.layers, spec.layers)
+    return spreading if can_pack(backbone.model) else list(range(spec.layers))
 
 
 def spread(layers: int, count: int) -> list[int]:

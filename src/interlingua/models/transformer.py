@@ -297,10 +297,11 @@ class Transformer(nn.Module):
                 "state is not simply the last layer's). Leave `layer` out for this model."
             )
 
-    def keep(self, layers: Sequence[int]) -> None:
-        """Keep these layers, counted from 0, in rising order.
+    def choice(self, layers: Sequence[int]) -> list[int]:
+        """These layers, counted from 0.
 
-        Raises BadInput for a layer that is not there, and for a model whose layers are not all of one kind.
+        Raises BadInput for a layer that is not there, for another than the rising order, and for a model whose layers
+        are not all of one kind.
         """
         missing = [layer for layer in layers if not 0 <= layer < self.layers]
         if missing or list(layers) != sorted(set(layers)) or not layers:
@@ -313,7 +314,11 @@ class Transformer(nn.Module):
                 f"layers: those of a {self.model.config.model_type} model cannot be chosen one by one. "
                 "Give the number of layers to keep instead."
             )
-        self._keep(self.stack(), layers)
+        return list(layers)
+
+    def keep(self, layers: Sequence[int]) -> None:
+        """Keep these layers. Raises BadInput as `choice`."""
+        self._keep(self.stack(), self.choice(layers))
 
     def _keep(self, stack: nn.ModuleList, layers: Sequence[int]) -> None:
         for layer in reversed(range(len(stack))):

@@ -23,6 +23,7 @@ from interlingua.objectives.objective import (
 )
 from interlingua.objectives.retrieval import Retrieval, info_nce
 from interlingua.objectives.semantic import Semantic, semantic_contrastive
+from interlingua.objectives.state_distillation import StateDistillation, distil_states
 from interlingua.objectives.translation_ranking import TranslationRanking, translation_ranking
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Semantic",
     "SentenceTransformersLoss",
     "SpanObjective",
+    "StateDistillation",
     "Texts",
     "TokenObjective",
     "TranslationLanguageModelling",
@@ -46,6 +48,7 @@ __all__ = [
     "context_prediction",
     "distil_contrastive",
     "distil_scores",
+    "distil_states",
     "distil_vectors",
     "info_nce",
     "language_contrastive",

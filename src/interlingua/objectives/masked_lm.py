@@ -57,9 +57,10 @@ class MaskedLanguageModelHead(nn.Module):
         return F.cross_entropy(logits.float(), targets, reduction="none")
 
     def load_from(self, name_or_path: str | Path) -> None:
-        """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors).
+        """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors). Tokens that
+        this model has more of, such as the markers of late interaction, keep their bias.
 
-        Raises BadInput when it has no `lm_head` of these sizes; this head is then as it was.
+        Raises NotFound where there is no such head, BadInput where it is of other sizes; this head is then as it was.
         """
         folder = model_folder(name_or_path)
         require_safetensors(folder)
@@ -75,6 +76,9 @@ class MaskedLanguageModelHead(nn.Module):
         if head is None or missing or not model.config.tie_word_embeddings:
             raise NotFound(f"{folder}: holds no trained lm_head as XLM-R's.")
         state = {name: value for name, value in head.state_dict().items() if not name.startswith("decoder.")}
+        known = len(state["bias"]) if "bias" in state else 0
+        if 0 < known < len(self.bias):
+            state["bias"] = torch.cat([state["bias"], self.bias.detach()[known:]])
         shapes = {name: tuple(value.shape) for name, value in state.items()}
         if shapes != {name: tuple(value.shape) for name, value in self.state_dict().items()}:
             raise BadInput(f"{folder}: its lm_head has other sizes than this one.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from interlingua.data.datasets import open_store, open_stream, texts_of
 from interlingua.data.store import Store
@@ -23,17 +24,26 @@ from interlingua.models.inference.machine import cpu_has_bfloat16
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import Text
-from interlingua.objectives import Distillation, LateInteraction, Retrieval
+from interlingua.objectives import Distillation, LateInteraction, Retrieval, StateDistillation
 from interlingua.objectives.distillation import TeacherSpec, taught_texts
+from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone, build_encoder, freeze
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import LossScale, Optimizer
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve, same_recipe
-from interlingua.training.teacher import TeacherVectors, learn_from
+from interlingua.training.teacher import TeacherStates, TeacherVectors, learn_from
 from interlingua.training.trainer import Trainer, Validate, retrieval_nll
-from interlingua.training.weighted import WeightedObjective, advise, check, kind_of, options_of, weighted_objective
+from interlingua.training.weighted import (
+    WITHOUT_STATES,
+    WeightedObjective,
+    advise,
+    check,
+    kind_of,
+    options_of,
+    weighted_objective,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -143,8 +153,12 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
     for encoder in (model.query, model.passage):
         if isinstance(encoder.backbone, StaticEmbedding):
             encoder.backbone.token_dropout = recipe.model.token_dropout
-        elif recipe.optimizer.sparse_embeddings:
-            encoder.input_embeddings.sparse = True  # type: ignore[assignment]
+        else:
+            encoder.input_embeddings.sparse = recipe.optimizer.sparse_embeddings  # type: ignore[assignment]
+            if recipe.model.dropout is not None:
+                for module in encoder.backbone.modules():
+                    if isinstance(module, nn.Dropout):
+                        module.p = recipe.model.dropout
         freeze(encoder.backbone, recipe.model.freeze)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise BadInput(f"model.freeze: {', '.join(recipe.model.freeze)} is all of the model; nothing is left to train.")
@@ -259,11 +273,14 @@ def _teachers(
     stores: Mapping[str, Store[Any]],
     out: Path,
     processes: Processes,
-) -> dict[str, TeacherVectors]:
+) -> dict[str, TeacherVectors | TeacherStates]:
     """What each entry learns from, by its name. Entries with one teacher share its vectors, of all their texts."""
+    found: dict[str, TeacherVectors | TeacherStates] = {}
     pupils: dict[str, list[tuple[str, TeacherSpec, Distillation.Settings, Store[Any]]]] = {}
     for name, spec in named.items():
-        if kind_of(name, spec) == "distillation":
+        if kind_of(name, spec) == "state_distillation":
+            found[name] = _state_teacher(name, options_of(name, spec, recipe)[1], model, processes)
+        elif kind_of(name, spec) == "distillation":
             entry, options = options_of(name, spec, recipe)
             assert isinstance(options, Distillation.Settings)
             assert not callable(options.teacher)  # nothing in a recipe is
@@ -275,7 +292,6 @@ def _teachers(
             # vectors are kept as the teacher gives them, and centred as they are read
             key = teacher.model_dump_json(exclude={"centre"})
             pupils.setdefault(key, []).append((name, teacher, options, stores[stream]))
-    found: dict[str, TeacherVectors] = {}
     for number, some in enumerate(pupils.values()):
 
         def texts(some: list[Any] = some) -> Iterator[tuple[str, Text]]:
@@ -290,6 +306,19 @@ def _teachers(
                 opened[teacher.centre] = learn_from(teacher, texts, model.dim, place, processes)
             found[name] = opened[teacher.centre]
     return found
+
+
+def _state_teacher(name: str, options: Settings, model: Model, processes: Processes) -> TeacherStates:
+    """The states that a model learns, of the layers that teach it."""
+    assert isinstance(options, StateDistillation.Settings)
+    assert isinstance(options.teacher, str)
+    assert isinstance(model, DualEncoder)
+    student = model.query if options.on == "query" else model.passage
+    if student.is_static:
+        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
+    return TeacherStates(
+        options.teacher, student, options.layer, options.teacher_layer, options.precision, processes.device
+    )
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:

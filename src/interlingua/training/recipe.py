@@ -64,6 +64,9 @@ class ModelSpec(Settings):
     )
     prompts: dict[str, str] | None = Field(None, description="text put before a `query` or a `document`")
     template: str | None = Field(None, description="how title and text are joined; 'pair' for a text pair")
+    dropout: float | None = Field(
+        None, ge=0, lt=1, description="of a transformer while it is trained; none: as its folder says"
+    )
     token_dropout: float = Field(0.0, ge=0, lt=1, description="static backbones: tokens dropped while training")
     norm_power: float = Field(
         1.0,

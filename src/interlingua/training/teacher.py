@@ -1,4 +1,5 @@
-"""The frozen teacher of a distillation: its vectors, computed once and kept on disk."""
+"""The frozen teacher of a distillation: its vectors, computed once and kept on disk, or its states, computed as they
+are needed."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,10 +20,13 @@ from interlingua.array_folder import mapped_array, write_array
 from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import alone, atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder
-from interlingua.models.encode import on_processor
+from interlingua.models.encode import on_processor, token_batches
 from interlingua.models.encoder import Encoder
+from interlingua.models.inference.packing import PACKED_TOKENS
 from interlingua.models.subwords import Text, plain_text
+from interlingua.models.transformer import Transformer
 from interlingua.objectives.distillation import TeacherSpec
+from interlingua.objectives.state_distillation import Answer
 from interlingua.progress import track
 from interlingua.training.processes import Processes
 
@@ -36,9 +40,9 @@ class TeacherVectors:
     """Texts, and their role → the teacher's vectors `[texts, dim]`, float32.
 
     A folder of `keys.npy` (uint64 [texts, 2]: 128 bits of each text, sorted), `vectors.npy` (float16 [texts, teacher's
-    dim], memory-mapped) and `teacher.json`. With `centre`, the mean of them all is subtracted, and they are brought to
-    unit length. With fewer dimensions than the teacher has, vectors are projected on the first principal components of
-    them all, which does both.
+    dim], memory-mapped) and `teacher.json`. With `centre`, their mean is subtracted, and they are brought to unit
+    length. With fewer dimensions than the teacher has, they are projected on their first principal components, which
+    does both. Mean and components are those of `sample_of` them.
     """
 
     def __init__(self, folder: Path, dim: int, device: torch.device | None = None, centre: bool = False) -> None:
@@ -162,6 +166,54 @@ def principal_axes(vectors: NDArray[Any], dim: int) -> tuple[NDArray[np.float32]
     first = np.linalg.eigh((part - centre).T @ (part - centre)).eigenvectors[:, ::-1][:, :dim]
     signs = np.sign(first[np.abs(first).argmax(0), np.arange(dim)])
     return centre.astype(np.float32), (first * signs).astype(np.float32)
+
+
+class TeacherStates:
+    """Texts and their role → what a teacher says of each: its last states and, where the `student` learns at a hidden
+    state `layer`, those of its own that is as far up, or of `teacher_layer`."""
+
+    def __init__(
+        self,
+        model: str,
+        student: Encoder,
+        layer: int | None,
+        teacher_layer: int | None,
+        precision: str | None,
+        device: torch.device,
+    ) -> None:
+        name = "objectives.state_distillation.teacher"
+        self.encoder = Encoder.load(model, device=device, precision=on_processor(precision, device)).eval()
+        if self.encoder.is_static or _cuts(self.encoder) != _cuts(student):
+            raise BadInput(
+                f"{name}: {model} cuts texts by other rules than the model, not only into other subwords, so their "
+                "states cannot be compared. Give the encoder that the model was made from."
+            )
+        layers, own = (cast(Transformer, one.backbone).layers for one in (self.encoder, student))
+        if teacher_layer is not None and teacher_layer > layers:
+            raise BadInput(f"{name}: {model} has hidden states up to {layers}; teacher_layer is {teacher_layer}.")
+        if layer is not None and teacher_layer is None:
+            teacher_layer = round(layer * layers / own)
+        self.layer, self.device = None if layer is None else teacher_layer, device
+
+    @torch.no_grad()
+    def __call__(self, texts: Sequence[str], role: str) -> list[Answer]:
+        ids = self.encoder.tokenize(texts, role)
+        found: dict[int, Answer] = {}
+        for batch in token_batches([len(text) for text in ids], PACKED_TOKENS):
+            rows = [ids[text] for text in batch]
+            lengths = [len(row) for row in rows]
+            last, *others = self.encoder.token_states(rows, self.layer)  # type: ignore[arg-type]
+            split = [torch.split(states.float().to(self.device), lengths) for states in (last, *others[1:])]
+            for place, text in enumerate(batch):
+                pieces = self.encoder.tokenizer.convert_ids_to_tokens(ids[text])
+                found[text] = Answer(pieces, split[0][place], split[1][place] if len(split) > 1 else None)
+        return [found[text] for text in range(len(texts))]
+
+
+def _cuts(encoder: Encoder) -> list[Any]:
+    """What decides how a text is cut, but for the subwords that there are."""
+    said = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
+    return [said["normalizer"], said["pre_tokenizer"], said["model"]["type"]]
 
 
 def _done(folder: Path, about: dict[str, Any]) -> int:

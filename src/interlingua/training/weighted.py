@@ -23,12 +23,14 @@ from interlingua.objectives import (
     MaskedLanguageModelling,
     Retrieval,
     Semantic,
+    StateDistillation,
     TranslationLanguageModelling,
     TranslationRanking,
 )
 from interlingua.objectives.distillation import Teacher
 from interlingua.objectives.masked_lm import MaskedLanguageModelHead
 from interlingua.objectives.objective import AnyObjective, Batch, Objective, SpanObjective, TokenObjective
+from interlingua.objectives.state_distillation import StateTeacher
 from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import Recipe, recipe_text
@@ -45,9 +47,10 @@ OBJECTIVES: dict[str, type[AnyObjective]] = {
     "late_interaction": LateInteraction,
     "comparable": Comparable,
     "distillation": Distillation,
+    "state_distillation": StateDistillation,
     "translation_ranking": TranslationRanking,
 }
-REPELLING = {"retrieval", "semantic", "translation_ranking", "distillation"}
+REPELLING = {"retrieval", "semantic", "translation_ranking", "distillation", "state_distillation"}
 """Objectives that keep the vectors of different texts apart."""
 WITHOUT_STATES = "compares and predicts token states, which a static backbone has not. Use a transformer."
 
@@ -112,12 +115,14 @@ def check(recipe: Recipe) -> None:
 
 
 def _predicts(name: str, recipe: Recipe) -> bool:
-    """Whether an entry of `objectives` predicts masked subwords: C3's need not."""
+    """Whether an entry of `objectives` predicts masked subwords: of those that read tokens, C3's need not."""
     spec = recipe.objectives[name] or {}
     if not issubclass(OBJECTIVES[kind_of(name, spec)], TokenObjective):
         return False
     options = options_of(name, spec, recipe)[1]
-    return not isinstance(options, Comparable.Settings) or options.mlm > 0 or options.condenser > 0
+    if isinstance(options, Comparable.Settings):
+        return options.mlm > 0 or options.condenser > 0
+    return not isinstance(options, StateDistillation.Settings)
 
 
 def _check_sampling(recipe: Recipe, named: list[str]) -> None:
@@ -246,7 +251,7 @@ def weighted_objective(
     recipe: Recipe,
     *,
     first: bool = True,
-    teachers: Mapping[str, Teacher] | None = None,
+    teachers: Mapping[str, Teacher | StateTeacher] | None = None,
 ) -> WeightedObjective:
     """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
     what is done. `teachers`: those of the entries that learn from one."""
@@ -254,7 +259,7 @@ def weighted_objective(
     options = dict(chosen)
     if issubclass(kind, SpanObjective) and not isinstance(model.passage.backbone, Transformer):
         raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
-    if kind is Distillation:
+    if kind in (Distillation, StateDistillation):
         options["teacher"] = (teachers or {})[name]
     objective = kind.for_model(model, recipe.seed, options)
     head = objective.head if isinstance(objective, MaskedLanguageModelling | Comparable) else None
