@@ -33,7 +33,7 @@ class Settings(BaseModel):
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first thing wrong, as a person would say it."""
-    errors = [(_place(model, found["loc"]), found) for found in error.errors()]
+    errors = [(_place(model, found["loc"])[0], found) for found in error.errors()]
     # of a field that takes a name or a mapping, what is wrong within the mapping says more than that it is no name, and
     # a key that is not known more than that another is missing
     here = [(place, found) for place, found in errors if place[:1] == errors[0][0][:1]]
@@ -42,7 +42,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     place, first = min(within, key=lambda one: one[1]["type"] == "missing") if deepest > 1 else errors[0]
     path = ".".join(str(part) for part in place)
     *parents, name = place or ("",)
-    owner = _owner(model, parents)
+    owner = _place(model, first["loc"])[1]
     if first["type"] == "extra_forbidden":
         if (now := getattr(owner, "former_names", {}).get(name)) is not None:
             return f"{path} is called {'.'.join([*map(str, parents), now])}."
@@ -67,31 +67,26 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in _models(part)]
 
 
-def _place(model: type[BaseModel], path: Sequence[int | str]) -> list[int | str]:
-    """The path of an error without the names that pydantic gives to the alternatives of a field."""
+def _place(model: type[BaseModel], path: Sequence[int | str]) -> tuple[list[int | str], type[BaseModel]]:
+    """The path of an error without the names that pydantic gives to the alternatives of a field, and the model whose
+    field its last part names, walking down the models along the path."""
     place: list[int | str] = []
-    left = list(path)
+    owner, left = model, list(path)
     while left:
         place.append(part := left.pop(0))
-        field = model.model_fields.get(str(part))
+        owner, field = model, model.model_fields.get(str(part))
         if field is None:
             continue
         if left and _union(field) and len(set(get_args(field.annotation)) - {NoneType}) > 1:
             del left[0]
+        elif len(left) > 1 and get_origin(field.annotation) is dict:
+            place.append(left.pop(0))  # a key, which may be called like a field
         model = next(iter(_models(field.annotation)), model)
-    return place
+    return place, owner
 
 
 def _union(field: FieldInfo) -> bool:
     return get_origin(field.annotation) in (Union, UnionType)
-
-
-def _owner(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
-    """The model whose field an error is about, walking down the models along its path."""
-    for part in path:
-        field = model.model_fields.get(str(part))
-        model = next(iter(_models(field.annotation)), model) if field is not None else model
-    return model
 
 
 def _literals(annotation: Any) -> list[Any]:

@@ -372,3 +372,22 @@ def test_a_mistake_inside_the_teacher_is_named(teacher, said):
     with pytest.raises(BadInput) as raised:
         Distillation.Settings.checked({"teacher": teacher}, "objectives.distillation")
     assert str(raised.value) == f"objectives.distillation: {said}"
+
+
+def test_a_mistake_in_data_that_is_called_like_an_option_is_named():
+    with pytest.raises(BadInput, match=r"'data\.path\.limit': input should be greater than 0"):
+        resolve(
+            {
+                "model": {"backbone": "x"},
+                "data": {"path": {"path": "x.tsv", "batch": 4, "limit": -3}},
+                "training": {"steps": 1},
+            }
+        )
+    with pytest.raises(BadInput, match=r"unknown key 'data\.path\.lmit'\. Did you mean 'limit'"):
+        resolve(
+            {
+                "model": {"backbone": "x"},
+                "data": {"path": {"path": "x.tsv", "batch": 4, "lmit": 3}},
+                "training": {"steps": 1},
+            }
+        )

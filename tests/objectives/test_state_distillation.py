@@ -14,10 +14,10 @@ from interlingua.objectives.state_distillation import distil_states_rows, scale_
 from interlingua.training.build import train
 from interlingua.training.encoding import Chunking, EncodedRows
 from interlingua.training.processes import Processes
-from interlingua.training.recipe import resolve
+from interlingua.training.recipe import recipe_text, resolve
 from interlingua.training.step import backward
 from interlingua.training.teacher import TeacherStates
-from interlingua.training.weighted import WeightedObjective
+from interlingua.training.weighted import WeightedObjective, check
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 TEXTS = ["a river", "the keeper wrote every storm into a book", "joki on pitkä", "the town", "kala ui joessa", "a fish"]
@@ -80,10 +80,14 @@ def model(tiny_encoder):
     return DualEncoder.tied(encoder)
 
 
+def states_of(teacher, model, **options):
+    settings = StateDistillation.Settings.checked({"teacher": str(teacher), **options}, "objectives.small")
+    student = model.query if settings.on == "query" else model.passage
+    return TeacherStates("objectives.small", settings, student, torch.device("cpu"))
+
+
 def objective_of(teacher, model, **options):
-    layer, of = options.get("layer"), options.get("teacher_layer")
-    states = TeacherStates(str(teacher), model.passage, layer, of, options.pop("precision", None), torch.device("cpu"))
-    return StateDistillation.for_model(model, 0, {"teacher": states, **options})
+    return StateDistillation.for_model(model, 0, {**options, "teacher": states_of(teacher, model, **options)})
 
 
 def gradients(model, objective, chunking=Chunking(), processes=ALONE):  # noqa: B008
@@ -167,8 +171,7 @@ def test_the_same_text_twice_is_no_candidate_of_itself(whole, teacher):
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_a_teacher_for_inference_says_nearly_the_same(whole, teacher, model, precision):
     plain, light = (
-        TeacherStates(str(teacher), model.passage, 1, 3, one, torch.device("cpu"))(TEXTS, "query")
-        for one in (None, precision)
+        states_of(teacher, model, layer=1, teacher_layer=3, precision=one)(TEXTS, "query") for one in (None, precision)
     )
     for text, answer, other in zip(TEXTS, plain, light, strict=True):
         ids = whole.tokenize([text], "query")
@@ -184,7 +187,9 @@ def test_stretches_are_whole_tokens_to_both():
     one, other = ["▁", "un", "happ", "y", "▁day"], ["▁un", "ha", "ppy", "▁", "da", "y"]
     assert stretches(one, other) == ([0, 0, 1, 1, 2], [0, 1, 1, 2, 2, 2])
     assert stretches(one, one) == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
-    assert stretches(["a", "b"], ["a", "bc"]) == ([0, -1], [0, -1])  # cut off at another place
+    assert stretches(["a", "b"], ["a", "bc"]) == ([0, -1], [0, -1])
+    # one is cut off earlier: its closing token ends where a word of the other does
+    assert stretches(["ab", "</s>"], ["ab", "cdef", "</s>"]) == ([0, -1], [0, -1, -1])
 
 
 def test_a_stretch_has_the_mean_of_its_states():
@@ -221,19 +226,77 @@ def test_a_student_with_fewer_subwords_learns_what_the_whole_text_says(whole, te
     assert reports["states.last"].loss == pytest.approx(0, abs=1e-6)
 
 
-def test_what_does_not_fit_is_one_clear_line(teacher, model, tiny_encoder, tiny_static, tmp_path):
+def test_a_text_that_is_cut_off_teaches_what_both_have_read(whole, teacher):
+    small = Encoder.load(teacher, device="cpu").eval()
+    trim_vocabulary(small, TEXTS[:1])
+    for one in (small, whole):
+        one.settings.max_length = 12
+    whole.save(teacher)
+    objective = objective_of(teacher, DualEncoder.tied(small))
+    long = "the keeper wrote every storm into a small blue book about the stars"
+    row = objective.spans({"sentences": [Sentence(long, "en"), Sentence("a fish", "en")]}, small, 0).rows[0]
+    assert len(row.ids) == 12
+    assert row.numbers[-1] == -1  # the closing token comes after other words
+    assert row.numbers[0] == 0
+    assert 0 < len(row.targets) < 12
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"teacher_layer": 2}, "objectives.small: teacher_layer: names the state that `layer` learns. Give that, too."),
+        ({"layer": 1, "teacher_layer": 5}, "hidden states up to 4; teacher_layer is 5"),
+        ({"layer": 2}, "layer 2: the states within this model are 1 to 1"),
+    ],
+    ids=str,
+)
+def test_layers_that_are_not_there_are_refused(teacher, model, options, said):
+    with pytest.raises(BadInput) as raised:
+        objective_of(teacher, model, **options)
+    assert said in str(raised.value)
+
+
+def test_a_deep_student_of_a_shallow_teacher_learns_no_embeddings(teacher, tiny_encoder):
+    model = DualEncoder.tied(tiny_encoder(layers=12, pooling="mean"))
+    model.passage.settings.prompts = {"query": "query: ", "document": "passage: "}
+    assert states_of(teacher, model, layer=1).layer == 1
+    assert states_of(teacher, model, layer=6).layer == 2
+
+
+def test_other_teachers_are_refused(whole, teacher, model, tiny_encoder, tiny_static, tmp_path):
     tiny_static(seed=1).save(tmp_path / "static")
-    with pytest.raises(BadInput, match="cuts texts by other rules than the model"):
+    with pytest.raises(BadInput, match=r"objectives\.small\.teacher: .*static cuts texts by other rules"):
         objective_of(tmp_path / "static", model)
-    with pytest.raises(BadInput, match="hidden states up to 4; teacher_layer is 5"):
-        objective_of(teacher, model, layer=1, teacher_layer=5)
-    with pytest.raises(BadInput, match="layer 2: the states within this model are 1 to 1"):
-        objective_of(teacher, model, layer=2)
+    DualEncoder.untied(tiny_encoder(layers=2)).save(tmp_path / "two")
+    with pytest.raises(BadInput, match=r"objectives\.small\.teacher: .*two has a vector a token, or two encoders"):
+        objective_of(tmp_path / "two", model)
+    plain = DualEncoder.tied(tiny_encoder(layers=2, pooling="mean"))
+    with pytest.raises(BadInput, match="or has other prompts"):
+        objective_of(teacher, plain)
+    model.passage.pooling = "cls"
+    with pytest.raises(BadInput, match="pools by mean, the model by cls"):
+        objective_of(teacher, model)
+
+
+def test_of_two_encoders_one_is_taught(teacher, tiny_encoder):
+    both = DualEncoder.untied(tiny_encoder(layers=2, pooling="mean"))
+    for one in (both.query, both.passage):
+        one.settings.prompts = {"query": "query: ", "document": "passage: "}
     with pytest.raises(BadInput, match="Set on: query or on: passage"):
-        objective_of(teacher, DualEncoder.untied(tiny_encoder(layers=2)))
+        objective_of(teacher, both)
+    found, _ = gradients(both, objective_of(teacher, both, on="query"))
+    assert all(name.startswith("query.") for name in found)
+    untied = {**recipe_of(teacher, "x").model_dump(exclude_defaults=True)}
+    untied["model"]["encoders"] = "untied"
+    with pytest.raises(BadInput, match=r"objectives\.state_distillation: it teaches one of two encoders"):
+        check(resolve(untied))
+
+
+def test_what_does_not_fit_a_batch_is_one_clear_line(teacher, model, tiny_encoder):
     with pytest.raises(BadInput, match="a batch of 1 text has nothing to tell apart"):
         objective_of(teacher, model).spans({"sentences": BATCH["sentences"][:1]}, model.passage, 0)
-    narrow = DualEncoder.tied(tiny_encoder(layers=2, hidden=16))
+    narrow = DualEncoder.tied(tiny_encoder(layers=2, hidden=16, pooling="mean"))
+    narrow.passage.settings.prompts = {"query": "query: ", "document": "passage: "}
     with pytest.raises(BadInput, match="states have 32 numbers, the model's 16"):
         objective_of(teacher, narrow).spans(BATCH, narrow.passage, 0)
 
@@ -268,7 +331,31 @@ def test_a_run_learns_without_dropout(teacher, model, tmp_path, monkeypatch):
     assert config == (tmp_path / "student/config.json").read_text("utf-8")  # dropout is of the training alone
 
 
+def without_dropout(recipe):
+    return recipe.model_copy(update={"model": recipe.model.model_copy(update={"dropout": None})})
+
+
+def test_a_digest_is_as_before_where_dropout_is_left_out(teacher):
+    plain = recipe_of(teacher, "small")
+    assert "\n  dropout: 0.0" in recipe_text(plain)
+    assert "\n  dropout:" not in recipe_text(without_dropout(plain))
+
+
+def test_a_static_model_has_no_dropout(tiny_static, tmp_path):
+    tiny_static(seed=1).save(tmp_path / "static")
+    recipe = resolve(
+        {
+            "model": {"backbone": str(tmp_path / "static"), "encoders": "tied", "dropout": 0.0},
+            "data": {"questions": {"path": "encyclopedia:train", "batch": 8}},
+            "objectives": {"retrieval": {}},
+            "training": {"steps": 1},
+        }
+    )
+    with pytest.raises(BadInput, match=r"model\.dropout: a static model has none"):
+        train(recipe, tmp_path / "run", "cpu")
+
+
 def test_a_static_model_has_no_states(teacher, tiny_static, tmp_path):
     tiny_static(seed=1).save(tmp_path / "static")
     with pytest.raises(BadInput, match="state_distillation compares and predicts token states"):
-        train(recipe_of(teacher, tmp_path / "static"), tmp_path / "run", "cpu")
+        train(without_dropout(recipe_of(teacher, tmp_path / "static")), tmp_path / "run", "cpu")

@@ -78,6 +78,10 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
     noted = read_json(out / ASKED) or {}
     if {name: noted.get(name) for name in asked} != asked or "kept" not in noted:
         if (out / "model").exists() or any((out / "checkpoints").glob("*")):
+            if noted and {name: noted.get(name) for name in asked} == asked:
+                raise BadInput(
+                    f"{out}: an earlier version began this, which taught otherwise. Give another folder, or delete it."
+                )
             raise BadInput(f"{out}: holds another run, or one with other options. Give another folder, or delete it.")
         noted = {**asked, **_prepare(teacher, out, spec)}
         with atomic_write(out / ASKED) as stream:
@@ -107,6 +111,7 @@ def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> dict[str, object]:
     if (count := sum(map(len, texts.values()))) < spec.batch:
         raise BadInput(f"texts: {count:,} are fewer than a batch of {spec.batch:,}. Give more, or a smaller batch.")
     logger.info(f"{len(chosen)} of {layers} layers, {kept:,} of {subwords:,} subwords")
+    (out / ASKED).unlink(missing_ok=True)  # what it says is no longer so from here on, also after a kill
     for former in (CUT, "start"):  # of a call with other options that was stopped before it had a checkpoint
         shutil.rmtree(out / former, ignore_errors=True)
     if can_pack(backbone.model):

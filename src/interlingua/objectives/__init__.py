@@ -23,7 +23,7 @@ from interlingua.objectives.objective import (
 )
 from interlingua.objectives.retrieval import Retrieval, info_nce
 from interlingua.objectives.semantic import Semantic, semantic_contrastive
-from interlingua.objectives.state_distillation import StateDistillation, distil_states
+from interlingua.objectives.state_distillation import StateDistillation, distil_states, scale_of
 from interlingua.objectives.translation_ranking import TranslationRanking, translation_ranking
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "late_interaction_pairwise",
     "late_interaction_scores",
     "maxsim",
+    "scale_of",
     "semantic_contrastive",
     "translation_ranking",
 ]

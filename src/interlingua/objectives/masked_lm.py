@@ -18,7 +18,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import BadInput, NotFound
 from interlingua.models.folder import model_folder, require_safetensors
-from interlingua.models.late_interaction import Model, RoleEncoder
+from interlingua.models.late_interaction import MARKERS, Model, RoleEncoder
 from interlingua.models.transformer import quiet
 from interlingua.objectives.objective import (
     Batch,
@@ -57,8 +57,8 @@ class MaskedLanguageModelHead(nn.Module):
         return F.cross_entropy(logits.float(), targets, reduction="none")
 
     def load_from(self, name_or_path: str | Path) -> None:
-        """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors). Tokens that
-        this model has more of, such as the markers of late interaction, keep their bias.
+        """Take the trained head of an XLM-R-like masked language model (a name or folder, safetensors). The markers
+        of late interaction, which it has not, keep their bias.
 
         Raises NotFound where there is no such head, BadInput where it is of other sizes; this head is then as it was.
         """
@@ -77,7 +77,7 @@ class MaskedLanguageModelHead(nn.Module):
             raise NotFound(f"{folder}: holds no trained lm_head as XLM-R's.")
         state = {name: value for name, value in head.state_dict().items() if not name.startswith("decoder.")}
         known = len(state["bias"]) if "bias" in state else 0
-        if 0 < known < len(self.bias):
+        if 0 < len(self.bias) - known <= len(MARKERS):
             state["bias"] = torch.cat([state["bias"], self.bias.detach()[known:]])
         shapes = {name: tuple(value.shape) for name, value in state.items()}
         if shapes != {name: tuple(value.shape) for name, value in self.state_dict().items()}:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, Self, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -63,16 +63,21 @@ def distil_states_rows(student: Tensor, teacher: Tensor, scale: Tensor) -> Tenso
 
 def scale_of(teacher: Tensor) -> Tensor:
     """The standard deviation of each dimension of `teacher` `[tokens, hidden]`; none is taken to be less than a
-    hundredth of the mean of all. Of one token, or of equal ones, it is 1."""
+    hundredth of the mean of all. Of no token, of one, and of equal ones it is 1."""
+    if not len(teacher):
+        return torch.ones_like(teacher[0:1].sum(0), dtype=torch.float32)
     scale = teacher.detach().float().std(0, correction=0)
     return scale.clamp_min(scale.mean().item() / 100 or 1.0)
 
 
 def stretches(one: Sequence[str], other: Sequence[str]) -> tuple[list[int], list[int]]:
     """The smallest stretches that are whole tokens in both of two ways to cut a text: for each token of `one`, and for
-    each of `other`, the number of its stretch. A tail without a common end is in none, −1."""
+    each of `other`, the number of its stretch. What comes after the last common end of tokens is in none, −1: where one
+    is cut off earlier, the rest of the text and the closing token."""
     ends = [list(accumulate(map(len, pieces))) for pieces in (one, other)]
-    common = sorted(set(ends[0]) & set(ends[1]))
+    letters = list(zip("".join(one), "".join(other), strict=False))
+    same = next((place for place, (here, there) in enumerate(letters) if here != there), len(letters))
+    common = sorted(end for end in set(ends[0]) & set(ends[1]) if end <= same)
     first, second = (
         [found if (found := bisect_left(common, end)) < len(common) else -1 for end in those] for those in ends
     )
@@ -133,7 +138,7 @@ class StateDistillation(SpanObjective):
 
     Where the student cuts a text otherwise, because it has other subwords, states are compared on the smallest
     stretches that are whole tokens to both: the means of each one's states there. The teacher reads each batch once, on
-    every process.
+    every process. The vectors are the pooled last states; dense layers behind them are left as they are.
     """
 
     class Settings(ObjectiveSettings):
@@ -160,6 +165,12 @@ class StateDistillation(SpanObjective):
             "second text of a batch as a question",
         )
 
+        @model_validator(mode="after")
+        def _of_a_layer(self) -> Self:
+            if self.teacher_layer is not None and self.layer is None:
+                raise ValueError("teacher_layer: names the state that `layer` learns. Give that, too.")
+            return self
+
     settings: Settings
     streams: tuple[str, ...] = ("sentences",)
     per_token = False
@@ -172,7 +183,8 @@ class StateDistillation(SpanObjective):
 
     @classmethod
     def for_model(cls, model: Model, seed: int, options: Mapping[str, Any]) -> Self:
-        encoder, on = cast(Encoder, model.passage), options.get("on", "both")
+        on = options.get("on", "both")
+        encoder = cast(Encoder, model.query if on == "query" else model.passage)
         if on == "both" and model.query is not model.passage:
             raise BadInput(
                 "state_distillation: a model of two encoders has one of them taught. Set on: query or on: passage, or "

@@ -152,17 +152,26 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
     model = load_any(folder, device=str(processes.device), for_training=True)
     for encoder in (model.query, model.passage):
         if isinstance(encoder.backbone, StaticEmbedding):
+            if recipe.model.dropout is not None:
+                raise BadInput("model.dropout: a static model has none. model.token_dropout drops whole tokens of it.")
             encoder.backbone.token_dropout = recipe.model.token_dropout
         else:
             encoder.input_embeddings.sparse = recipe.optimizer.sparse_embeddings  # type: ignore[assignment]
             if recipe.model.dropout is not None:
-                for module in encoder.backbone.modules():
-                    if isinstance(module, nn.Dropout):
-                        module.p = recipe.model.dropout
+                _drop(encoder.backbone, recipe.model.dropout)
         freeze(encoder.backbone, recipe.model.freeze)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise BadInput(f"model.freeze: {', '.join(recipe.model.freeze)} is all of the model; nothing is left to train.")
     return model
+
+
+def _drop(backbone: nn.Module, share: float) -> None:
+    """Change the dropout of a transformer while it is trained; what is saved keeps its configuration."""
+    for module in backbone.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        elif isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = share  # type: ignore[assignment]
 
 
 def model_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, seed: int) -> Model:
@@ -316,9 +325,7 @@ def _state_teacher(name: str, options: Settings, model: Model, processes: Proces
     student = model.query if options.on == "query" else model.passage
     if student.is_static:
         raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
-    return TeacherStates(
-        options.teacher, student, options.layer, options.teacher_layer, options.precision, processes.device
-    )
+    return TeacherStates(f"objectives.{name}", options, student, processes.device)
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:

@@ -77,6 +77,14 @@ class ModelSpec(Settings):
     )
     late_interaction: LateInteractionSpec | None = Field(None, description="one vector a token instead of one a text")
 
+    @model_serializer(mode="wrap")
+    def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """All fields, but that which came later only where it is given: the digests of recipes stay as they were."""
+        written: dict[str, Any] = fields(self)
+        if self.dropout is None:
+            written.pop("dropout", None)
+        return written
+
     @field_validator("freeze")
     @classmethod
     def _parts(cls, parts: list[str]) -> list[str]:

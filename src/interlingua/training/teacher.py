@@ -19,14 +19,17 @@ from torch.nn import functional as F
 from interlingua.array_folder import mapped_array, write_array
 from interlingua.errors import BadInput, Busy, Stale
 from interlingua.files import alone, atomic_write, make_folder, sync_path
-from interlingua.models.dual import DualEncoder
+from interlingua.models.dual import DualEncoder, holds_two
 from interlingua.models.encode import on_processor, token_batches
 from interlingua.models.encoder import Encoder
+from interlingua.models.folder import model_folder
 from interlingua.models.inference.packing import PACKED_TOKENS
+from interlingua.models.late_interaction import is_late
 from interlingua.models.subwords import Text, plain_text
 from interlingua.models.transformer import Transformer
 from interlingua.objectives.distillation import TeacherSpec
-from interlingua.objectives.state_distillation import Answer
+from interlingua.objectives.semantic import roles
+from interlingua.objectives.state_distillation import Answer, StateDistillation
 from interlingua.progress import track
 from interlingua.training.processes import Processes
 
@@ -170,30 +173,34 @@ def principal_axes(vectors: NDArray[Any], dim: int) -> tuple[NDArray[np.float32]
 
 class TeacherStates:
     """Texts and their role → what a teacher says of each: its last states and, where the `student` learns at a hidden
-    state `layer`, those of its own that is as far up, or of `teacher_layer`."""
+    state `layer`, those of its own that is as far up, or of `teacher_layer`.
 
-    def __init__(
-        self,
-        model: str,
-        student: Encoder,
-        layer: int | None,
-        teacher_layer: int | None,
-        precision: str | None,
-        device: torch.device,
-    ) -> None:
-        name = "objectives.state_distillation.teacher"
-        self.encoder = Encoder.load(model, device=device, precision=on_processor(precision, device)).eval()
-        if self.encoder.is_static or _cuts(self.encoder) != _cuts(student):
+    Raises BadInput, naming `where`, for a teacher whose states cannot be those of the student's tokens.
+    """
+
+    def __init__(self, where: str, options: StateDistillation.Settings, student: Encoder, device: torch.device) -> None:
+        assert isinstance(options.teacher, str)
+        model = model_folder(options.teacher)
+        where = f"{where}.teacher: {options.teacher}"
+        if is_late(model) or holds_two(model):
+            raise BadInput(f"{where} has a vector a token, or two encoders. Give one encoder of whole texts.")
+        self.encoder = Encoder.load(model, device=device, precision=on_processor(options.precision, device)).eval()
+        if self.encoder.is_static or _cuts(self.encoder, options.on) != _cuts(student, options.on):
             raise BadInput(
-                f"{name}: {model} cuts texts by other rules than the model, not only into other subwords, so their "
-                "states cannot be compared. Give the encoder that the model was made from."
+                f"{where} cuts texts by other rules than the model, or has other prompts, so their states cannot be "
+                "compared. Give the encoder that the model was made from."
+            )
+        if self.encoder.pooling != student.pooling:
+            raise BadInput(
+                f"{where} pools by {self.encoder.pooling}, the model by {student.pooling}. Set model.pooling "
+                "to the teacher's."
             )
         layers, own = (cast(Transformer, one.backbone).layers for one in (self.encoder, student))
-        if teacher_layer is not None and teacher_layer > layers:
-            raise BadInput(f"{name}: {model} has hidden states up to {layers}; teacher_layer is {teacher_layer}.")
-        if layer is not None and teacher_layer is None:
-            teacher_layer = round(layer * layers / own)
-        self.layer, self.device = None if layer is None else teacher_layer, device
+        self.layer, self.device = options.teacher_layer, device
+        if options.layer is not None and self.layer is None:
+            self.layer = max(1, round(options.layer * layers / own))
+        if self.layer is not None and self.layer > layers:
+            raise BadInput(f"{where} has hidden states up to {layers}; teacher_layer is {self.layer}.")
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str], role: str) -> list[Answer]:
@@ -210,10 +217,14 @@ class TeacherStates:
         return [found[text] for text in range(len(texts))]
 
 
-def _cuts(encoder: Encoder) -> list[Any]:
-    """What decides how a text is cut, but for the subwords that there are."""
+def _cuts(encoder: Encoder, on: str) -> list[Any]:
+    """What decides how a text is cut, but for the subwords of a Unigram vocabulary; and what is read around it."""
     said = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
-    return [said["normalizer"], said["pre_tokenizer"], said["model"]["type"]]
+    kind = said["model"]["type"]
+    around = [encoder.tokenizer.convert_ids_to_tokens(encoder.tokenize([""], role)[0]) for role in roles(on)]
+    bare = ["".join(pieces) for pieces in around]
+    rest = None if kind == "Unigram" else encoder.tokenizer.get_vocab()  # "##" and bytes are no letters of a text
+    return [said["normalizer"], said["pre_tokenizer"], kind, bare, rest]
 
 
 def _done(folder: Path, about: dict[str, Any]) -> int:

@@ -110,7 +110,13 @@ def check(recipe: Recipe) -> None:
     _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
         if spec is not None:
-            options_of(name, spec, recipe)
+            options = options_of(name, spec, recipe)[1]
+            untied = recipe.model.encoders == "untied"
+            if isinstance(options, StateDistillation.Settings) and options.on == "both" and untied:
+                raise BadInput(
+                    f"objectives.{name}: it teaches one of two encoders. Set objectives.{name}.on to query or passage, "
+                    "or model.encoders: tied."
+                )
             _check_vectors(name, OBJECTIVES[kind_of(name, spec)], recipe)
 
 
