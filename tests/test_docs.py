@@ -339,9 +339,10 @@ def models(tmp_path_factory):
 def here(models, tmp_path, monkeypatch):
     """A folder with the files that the pages speak of, the working directory of the test."""
     monkeypatch.chdir(tmp_path)
-    for name in ("runs/demo/start", "runs/demo/retrieval", "runs/demo/semantic", "elsewhere"):
+    for name in ("runs/demo/retrieval", "runs/demo/semantic", "elsewhere"):
         Path(name).mkdir(parents=True)
         os.symlink(models / "model", f"{name}/model")
+    os.symlink(models / "model", "runs/demo/semantic/start")
     os.symlink(models / "model", "MODEL")
     os.symlink(models / "model", "runs/m")
     os.symlink(models / "index", "runs/demo/index")

@@ -58,7 +58,7 @@ SHOWN = {
 DESCRIPTION = """\
 Train, evaluate and search with encoders that read meaning, not language.
 
-  interlingua demo                                                  see it work, in five minutes
+  interlingua demo                                                  see it work, in a minute or two
   interlingua train hu2023/semantic --data DIR --out runs/sema      train a retriever; the same command resumes
   interlingua evaluate runs/sema/model --on COLLECTION ...          a table per language
   interlingua index runs/sema/model passages.jsonl --out idx        make passages searchable

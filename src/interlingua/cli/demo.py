@@ -1,4 +1,4 @@
-"""`interlingua demo`: the main street in five minutes, offline."""
+"""`interlingua demo`: the main street in a minute or two, offline."""
 
 from __future__ import annotations
 
