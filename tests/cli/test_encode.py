@@ -46,6 +46,33 @@ def test_passages_go_to_parquet_and_to_npy(model, rows, tmp_path, capsys):
     assert "13 passages with their vectors" in capsys.readouterr().err
 
 
+def test_passages_are_read_with_the_options_of_index(model, tmp_path, capsys):
+    (tmp_path / "faq.csv").write_text("id,field9\n7,Refunds take five days.\n", encoding="utf-8")
+    (tmp_path / "bad.csv").write_text("id,field9\n8,It rains.\n", encoding="utf-8")
+    files = [f"{tmp_path}/faq.csv", f"{tmp_path}/bad.csv"]
+    command = ["encode", str(model), *files, "--columns", "faq.csv:text=field9", "--out", f"{tmp_path}/v.parquet"]
+    assert main(command) == 0
+    assert [passage.text for passages, _ in read_parquet(tmp_path / "v.parquet") for passage in passages] == [
+        "Refunds take five days."
+    ]
+    assert "bad.csv" in capsys.readouterr().err  # counted and left out
+    assert main([*command, "--on-bad-row", "error"]) == 2
+    assert "no column of text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--overlap", "0"], ["--columns", "text=field9"], ["--on-bad-row", "skip"]])
+def test_options_of_passages_are_refused_where_none_are_read(model, rows, tmp_path, capsys, options):
+    Index.build(DualEncoder.load(model), rows, tmp_path / "idx")
+    for command in (
+        [str(model), f"{tmp_path}/docs.jsonl", "--out", f"{tmp_path}/v.npy"],
+        [f"{tmp_path}/idx", "--out", f"{tmp_path}/v.parquet"],
+        [str(model), "--onnx", f"{tmp_path}/onnx"],
+    ):
+        assert main(["encode", *command, *options]) == 2
+        assert f"{options[0]}: " in capsys.readouterr().err
+    assert not (tmp_path / "v.npy").exists()
+
+
 def test_an_index_gives_the_vectors_it_holds_and_needs_no_model(model, rows, tmp_path):
     Index.build(DualEncoder.load(model), rows, tmp_path / "idx", model_path="gone")
     assert main(["encode", f"{tmp_path}/idx", "--out", f"{tmp_path}/v.parquet"]) == 0

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import precision_option, ray_option
+from interlingua.cli.options import passage_options, precision_option, ray_option, read_passages
 from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
@@ -49,29 +49,34 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--out", metavar="FILE|DIR", help="where the vectors go: FILE.npy, FILE.parquet or a folder")
     to.add_argument("--onnx", metavar="DIR", help="write the encoder itself, for ONNX runtimes, into this folder")
-    parser.add_argument(
-        "--lang",
-        default="",
-        help="language of passages that do not name theirs (else detected); of lines of text and with --onnx, the "
-        "language whose calibration is applied",
-    )
     precision_option(parser)
     ray_option(parser)
+    passage_options(parser, "; of lines of text and with --onnx, the language whose calibration is applied")
     parser.moved = {"--as": "--role"}
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Encode and save."""
-
     if arguments.onnx is not None:
         if arguments.texts or arguments.ray is not None:
             raise BadInput("--onnx: writes the encoder and reads no texts. Leave out the files and --ray.")
+        _read_no_passages(arguments, "--onnx reads no passages")
         onnx(arguments)
     elif arguments.out.endswith(".npy") and arguments.ray is None:
+        _read_no_passages(
+            arguments, f"{arguments.out} takes lines of text. For passages, write FILE.parquet or a folder"
+        )
         lines(arguments)
     else:
         passages(arguments)
+
+
+def _read_no_passages(arguments: argparse.Namespace, why: str) -> None:
+    """Raise BadInput for options of passages where none are read."""
+    for name in ("columns", "url_base", "chunk", "chunk_chars", "overlap", "workers", "on_bad_row"):
+        if getattr(arguments, name) not in (None, "", []):
+            raise BadInput(f"--{name.replace('_', '-')}: {why}. Leave it out.")
 
 
 def lines(arguments: argparse.Namespace) -> None:
@@ -102,7 +107,6 @@ def lines(arguments: argparse.Namespace) -> None:
 
 def passages(arguments: argparse.Namespace) -> None:
     """Passages with their vectors: of files, or of an index."""
-    from interlingua.data.passages import read_sources
     from interlingua.index.export import write_npy, write_parquet
 
     parquet = arguments.out.endswith(".parquet")
@@ -115,7 +119,7 @@ def passages(arguments: argparse.Namespace) -> None:
             raise BadInput("--ray: encodes files of passages into a folder. Name the files, and a folder with --out.")
         parts = encode_on_ray(
             arguments.model,
-            read_sources(arguments.texts, arguments.lang),
+            read_passages(arguments, arguments.texts, None),
             arguments.out,
             address=arguments.ray,
             precision=arguments.precision,
@@ -129,7 +133,6 @@ def passages(arguments: argparse.Namespace) -> None:
 
 def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
     """Passages and vectors, some thousand at a time."""
-    from interlingua.data.passages import read_sources
     from interlingua.index import open_index
     from interlingua.index.export import encoded
     from interlingua.index.store import CHUNK, is_index
@@ -144,12 +147,12 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
             )
         if arguments.precision or arguments.lang:
             raise BadInput(f"{place}: is an index, whose own vectors are written. Leave out --precision and --lang.")
+        _read_no_passages(arguments, f"{place} is an index, whose own passages are written")
         return open_index(place).vectors()
     if not arguments.texts:
         raise BadInput(f"{place}: is not an index, so there must be files of passages to encode.")
-    held = encoded(
-        DualEncoder.load(place, precision=arguments.precision), read_sources(arguments.texts, arguments.lang)
-    )
+    model = DualEncoder.load(place, precision=arguments.precision)
+    held = encoded(model, read_passages(arguments, arguments.texts, None))
     return track(held, f"encode passages ({CHUNK:,} each)")
 
 

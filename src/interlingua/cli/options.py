@@ -81,10 +81,10 @@ def ray_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def passage_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for reading files of passages; `read_passages` follows them."""
+def passage_options(parser: argparse.ArgumentParser, also: str = "") -> None:
+    """Add the options for reading files of passages; `read_passages` follows them. `also`: what --lang is else."""
     group = parser.add_argument_group("how passages are read")
-    group.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)")
+    group.add_argument("--lang", default="", help="language of passages that do not name theirs (else detected)" + also)
     group.add_argument(
         "--columns",
         action=Repeated,
