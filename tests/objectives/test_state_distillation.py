@@ -118,9 +118,7 @@ def written_out(model, whole, layer, teacher_layer):
     return value + distil_contrastive(student, taught, temperature=0.05)
 
 
-@pytest.mark.parametrize(
-    "chunking", [Chunking(), Chunking(tokens=30), Chunking(cache=2), Chunking(tokens=40, cache=5)], ids=str
-)
+@pytest.mark.parametrize("chunking", [Chunking(), Chunking(tokens=30), Chunking(cache=2), Chunking(tokens=40, cache=5)])
 def test_gradients_equal_those_of_one_graph(model, whole, teacher, chunking):
     model.eval()
     objective = objective_of(teacher, model, layer=1).eval()
