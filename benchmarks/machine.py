@@ -53,7 +53,7 @@ def float32_peak() -> float:
 
 @cache
 def int8_peak() -> float | None:
-    """The same of a product of bytes, by the kernel of int8 weights on one thread; None without it."""
+    """The same of a product of whole numbers, by the kernel of int8 weights on one thread; None without it."""
     import numpy as np
 
     from interlingua.models.inference.int8 import Int8Linear, Part, kernel
@@ -70,7 +70,7 @@ def int8_peak() -> float | None:
 
 def least(bytes_read: float, products: float, whole: bool = False) -> tuple[float, str]:
     """About the seconds that some work on one thread takes at least, and why: to read so many bytes, or so many
-    products, of bytes where they are `whole` and this machine has a kernel for them."""
+    products, of whole numbers where they are `whole` and this machine has a kernel for them."""
     peak = (int8_peak() if whole else None) or float32_peak()
     return max((bytes_read / bandwidth(), "memory"), (products / peak, "products"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -100,13 +101,24 @@ def test_the_installation(capsys, monkeypatch):
     ],
 )
 def test_the_units_of_the_processor(flags, units, precision, monkeypatch, capsys):
-    for module in ("machine", "precision", "int8"):
+    for module in ("machine", "precision"):
         monkeypatch.setattr(f"interlingua.models.inference.{module}.processor", lambda: frozenset(flags))
-    monkeypatch.setattr("interlingua.models.inference.precision.kernel", lambda: None)
+    for module in ("int8", "precision"):  # without numba
+        monkeypatch.setattr(f"interlingua.models.inference.{module}.kernel", lambda: None)
     lines, info = told(capsys, "--system")
     assert info["units"] == units
     assert lines["units"] == (", ".join(units) or "not known")
     assert info["chosen"]["precision auto"] == precision
+    assert info["chosen"]["int8 encoding"] == "NumPy"
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_kernels_are_told(bits, monkeypatch, capsys):
+    for home in ("models.inference.int8", "retrieval.dense.int8"):
+        monkeypatch.setattr(f"interlingua.{home}.kernel", lambda: SimpleNamespace(BYTES=bits == 8))
+    chosen = told(capsys, "--system")[1]["chosen"]
+    assert chosen["int8 encoding"] == f"compiled, products of {bits} bits"
+    assert chosen["exact search"] == f"compiled, products of {bits} bits, then float32"
 
 
 @pytest.mark.parametrize("command", ["info", "info default --system", "info nowhere", "info ."])

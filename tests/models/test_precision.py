@@ -91,7 +91,7 @@ def test_a_text_has_the_same_int8_vector_beside_other_texts(compiled, saved, mon
 @pytest.mark.parametrize(("heads", "size"), [(12, 32), (2, 64), (3, 17)])  # parts of a vector, one and several
 def test_compiled_attention_is_that_of_torch(heads, size):
     if (compiled := int8.kernel()) is None:
-        pytest.skip("numba or vpdpbusd is not here")
+        pytest.skip("numba is not here, or the processor has no AVX2")
     lengths = [1, 3, 16, 48, 49, 130]
     starts = np.cumsum([0, *lengths[:-1]])
     mixed = np.random.default_rng(0).normal(0, 1, (sum(lengths), 3 * heads * size)).astype(np.float32)
@@ -107,7 +107,7 @@ def test_compiled_attention_is_that_of_torch(heads, size):
 @pytest.mark.slow
 def test_the_compiled_layers_compute_what_numpy_computes(saved, monkeypatch):
     if int8.kernel() is None:
-        pytest.skip("numba or vpdpbusd is not here")
+        pytest.skip("numba is not here, or the processor has no AVX2")
     small = Encoder.load(saved, precision="int8")
     texts = [" ".join(TEXTS[:1] * count) for count in range(1, 9)] * 40  # tokens of several threads, and of odd tiles
     compiled = small.encode(texts)
@@ -117,11 +117,50 @@ def test_the_compiled_layers_compute_what_numpy_computes(saved, monkeypatch):
     assert np.abs(compiled - by_numpy).max() < 0.02
 
 
+@pytest.mark.slow
+def test_the_kernel_of_16_bits_computes_what_numpy_computes(saved, tmp_path, monkeypatch):
+    if int8.kernel() is None:
+        pytest.skip("numba is not here, or the processor has no AVX2")
+    script = (
+        "import sys; from interlingua.models.inference import machine; "
+        "machine.processor = lambda: frozenset({'avx2', 'fma'}); "
+        "from interlingua.models.encoder import Encoder; from interlingua.models.inference import int8; "
+        f"found = Encoder.load(sys.argv[1], precision='int8').encode({TEXTS!r}); "
+        "print(int8.kernel().BYTES, found.tobytes().hex())"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(saved)], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.split()
+    assert said[0] == "False"
+    monkeypatch.setattr("interlingua.models.inference.layers.kernel", lambda: None)
+    by_numpy = Encoder.load(saved, precision="int8").encode(TEXTS)
+    compiled = np.frombuffer(bytes.fromhex(said[1]), np.float32).reshape(by_numpy.shape)
+    assert cosines(compiled, by_numpy).min() > 0.9999
+    assert np.abs(compiled - by_numpy).max() < 0.02
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(4, 1), (64, 40), (1536, 384)])
+def test_the_sums_of_a_compiled_layer_are_whole(inputs, outputs):
+    compiled = int8.kernel()
+    if compiled is None:
+        pytest.skip("numba is not here, or the processor has no AVX2")
+    draw = np.random.default_rng(inputs)
+    weight = draw.choice(np.array([-127, 127], np.int8), (outputs, inputs))
+    weight[0], scales = 127, np.ones(outputs, np.float32)
+    layer = int8.Int8Linear(int8.Part(weight, scales, np.zeros(outputs, np.float32)))
+    states = draw.choice(np.array([-127, 127], np.float32), (21, inputs))  # their scale is 1
+    states[0], states[1] = 127, -127  # the largest sums there are
+    out = np.full((21, outputs), np.nan, np.float32)
+    compiled.project(states, layer.packed, out, 0, 21)
+    assert np.array_equal(out, (states.astype(np.int64) @ weight.T.astype(np.int64)).astype(np.float32))
+
+
 @pytest.mark.parametrize("count", [1, 8, 63, 65, 250, 256, 257, 321])
 def test_a_compiled_layer_computes_what_numpy_computes(count):
     compiled, hidden, inner, first = int8.kernel(), 40, 72, 3  # 3 · 40 outputs are no whole panels
     if compiled is None:
-        pytest.skip("numba or vpdpbusd is not here")
+        pytest.skip("numba is not here, or the processor has no AVX2")
     draw = np.random.default_rng(count)
 
     def numbers(*shape):
@@ -405,7 +444,7 @@ def test_only_the_rows_of_a_table_that_are_asked_for_are_read(tmp_path, monkeypa
 @pytest.mark.slow
 def test_a_process_that_compiles_the_layers_computes_what_the_next_one_computes(saved, tmp_path):
     if int8.kernel() is None:
-        pytest.skip("numba or vpdpbusd is not here")
+        pytest.skip("numba is not here, or the processor has no AVX2")
     script = (
         "import sys; from interlingua.models.encoder import Encoder; "
         f"found = Encoder.load(sys.argv[1], precision='int8').encode({TEXTS!r}); print(found.tobytes().hex())"

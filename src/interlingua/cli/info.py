@@ -155,12 +155,12 @@ def kernels() -> dict[str, str]:
     from interlingua.models.inference.precision import fastest
     from interlingua.retrieval.dense import int8 as search
 
-    scan = search.kernel()
-    products = "" if scan is None else f"products of {'8' if scan.BYTES else '16'} bits"
+    layers, scan = encoding.kernel(), search.kernel()
+    bits = {True: "compiled, products of 8 bits", False: "compiled, products of 16 bits"}
     return {
         "precision auto": fastest(),
-        "int8 encoding": "NumPy" if encoding.kernel() is None else "compiled, products of 8 bits",
-        "exact search": "float32" if scan is None else f"compiled, {products}, then float32",
+        "int8 encoding": "NumPy" if layers is None else bits[layers.BYTES],
+        "exact search": "float32" if scan is None else f"{bits[scan.BYTES]}, then float32",
     }
 
 

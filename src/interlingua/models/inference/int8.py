@@ -3,7 +3,7 @@
     y ≈ s·t·(u·v) + b     weights u with the scale s of their output, a token's numbers v with its own scale t
 
 u·v is summed in whole numbers. A token's scale depends on that token alone, so a text's vector does not depend on the
-texts beside it. `int8_kernel` computes whole layers where the processor multiplies bytes; elsewhere NumPy multiplies
+texts beside it. `int8_kernel` computes whole layers on processors with AVX-512 VNNI or AVX2; elsewhere NumPy multiplies
 the same whole numbers in float32, so that vectors agree, and the weights are as small. Nothing here needs torch.
 """
 
@@ -27,10 +27,6 @@ from interlingua.models.inference.packing import Run
 
 Floats = NDArray[np.float32]
 
-COLUMNS, STEP = 48, 4
-"""How the kernel takes weights: so many outputs side by side, and so many of their inputs."""
-ZERO = 128
-"""What the kernel adds to the whole numbers of a token."""
 SPLIT = 256  # tokens, at least, for a thread of its own
 
 
@@ -85,23 +81,26 @@ class Int8Linear:
 
     @property
     def packed(self) -> tuple[Any, ...]:
-        """What the kernel takes: panels [panels, steps, COLUMNS · STEP] int8, scales, ZERO times the sum of the weights
-        of an output, and bias, filled up with zeros to whole panels."""
+        """What the kernel takes: panels [panels, steps, columns · step] int8, scales, the kernel's zero times the sum
+        of the weights of an output, and bias, filled up with zeros to whole panels."""
         return self._packed()
 
     def _pack(self) -> tuple[Any, ...]:
+        compiled = kernel()
+        assert compiled is not None
+        columns, step = compiled.COLUMNS, compiled.STEP
         outputs, inputs = sum(len(part.weight) for part in self.parts), self.inputs
-        panels = -(-outputs // COLUMNS)
-        whole = np.zeros((panels * COLUMNS, inputs), np.int8)
+        panels = -(-outputs // columns)
+        whole = np.zeros((panels * columns, inputs), np.int8)
         np.concatenate([part.weight for part in self.parts], out=whole[:outputs])
-        blocks = whole.reshape(panels, COLUMNS, inputs // STEP, STEP).transpose(0, 2, 1, 3)
+        blocks = whole.reshape(panels, columns, inputs // step, step).transpose(0, 2, 1, 3)
         scales, bias = np.zeros((2, len(whole)), np.float32)
         scales[:outputs] = np.concatenate([part.scales for part in self.parts])
         bias[:outputs] = np.concatenate([part.bias for part in self.parts])
-        zeros = whole.sum(axis=1, dtype=np.int32) * np.int32(ZERO)
+        zeros = whole.sum(axis=1, dtype=np.int32) * np.int32(compiled.ZERO)
         for part in self.parts:
             release(part.weight)
-        return np.ascontiguousarray(blocks).reshape(panels, inputs // STEP, COLUMNS * STEP), scales, zeros, bias
+        return np.ascontiguousarray(blocks).reshape(panels, inputs // step, columns * step), scales, zeros, bias
 
 
 def place_in_file(array: NDArray[Any]) -> tuple[np.memmap[Any, Any], int] | None:
@@ -128,8 +127,9 @@ def release(array: NDArray[Any]) -> None:
 
 @cache
 def kernel() -> ModuleType | None:
-    """The compiled layers; None without numba, and on a processor without 512 bits of `vpdpbusd`."""
-    if "avx512_vnni" not in processor():
+    """The compiled layers; None without numba, and where Linux does not say that the processor has AVX-512 VNNI, or
+    AVX2 and FMA: elsewhere they were not measured."""
+    if not ("avx512_vnni" in processor() or {"avx2", "fma"} <= processor()):
         return None
     return compiled_module("models.inference.int8_kernel", "int8 weights are multiplied by NumPy")
 

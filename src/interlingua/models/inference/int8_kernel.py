@@ -1,7 +1,9 @@
 """A transformer layer on int8 weights, compiled by numba: between two attentions nothing leaves the processor's cache.
 
-Imported only where numba is installed (the extra `index`) and the processor has `vpdpbusd`, which multiplies 64 pairs
-of bytes at once. `interlingua.models.inference.int8` has the same arithmetic by NumPy.
+Imported only where numba is installed (the extra `index`) and the processor has one of two instructions. `vpdpbusd`
+(AVX-512 VNNI) multiplies 64 pairs of bytes at once: a token's numbers are held in 8 bits. Else they are held in 16, and
+LLVM makes `vpmaddwd` (AVX2) of the products, which multiplies 16 pairs. The sums are equal.
+`interlingua.models.inference.int8` has the same arithmetic by NumPy.
 """
 
 from __future__ import annotations
@@ -15,22 +17,30 @@ from numba.core import cgutils  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
 
 from interlingua.lazy import by_numba
-from interlingua.models.inference.int8 import COLUMNS, STEP, ZERO
 from interlingua.models.inference.kept import LEVELS
 from interlingua.models.inference.layers import LOW, TOP
+from interlingua.models.inference.machine import processor
 
-LANES = 16
-TOGETHER = 8  # rows of one pass over a panel: 8 × 3 vectors of sums are held in registers
-TILE = 64  # rows whose states between two weights are held in the processor's nearest caches
-GROUP = 256  # rows for which a weight that fits into the nearer caches is read once from the farther ones
+BYTES = "avx512_vnni" in processor()
+"""Whether a token's numbers are held in 8 bits."""
+COLUMNS, STEP = (48, 4) if BYTES else (16, 2)
+"""How weights are laid out: so many outputs side by side, and so many of their inputs."""
+ZERO = 128 if BYTES else 0
+"""What is added to the whole numbers of a token."""
+LANES = 16 if BYTES else 8
+TOGETHER = 8 if BYTES else 4  # rows of one pass over a panel: times PANELS vectors of sums are held in registers
+WHOLE = np.uint8 if BYTES else np.int16
+TILE = 64 if BYTES else 16  # rows whose states between two weights are held in the processor's nearest caches
+GROUP = 4 * TILE  # rows for which a weight that fits into the nearer caches is read once from the farther ones
 PANELS = COLUMNS // LANES
 KEYS, VALUES = 3, 2
 """Vectors of one pass of attention: keys whose scores are summed at once, and numbers of a value."""
-SUMS = 64  # of one LayerNorm, side by side: four vectors, whose additions do not wait for each other
+SUMS = 64  # of one LayerNorm, side by side: several vectors, whose additions do not wait for each other
 LEAST = -3.0e38
 POWERS = (2.1702255e-4, 1.2439688e-3, 9.6788315e-3, 5.5483342e-2, 2.4022984e-1, 6.9314698e-1, 1.0)
 """2^x from 0 to 1, the highest power first."""
-_INT, _INDEX = (ir.IntType(bits) for bits in (32, 64))
+SHIFT = ZERO - (LEVELS + 1)  # whole numbers are found above 0, where to cut off the fraction is to round
+_BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
 def _compiled(**flags: Any) -> Any:
@@ -42,41 +52,68 @@ def _compiled(**flags: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _products(_: Any, sums: Any, rows: Any, first: Any, panels: Any, panel: Any) -> Any:
-    """`sums` [TOGETHER, COLUMNS] int32 becomes the products of the rows of `rows` [rows, steps · STEP] uint8 from
+    """`sums` [TOGETHER, COLUMNS] int32 becomes the products of the rows of `rows` [rows, steps · STEP] WHOLE from
     `first` on with one panel of `panels` [panels, steps, COLUMNS · STEP] int8."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        total = ir.VectorType(_INT, LANES)
+        total, bytes_ = ir.VectorType(_INT, LANES), ir.VectorType(_BYTE, LANES * STEP)
         arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 3)]
         out, left, right = (
             builder.bitcast(array.data, kind.as_pointer())
-            for array, kind in zip(arrays, (total, _INT, total), strict=True)
+            for array, kind in zip(arrays, (total, _INT, bytes_), strict=True)
         )
         steps = cgutils.unpack_tuple(builder, arrays[2].shape, 3)[1]
-        multiply = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(total, [total] * 3), "llvm.x86.avx512.vpdpbusd.512"
-        )
         begins = [builder.mul(builder.add(given[2], _INDEX(number)), steps) for number in range(TOGETHER)]
         panel_begin = builder.mul(given[4], builder.mul(steps, _INDEX(PANELS)))
         held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(TOGETHER * PANELS)]
+        widen, multiply = (_as_bytes, _multiply_bytes) if BYTES else (_as_shorts, _multiply_shorts)
         with cgutils.for_range(builder, steps) as loop:
             place = builder.add(panel_begin, builder.mul(loop.index, _INDEX(PANELS)))
             weights = [
-                builder.load(builder.gep(right, [builder.add(place, _INDEX(number))]), align=1)
+                widen(builder, builder.load(builder.gep(right, [builder.add(place, _INDEX(number))]), align=1))
                 for number in range(PANELS)
             ]
             for row, begin in enumerate(begins):
-                four = builder.load(builder.gep(left, [builder.add(begin, loop.index)]), align=1)
-                one = builder.insert_element(ir.Constant(total, ir.Undefined), four, _INT(0))
+                some = builder.load(builder.gep(left, [builder.add(begin, loop.index)]), align=1)
+                one = builder.insert_element(ir.Constant(total, ir.Undefined), some, _INT(0))
                 everywhere = builder.shuffle_vector(one, one, ir.Constant(total, None))
                 for number, weight in enumerate(weights):
                     sum_ = held[row * PANELS + number]
-                    builder.store(builder.call(multiply, [builder.load(sum_), everywhere, weight]), sum_)
+                    builder.store(multiply(builder, builder.load(sum_), everywhere, weight), sum_)
         for number, sum_ in enumerate(held):
             builder.store(builder.load(sum_), builder.gep(out, [_INDEX(number)]), align=4)
         return context.get_dummy_value()
 
     return types.void(sums, rows, first, panels, panel), generate
+
+
+def _as_bytes(builder: Any, weights: Any) -> Any:
+    return builder.bitcast(weights, ir.VectorType(_INT, LANES))
+
+
+def _multiply_bytes(builder: Any, sums: Any, numbers: Any, weights: Any) -> Any:
+    """`sums` with the products of four `numbers` and weights in each of its places."""
+    total = ir.VectorType(_INT, LANES)
+    dot = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(total, [total] * 3), "llvm.x86.avx512.vpdpbusd.512"
+    )
+    return builder.call(dot, [sums, numbers, weights])
+
+
+def _as_shorts(builder: Any, weights: Any) -> Any:
+    return builder.sext(weights, ir.VectorType(_SHORT, LANES * STEP))
+
+
+def _multiply_shorts(builder: Any, sums: Any, numbers: Any, weights: Any) -> Any:
+    """The same with two of each."""
+    wide, total = ir.VectorType(_INT, LANES * STEP), ir.VectorType(_INT, LANES)
+    shorts = builder.bitcast(numbers, ir.VectorType(_SHORT, LANES * STEP))
+    products = builder.mul(builder.sext(weights, wide), builder.sext(shorts, wide))
+    even, odd = (
+        builder.shuffle_vector(products, products, ir.Constant(total, [STEP * lane + start for lane in range(LANES)]))
+        for start in range(STEP)
+    )
+    return builder.add(sums, builder.add(even, odd))
 
 
 def _float_products(vectors: int) -> Any:
@@ -195,7 +232,7 @@ def _softmax(_: Any, rows: Any, blocks: Any, sums: Any) -> Any:
 
 @_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]
 def quantise(rows: Any, whole: Any, scales: Any) -> None:
-    """`rows` [rows, features] float32 as uint8 around `ZERO`, with one scale a row."""
+    """`rows` [rows, features] float32 as WHOLE around `ZERO`, with one scale a row."""
     bits = rows.view(np.int32)
     for row in range(rows.shape[0]):
         most = np.int32(0)  # as bits: numbers without a sign stand in the order of their bits, and this is faster
@@ -205,7 +242,7 @@ def quantise(rows: Any, whole: Any, scales: Any) -> None:
         scales[row] = scale
         turn = np.float32(1) / scale if scale > 0 else np.float32(0)
         for i in range(rows.shape[1]):
-            whole[row, i] = np.uint8(np.int32(rows[row, i] * turn + np.float32(ZERO + 0.5)))
+            whole[row, i] = WHOLE(np.int32(rows[row, i] * turn + np.float32(LEVELS + 1.5)) + SHIFT)
 
 
 @_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]
@@ -275,7 +312,7 @@ def attend(mixed: Any, out: Any, heads: int, texts: Any) -> None:
 
 @_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]
 def linear(whole: Any, scales: Any, panels: Any, sums: Any, weights: Any, zeros: Any, bias: Any, out: Any) -> None:
-    """Rows [rows of whole TOGETHER, in] uint8 times a packed layer → float32 `out` [rows, COLUMNS · panels]."""
+    """Rows [rows of whole TOGETHER, in] WHOLE times a packed layer → float32 `out` [rows, COLUMNS · panels]."""
     for panel in range(panels.shape[0]):
         at = panel * COLUMNS
         for first in range(0, whole.shape[0], TOGETHER):
@@ -335,7 +372,7 @@ def project(states: Any, layer: Any, out: Any, start: int, stop: int) -> None:
     """`out` [tokens, features] of `states` [tokens, hidden] float32 from `start` to `stop`, by a packed layer."""
     panels, weights, zeros, bias = layer
     sums = np.empty((TOGETHER, COLUMNS), np.int32)
-    whole, scales = np.full((TILE, states.shape[1]), ZERO, np.uint8), np.zeros(TILE, np.float32)
+    whole, scales = np.full((TILE, states.shape[1]), ZERO, WHOLE), np.zeros(TILE, np.float32)
     room = np.empty((TILE, panels.shape[0] * COLUMNS), np.float32)
     for first in range(start, stop, TILE):
         count = min(TILE, stop - first)
@@ -364,9 +401,9 @@ def rest_of_layer(
     no rows. `one`, `up`, `down` and `following` are packed layers, `norm` and `last` weight and bias of LayerNorm."""
     hidden, inner = states.shape[1], down[0].shape[1] * STEP
     sums = np.empty((TOGETHER, COLUMNS), np.int32)
-    whole, scales = np.full((TILE, hidden), ZERO, np.uint8), np.zeros(TILE, np.float32)
+    whole, scales = np.full((TILE, hidden), ZERO, WHOLE), np.zeros(TILE, np.float32)
     most = min(GROUP, _filled(stop - start))
-    wide, wide_scales = np.full((most, inner), ZERO, np.uint8), np.zeros(most, np.float32)
+    wide, wide_scales = np.full((most, inner), ZERO, WHOLE), np.zeros(most, np.float32)
     room = np.empty((TILE, one[0].shape[0] * COLUMNS), np.float32)
     middle = np.empty((TILE, up[0].shape[0] * COLUMNS), np.float32)
     after = np.empty((TILE, following[0].shape[0] * COLUMNS), np.float32)
