@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_HOME = {
-    "DualEncoder": "models.dual",
-    "Encoder": "models.encoder",
-    "Index": "index.index",
-    "Run": "retrieval.run",
-    "load_collection": "data.collections",
+_NAMES = {
+    "data.collections": "load_collection",
+    "index.index": "Index",
+    "models.dual": "DualEncoder",
+    "models.encoder": "Encoder",
+    "retrieval.run": "Run",
 }
 __all__ = ["DualEncoder", "Encoder", "Index", "Run", "load_collection"]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from interlingua.alignment.calibration import Calibration
     from interlingua.alignment.mining import Bitext, margin_scores, mine_bitext
 
-_HOME = {"Bitext": "mining", "Calibration": "calibration", "margin_scores": "mining", "mine_bitext": "mining"}
+_NAMES = {"calibration": "Calibration", "mining": "Bitext margin_scores mine_bitext"}
 __all__ = ["Bitext", "Calibration", "margin_scores", "mine_bitext"]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -33,30 +33,13 @@ if TYPE_CHECKING:
     from interlingua.data.store import MemoryStore, RecordStore
     from interlingua.data.stream import Stream
 
-_HOME = {
-    "Collection": "records",
-    "Document": "records",
-    "FilterReport": "filters",
-    "LinkedDocuments": "records",
-    "MemoryStore": "store",
-    "ParallelPair": "records",
-    "Passage": "records",
-    "Qrels": "records",
-    "Query": "records",
-    "QuestionPassage": "records",
-    "RecordStore": "store",
-    "Sentence": "records",
-    "Stream": "stream",
-    "cross": "collections",
-    "filter_parallel": "filters",
-    "load_collection": "collections",
-    "merge_collections": "collections",
-    "read_documents": "readers",
-    "read_parallel": "readers",
-    "read_questions": "readers",
-    "read_sentences": "readers",
-    "save_collection": "collections",
-    "source_fingerprint": "readers",
+_NAMES = {
+    "collections": "cross load_collection merge_collections save_collection",
+    "filters": "FilterReport filter_parallel",
+    "readers": "read_documents read_parallel read_questions read_sentences source_fingerprint",
+    "records": "Collection Document LinkedDocuments ParallelPair Passage Qrels Query QuestionPassage Sentence",
+    "store": "MemoryStore RecordStore",
+    "stream": "Stream",
 }
 __all__ = [
     "Collection",
@@ -84,4 +67,4 @@ __all__ = [
     "source_fingerprint",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

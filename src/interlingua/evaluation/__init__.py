@@ -43,45 +43,17 @@ if TYPE_CHECKING:
     )
     from interlingua.evaluation.xor import recall_at_tokens, xor_results
 
-_HOME = {
-    "BuccResult": "bitext",
-    "bucc_f1": "bitext",
-    "bucc_table": "bitext",
-    "Interval": "significance",
-    "bootstrap_interval": "significance",
-    "seed_interval": "significance",
-    "stratified_interval": "significance",
-    "LanguageMatrix": "languages",
-    "language_matrix": "languages",
-    "Scores": "measures",
-    "evaluate": "measures",
-    "pairs_between": "tatoeba",
-    "pivot_pairs": "tatoeba",
-    "planted_f1": "bitext",
-    "Projection": "projection",
-    "language_projection": "projection",
-    "projection_table": "projection",
-    "evaluate_on": "protocol",
-    "Result": "protocol",
-    "results_table": "protocol",
-    "Comparison": "significance",
-    "compare": "significance",
-    "compare_all": "significance",
-    "Row": "table",
-    "Table": "table",
-    "TatoebaResult": "tatoeba",
-    "tatoeba_accuracy": "tatoeba",
-    "tatoeba_file": "tatoeba",
-    "tatoeba_pairs": "tatoeba",
-    "recall_at_tokens": "xor",
-    "xor_results": "xor",
-    "evaluate_pipelines": "protocol",
-    "TunedAlpha": "protocol",
-    "tune_alpha": "protocol",
-    "LanguageBias": "languages",
-    "language_bias": "languages",
-    "mirror_page": "plots",
-    "peer": "languages",
+_NAMES = {
+    "bitext": "BuccResult bucc_f1 bucc_table planted_f1",
+    "languages": "LanguageBias LanguageMatrix language_bias language_matrix peer",
+    "measures": "Scores evaluate",
+    "plots": "mirror_page",
+    "projection": "Projection language_projection projection_table",
+    "protocol": "Result TunedAlpha evaluate_on evaluate_pipelines results_table tune_alpha",
+    "significance": "Comparison Interval bootstrap_interval compare compare_all seed_interval stratified_interval",
+    "table": "Row Table",
+    "tatoeba": "TatoebaResult pairs_between pivot_pairs tatoeba_accuracy tatoeba_file tatoeba_pairs",
+    "xor": "recall_at_tokens xor_results",
 }
 __all__ = [
     "BuccResult",
@@ -124,4 +96,4 @@ __all__ = [
     "xor_results",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

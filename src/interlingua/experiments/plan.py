@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -17,8 +16,6 @@ from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.backbones import Backbone
 from interlingua.training.recipe import read_recipe, read_yaml, recipe_folder
-
-logger = logging.getLogger(__name__)
 
 FETCHED = "ir_datasets:"
 

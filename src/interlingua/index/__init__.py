@@ -17,17 +17,14 @@ if TYPE_CHECKING:
     from interlingua.index.store import Finding
     from interlingua.index.sync import Changes
 
-_HOME = {
-    "Changes": "sync",
-    "Document": "documents",
-    "Finding": "store",
-    "Hit": "search",
-    "Index": "index",
-    "IndexInfo": "metadata",
-    "build_index": "index",
-    "check_index": "index",
-    "open_index": "index",
+_NAMES = {
+    "documents": "Document",
+    "index": "Index build_index check_index open_index",
+    "metadata": "IndexInfo",
+    "search": "Hit",
+    "store": "Finding",
+    "sync": "Changes",
 }
 __all__ = ["Changes", "Document", "Finding", "Hit", "Index", "IndexInfo", "build_index", "check_index", "open_index"]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from interlingua.data.keys import Keys
 from interlingua.data.records import Passage, decode, encode
@@ -87,7 +87,7 @@ def encode_on_ray(
     named = Model(canonical_model_name(model), precision)
     whole: list[str] = []
     todo: list[str] = []
-    cluster: Cluster | None = None
+    cluster: RayCluster | None = None
     for part in _spool(passages, folder, size, _made_with(named, options)):
         whole.append(part)
         if not (folder / part).exists():
@@ -157,15 +157,6 @@ def _made_with(model: Model, options: Mapping[str, Any]) -> bytes:
     return json.dumps([fingerprint(model.load()), told], sort_keys=True).encode()
 
 
-class Cluster(Protocol):
-    """Machines that encode parts."""
-
-    def encode(
-        self, model: Model, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
-    ) -> None:
-        """Have `PartEncoder`s write the parts called `todo`, in any order."""
-
-
 class RayCluster:
     """The machines of a cluster of Ray, whose module `ray` is connected."""
 
@@ -175,7 +166,8 @@ class RayCluster:
     def encode(
         self, model: Model, folder: Path, todo: Sequence[str], workers: int | None, options: Mapping[str, Any]
     ) -> None:
-        """As `Cluster.encode`. Raises BadInput where a worker fails by itself."""
+        """Have `PartEncoder`s write the parts called `todo`, in any order. Raises BadInput where a worker fails by
+        itself."""
         ray = self.ray
         data = ray.data.DataContext.get_current()
         data.enable_progress_bars = False
@@ -207,7 +199,7 @@ class RayCluster:
             ) from error
 
 
-def connected(address: str | None) -> Cluster:
+def connected(address: str | None) -> RayCluster:
     """The cluster at an address, as `encode_on_ray` takes it. Raises BadInput where it is not reached."""
     try:
         import ray

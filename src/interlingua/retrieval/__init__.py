@@ -19,20 +19,15 @@ if TYPE_CHECKING:
     from interlingua.retrieval.rerank import MaxP
     from interlingua.retrieval.run import Run
 
-_HOME = {
-    "BM25": "bm25.bm25",
-    "DenseRetriever": "dense.exact",
-    "LateInteractionRetriever": "late_interaction.retriever",
-    "MaxP": "rerank",
-    "Run": "run",
-    "interpolate": "fusion",
-    "parse_pipeline": "pipeline.grammar",
-    "retrieve": "dense.exact",
-    "rrf": "fusion",
-    "run_pipeline": "pipeline.run",
-    "search": "dense.exact",
-    "search_exact": "dense.exact",
-    "tune_bm25": "bm25.bm25",
+_NAMES = {
+    "bm25.bm25": "BM25 tune_bm25",
+    "dense.exact": "DenseRetriever retrieve search search_exact",
+    "fusion": "interpolate rrf",
+    "late_interaction.retriever": "LateInteractionRetriever",
+    "pipeline.grammar": "parse_pipeline",
+    "pipeline.run": "run_pipeline",
+    "rerank": "MaxP",
+    "run": "Run",
 }
 __all__ = [
     "BM25",
@@ -50,4 +45,4 @@ __all__ = [
     "tune_bm25",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -12,4 +12,4 @@ try:
 except ImportError as error:
     raise NotFound(f"serving needs {error.name}: pip install 'interlingua[serve]'.") from error
 
-__getattr__, __dir__ = lazy_names(__name__, {"ServeSettings": "service", "create_app": "app"})
+__getattr__, __dir__ = lazy_names(__name__, {"app": "create_app", "service": "ServeSettings"})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from interlingua.data.files.reading import read_files
     from interlingua.data.files.walk import Report, Scope, SourceNames
 
-_HOME = {"Report": "walk", "Scope": "walk", "SourceNames": "walk", "read_files": "reading"}
+_NAMES = {"reading": "read_files", "walk": "Report Scope SourceNames"}
 __all__ = ["Report", "Scope", "SourceNames", "read_files"]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -7,7 +7,6 @@ gzipped.
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,8 +20,6 @@ from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
 from interlingua.files import existing, read_lines
 from interlingua.text.languages import find_code
-
-logger = logging.getLogger(__name__)
 
 LIMIT = 1000
 """Pairs of a test set."""
