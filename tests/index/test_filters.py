@@ -17,7 +17,7 @@ from interlingua.index.filters import (
     Group,
     Values,
     conditions,
-    folded,
+    fits,
     parsed,
     parsed_words,
     within_fields,
@@ -25,15 +25,6 @@ from interlingua.index.filters import (
 from interlingua.index.local.rows import BATCH, PassageRows
 
 STORM, SEA = {"topic": "storm"}, {"topic": "sea"}
-
-
-def fits(where, metadata):
-    """Whether a passage with these metadata fits, one condition after the other."""
-
-    def holds(one):
-        return one.key in metadata and bool(one.holds(Values([metadata[one.key]]))[0])
-
-    return folded(where, holds, {"all": all, "any": any, "not": lambda parts: not parts[0]})
 
 
 @pytest.mark.parametrize(

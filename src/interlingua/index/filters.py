@@ -138,6 +138,16 @@ def folded(
     return groups[where.kind]([folded(part, leaf, groups) for part in where.parts])
 
 
+def fits(where: Filter, metadata: Mapping[str, str]) -> bool:
+    """Whether a passage with these metadata fits."""
+
+    def holds(one: Condition) -> bool:
+        return one.key in metadata and bool(one.holds(Values([metadata[one.key]]))[0])
+
+    groups: Mapping[Kind, Callable[[list[bool]], bool]] = {"all": all, "any": any, "not": lambda parts: not parts[0]}
+    return folded(where, holds, groups)
+
+
 def within_fields(where: Filter, fields: Collection[str]) -> Filter | bool:
     """The filter among passages that have no other keys of metadata than `fields`: True where all fit, False where none
     does."""
