@@ -117,6 +117,26 @@ def test_the_compiled_layers_compute_what_numpy_computes(saved, monkeypatch):
     assert np.abs(compiled - by_numpy).max() < 0.02
 
 
+@pytest.mark.parametrize(
+    ("flags", "compiled"),
+    [
+        ({"avx2", "fma", "avx512_vnni"}, True),
+        ({"avx2", "fma"}, True),
+        ({"avx2"}, False),
+        ({"asimd", "asimddp"}, False),
+        (set(), False),  # as on other systems than Linux
+    ],
+)
+def test_the_processors_that_have_a_kernel(flags, compiled, monkeypatch):
+    monkeypatch.setattr(int8, "processor", lambda: frozenset(flags))
+    monkeypatch.setattr(int8, "compiled_module", lambda *_: int8)  # numba is here
+    found = int8.kernel.__wrapped__()
+    assert found is (int8 if compiled else None)
+    monkeypatch.setattr(precision, "processor", lambda: frozenset(flags))
+    monkeypatch.setattr(precision, "kernel", lambda: found)
+    assert precision.fastest() == ("int8" if compiled else "float32")
+
+
 @pytest.mark.slow
 def test_the_kernel_of_16_bits_computes_what_numpy_computes(saved, tmp_path, monkeypatch):
     if int8.kernel() is None:

@@ -71,7 +71,7 @@ class Layers:
         self._type = weights["embeddings.token_type_embeddings.weight"][0]
         self._first = _norm("embeddings", weights)
         self.layers = [_layer(number, weights, int8) for number in range(config.num_hidden_layers)]
-        # the kernel reads the inputs of a layer by fours
+        # the kernel reads the inputs of a layer by fours, or by twos
         self._by_fours = int8 and not any(one.inputs % 4 for layer in self.layers for one in (layer.out, layer.down))
 
     def vectors(self, ids: Sequence[Sequence[int]], pooling: Pooling) -> Floats:

@@ -35,8 +35,8 @@ KEPT = 1 << 22
 def fastest() -> str:
     """The precision that this processor computes fastest.
 
-    bfloat16 where it has units for whole matrices (AMX, or those of ARM); int8 where it multiplies bytes; else float32.
-    The vector instructions avx512_bf16 alone are no faster than float32 on Intel's processors.
+    bfloat16 where it has units for whole matrices (AMX, or those of ARM); int8 where there is a kernel for it; else
+    float32. The vector instructions avx512_bf16 alone are no faster than float32 on Intel's processors.
     """
     if {"amx_bf16", "bf16"} & processor():
         return "bfloat16"
