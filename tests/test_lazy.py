@@ -1,6 +1,7 @@
 """Values that are made on first use."""
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from threading import Event
 
 import pytest
@@ -45,3 +46,13 @@ def test_after_an_error_the_next_call_tries_again():
 
 def test_a_value_that_is_given_is_not_made():
     assert Once(lambda: pytest.fail("made"), "given")() == "given"
+
+
+@pytest.mark.parametrize("part", ["", ".alignment", ".data", ".data.files", ".evaluation", ".index", ".retrieval"])
+def test_a_package_gives_the_names_that_it_lists(part):
+    package = import_module(f"interlingua{part}")
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing  # noqa: B018
