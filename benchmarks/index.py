@@ -1,11 +1,17 @@
 """The search engine over many real texts: how fast it is built, how much memory that takes, how long a question takes.
 
     python benchmarks/index.py --parallel "DATA/train/parallel/*.tsv.gz" --passages 50000 100000 200000
+    python benchmarks/index.py --parallel "DATA/train/parallel*/*.tsv.gz" --passages 10000 100000 1000000 10000000
 
 Each size is built in a process of its own by the bundled model (--model), from sentences of both sides of parallel
 text, then asked questions one at a time: every hundredth passage, cut to its first eight words, in all three modes.
+Where there are more passages than distinct sentences, a sentence comes again with its second half from another
+sentence in its language.
+
 Prints passages a second, the peak resident memory of the process that built, in all and without the files that it has
-mapped, and of each mode the median and the 95th percentile in milliseconds.
+mapped, bytes on the disk, of each mode the median and the 95th percentile in milliseconds, and, where dense search is
+approximate, the share of the ten best of exact hybrid search that it finds. Of three sizes and more a last row says
+how each grows: the exponent of the power of the passages that fits best.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
@@ -27,24 +34,52 @@ from typing import Any
 
 MODES = ("lexical", "dense", "hybrid")
 MOST = 200  # questions
+COMPARED = 50  # of them, with exact search
 
 
 def passages(files: list[str], count: int) -> Any:
-    """The first `count` distinct sentences, from all files in turn."""
-    from interlingua.data.readers import read_parallel
+    """The first `count` sentences, from all files in turn: each distinct one once, then with changes."""
+    from interlingua.data.keys import Keys
     from interlingua.data.records import Passage
 
-    streams, seen = [iter(read_parallel(file)) for file in files], set()
-    while streams and len(seen) < count:
+    given, known = 0, Keys()
+    for again in range(count):  # ends earlier, unless the files are empty
+        before: dict[str, deque[str]] = {}  # of each language
+        for text, lang in sentences(files):
+            if given >= count:
+                return
+            if again == 0:
+                if known.add((lang, text)):
+                    given += 1
+                    yield Passage(f"p{given}", text, "", lang)
+                continue
+            earlier = before.setdefault(lang, deque(maxlen=again))
+            if len(earlier) == again:
+                given += 1
+                yield Passage(f"p{given}", joined(text, earlier[0]), "", lang)
+            earlier.append(text)
+
+
+def sentences(files: list[str]) -> Iterator[tuple[str, str]]:
+    """Both sides of all pairs with their languages, from all files in turn."""
+    from interlingua.data.readers import read_parallel
+
+    streams = [iter(read_parallel(file)) for file in files]
+    while streams:
         for stream in list(streams):
             pair = next(stream, None)
             if pair is None:
                 streams.remove(stream)
                 continue
-            for text, lang in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
-                if text not in seen and len(seen) < count:
-                    seen.add(text)
-                    yield Passage(f"p{len(seen)}", text, "", lang)
+            yield pair.source, pair.source_lang
+            yield pair.target, pair.target_lang
+
+
+def joined(text: str, other: str) -> str:
+    """The first half of a text and the second one of another: of its words, or letters where there are no spaces."""
+    space = " " if " " in text else ""
+    first, second = (one.split(" ") if space else list(one) for one in (text, other))
+    return space.join([*first[: (len(first) + 1) // 2], *second[len(second) // 2 :]])
 
 
 @contextmanager
@@ -80,7 +115,9 @@ def one(model: str, files: list[str], count: int) -> dict[str, Any]:
         found["passages/s"] = len(index) / (time.perf_counter() - start)
         found["peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         found["without files"] = max(seen) / 1024
-        asked = [(" ".join(p.text.split()[:8]), p.lang) for p in islice(passages(files, count), 0, None, 100)][:MOST]
+        found["MB"] = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
+        some = islice(passages(files, count), 0, 100 * MOST, 100)
+        asked = [(" ".join(p.text.split()[:8]), p.lang) for p in some]
         for mode in MODES:
             times = []
             for text, lang in asked:
@@ -89,7 +126,25 @@ def one(model: str, files: list[str], count: int) -> dict[str, Any]:
                 times.append(1000 * (time.perf_counter() - start))
             times.sort()
             found[f"{mode} p50 ms"], found[f"{mode} p95 ms"] = times[len(times) // 2], times[int(len(times) * 0.95)]
+        shares = [share_of_exact(index, text, lang) for text, lang in asked[:: MOST // COMPARED]]
+        found["of the exact 10"] = sum(shares) / len(shares)
     return found
+
+
+def share_of_exact(index: Any, text: str, lang: str) -> float:
+    """The share of the ten best of exact hybrid search that a hybrid search finds. A search in given languages, here
+    in all, is exact."""
+    exact = {hit.passage.id for hit in index.search(text, 10, langs=list(index.languages), lang=lang)}
+    return len(exact & {hit.passage.id for hit in index.search(text, 10, lang=lang)}) / len(exact) if exact else 1.0
+
+
+def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each number the x of the n^x that fits it best, by least squares of logarithms."""
+    import numpy as np
+
+    sizes = np.log([row["passages"] for row in rows])
+    names = [name for name in rows[0] if name not in ("passages", "of the exact 10")]
+    return {name: float(np.polyfit(sizes, np.log([row[name] for row in rows]), 1)[0]) for name in names}
 
 
 def main() -> None:
@@ -118,8 +173,11 @@ def main() -> None:
             str(count),
         ]
         printed = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout
-        rows.append({"passages": f"{count:,}", **json.loads(printed.splitlines()[-1])})
-    print(tabulate(rows, headers="keys", floatfmt=",.1f"))
+        rows.append({"passages": count, **json.loads(printed.splitlines()[-1])})
+    shown = [{name: f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for name, x in row.items()} for row in rows]
+    if len(rows) > 2:
+        shown.append({"passages": "n^x, x =", **{name: f"{x:.2f}" for name, x in growth(rows).items()}})
+    print(tabulate(shown, headers="keys", disable_numparse=True, stralign="right"))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,8 @@ def test_a_named_language_takes_its_texts_and_says_what_it_leaves(files, capsys)
     assert sample_texts([f"fr={files['mixed.jsonl']}"], 9) == {"fr": ["cinq"]}
     with pytest.raises(InterlinguaError, match="holds no text in 'fi'"):
         sample_texts([f"fi={files['fr-en.tsv']}"], 9)
+    with pytest.raises(InterlinguaError, match="'xx' is not a language code"):
+        sample_texts([f"xx={files['plain.txt.gz']}"], 9)
     with pytest.raises(InterlinguaError, match="tells no language"):
         sample_texts([files["plain.txt.gz"]], 9)
     with pytest.raises(InterlinguaError, match="at least 1"):

@@ -394,6 +394,7 @@ def test_what_is_saved_loads_and_searches(tmp_path):
         (["objectives.language.normalizer=maen"], "objectives.language: 'normalizer'"),
         (["training.precision=bf16"], "bf16 needs a GPU or a processor that has it"),
         (["optimizer.weight_decay=0.1", "optimizer.sparse_embeddings=true"], "rows that are not read would not decay"),
+        (["optimizer.weight_decay=0.1"], "the subword vectors of a static model do not decay"),
         (
             ["objectives.masked_language_modelling={}", "optimizer.sparse_embeddings=true"],
             "optimizer.sparse_embeddings: masked_language_modelling predicts subwords",
@@ -452,6 +453,13 @@ def test_a_bank_that_is_too_large_is_said_whatever_its_data_is_called(reads, tmp
 
 
 @pytest.mark.slow
+def test_token_dropout_of_a_transformer_is_said_to_do_nothing(tmp_path, tiny_encoder, caplog):
+    tiny_encoder().save(tmp_path / "backbone")
+    changes = [f"model.backbone={tmp_path / 'backbone'}", "training.steps=1"]
+    train(resolve(STATIC, changes), tmp_path / "run")
+    assert "model.token_dropout does nothing here" in caplog.text
+
+
 def test_a_folder_of_another_recipe_and_a_damaged_checkpoint(tmp_path):
     short = resolve(STATIC, ["training.steps=4"])
     train(short, tmp_path)

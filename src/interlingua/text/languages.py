@@ -128,7 +128,7 @@ FULL_WIDTH = str.maketrans("\uff9e\uff9f", "\u3099\u309a")  # as NFKC writes the
 def nfkc(text: str) -> str:
     """`text` in NFKC, in time that grows with its length. Python sorts the marks of a letter by insertion, and 100,000
     of them for nine seconds; so many are put into their order before."""
-    if max(map(len, text.split()), default=0) < MARKS:  # so there cannot be as many
+    if len(text) < MARKS or max(map(len, text.split()), default=0) < MARKS:  # so there cannot be as many
         return normalize("NFKC", text)
     return normalize("NFKC", STACKED.sub(lambda found: _ordered(found[0]), text))
 

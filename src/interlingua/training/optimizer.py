@@ -86,6 +86,8 @@ class Optimizer:
         self.parameters = list(unique.values())
         rows = [p for p in self.parameters if id(p) in sparse]
         dense = [p for p in self.parameters if id(p) not in sparse]
+        if rows and spec.weight_decay:  # as OptimizerSpec says of sparse_embeddings
+            raise BadInput("optimizer.weight_decay: the subword vectors of a static model do not decay. Give 0.")
         # norms and biases are not shrunk
         decayed = [
             {"params": [p for p in dense if p.ndim > 1], "weight_decay": spec.weight_decay},

@@ -14,6 +14,7 @@ import regex
 from interlingua.errors import BadInput, suggestion
 from interlingua.text.analyzers.rules import Rewrite, Rules, rules_of, snowball, snowball_version, stopwords
 from interlingua.text.analyzers.segment import (
+    FIRST_HANGUL,
     HANGUL,
     LETTER_OR_DIGIT,
     SEGMENTERS,
@@ -29,7 +30,8 @@ from interlingua.text.analyzers.segment import (
 from interlingua.text.languages import find_code
 
 Cut = Callable[[str], list[str]]
-HELD = 1 << 16  # pieces of text whose terms are remembered, by all analyzers together
+HELD = 1 << 16
+"""Pieces of text whose terms all analyzers together remember; and as many older ones, until they forget those."""
 LONGEST = 40  # characters of a piece that is worth remembering
 PIECE = 250
 """Characters that `Analyzer.counts` reads at a time, of a text without white space."""
@@ -51,6 +53,7 @@ class Analyzer:
         self.name, self.version, self.steps = name, version, steps
         self._cut, self._by_space = cut, by_space
         self._known: dict[str, list[str]] = {}
+        self._older: dict[str, list[str]] = {}
         self._once: dict[str, str] = {}
         Analyzer._all.add(self)
 
@@ -62,10 +65,13 @@ class Analyzer:
         for piece in text.split():
             terms = known.get(piece)
             if terms is None:
-                terms = self._cut(piece)
+                terms = self._older.get(piece)
+                if terms is None:
+                    terms = self._cut(piece)
                 if len(piece) <= LONGEST:
                     if Analyzer._held >= HELD:
                         _forget()
+                        known = self._known
                     Analyzer._held += 1
                     # equal terms of different pieces are kept once
                     known[piece] = terms = [self._once.setdefault(term, term) for term in terms]
@@ -107,11 +113,10 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _forget() -> None:
-    """Make room: what all analyzers remember goes."""
+    """Make room: the older half of what all analyzers remember goes."""
     Analyzer._held = 0
     for one in list(Analyzer._all):
-        one._known.clear()
-        one._once.clear()
+        one._known, one._older, one._once = {}, one._known, {}
 
 
 VERSION = "1"
@@ -183,8 +188,10 @@ def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[s
     version = f"{VERSION}, Snowball {snowball_version()}" if stems and rules.snowball else VERSION
 
     def split(text: str) -> list[tuple[str, bool]]:
-        found = [(apostrophe(word) if apostrophe else word, unspaced) for word, unspaced in runs(prepared(text))]
-        return [(word, unspaced) for word, unspaced in found if word]
+        found = runs(prepared(text))
+        if apostrophe is None:
+            return found
+        return [(cut, unspaced) for word, unspaced in found if (cut := apostrophe(word))]
 
     dropped = frozenset(word for listed in (stopwords().get(code, ()) if stems else ()) for word, _ in split(listed))
 
@@ -195,7 +202,7 @@ def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[s
                 continue
             if unspaced:
                 terms += script_grams(word)
-            elif not word.isascii() and HANGUL.search(word):
+            elif max(word) >= FIRST_HANGUL and HANGUL.search(word):
                 terms += hangul_grams(word)
             else:
                 stemmed = stem(word) if stem else word

@@ -38,8 +38,10 @@ def folded(text: str, *, turkish: bool = False) -> str:
         text = text.translate(TURKISH)
     if text.isascii():
         return text.lower()
-    visible: str = INVISIBLE.sub("", text.casefold().replace(DOTTED, "i"))
-    counted: str = DIGITS.sub(lambda found: str(decimal(found[0])), term_nfkc(visible))
+    visible = term_nfkc(INVISIBLE.sub("", text.casefold().replace(DOTTED, "i")))
+    if visible.isalpha() and "ʼ" not in visible:  # most words: there is no digit and no sign
+        return visible
+    counted: str = DIGITS.sub(lambda found: str(decimal(found[0])), visible)
     return counted.translate(SIGNS)
 
 
@@ -62,18 +64,19 @@ UAX29_PIECE = regex.compile(rf"[\p{{Han}}\p{{Hiragana}}々〆〇]{MARKS}|[^\p{{H
 LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")
 
 
-def runs(text: str) -> Iterator[tuple[str, bool]]:
+def runs(text: str) -> list[tuple[str, bool]]:
     """The words of `text`, and of each whether it is a run of a script without spaces between words.
 
     Boundaries are those of UAX 29, except that such a run stays in one piece for others to cut. White space and
     punctuation are no words.
     """
     if text.isascii() and text.isalnum():
-        yield text, False
-        return
-    for found in RUN.finditer(text):
-        if LETTER_OR_DIGIT.search(found[0]):
-            yield found[0], found.start("unspaced") >= 0
+        return [(text, False)]
+    return [
+        (word, found.lastgroup is not None)
+        for found in RUN.finditer(text)
+        if (word := found[0]).isalnum() or LETTER_OR_DIGIT.search(word)
+    ]
 
 
 def words(text: str) -> list[str]:
@@ -90,6 +93,7 @@ def words(text: str) -> list[str]:
 SOUTH_EAST = regex.compile(r"(\p{Line_Break=SA}+)")
 CLUSTER = regex.compile(r"(?s).[\p{M}\u0e33\u0eb3]*")
 HANGUL = regex.compile(r"(\p{Hangul}+)")
+FIRST_HANGUL = "\u1100"
 CLUSTERS = 3
 
 
