@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
@@ -61,15 +62,18 @@ def spooled(batches: Iterable[Any], schema: Any, folder: Path) -> Iterator[tuple
 
 
 STARTED = "building.json"
+SYNC_SECONDS = 10.0
+"""A power cut takes no more of a build than was encoded in this time: each sync lists all files of the table."""
 
 
 def build_folder(encoder: Encoder, passages: Iterable[Passage], path: Path, settings: BuildSettings) -> None:
     """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
 
-    Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced. Where that is left from
-    a build that was stopped, by a power cut too, passages that it holds unchanged are not encoded again; any other
-    order or choice of passages is fine. Raises BadInput for two passages with one source and id, when there is no
-    passage, and for a folder of something else, Busy where somebody else builds it; `path` is then as it was.
+    Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced every `SYNC_SECONDS`.
+    Where that is left from a build that was stopped, by a power cut too, passages that it holds unchanged are not
+    encoded again; any other order or choice of passages is fine. Raises BadInput for two passages with one source and
+    id, when there is no passage, and for a folder of something else, Busy where somebody else builds it; `path` is
+    then as it was.
     """
     from interlingua.models.folder import fingerprint
 
@@ -128,7 +132,7 @@ def _write(
     """Make the store in `partial` hold exactly `passages`."""
     written = {} if store is None else dict(_digests(store))
     given = Keys()
-    fresh = 0
+    fresh, next_sync = 0, 0.0
 
     def new() -> Iterator[Passage]:
         for passage in distinct(track(passages, "index passages"), given):
@@ -143,7 +147,9 @@ def _write(
             store = PassageTable.create(partial, vectors.shape[1], words.vocabulary if words else 0)
         batch = store.batch(store.next_number(), rows, vectors, subwords)
         (store.replace if any(passage.key in written for passage in chunk) else store.add)(batch)
-        store.sync()
+        if time.monotonic() >= next_sync:
+            store.sync()
+            next_sync = time.monotonic() + SYNC_SECONDS
         fresh += len(chunk)
     if store is None or not given:
         raise BadInput("there is no passage to index.")
