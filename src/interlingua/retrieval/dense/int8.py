@@ -300,7 +300,8 @@ class Int8Matrix:
         whole, steps = whole_numbers(rest, most)
         nearly = whole * steps[:, None].astype(np.float64)
         rounding = ROUNDING * (dim + 64) * lengths  # of float32 sums, relative to the norm of a row
-        places = -(-len(queries) // compiled.QUERIES) * compiled.QUERIES
+        size = compiled.QUERIES if len(queries) > 1 else 1
+        places = -(-len(queries) // size) * size
         terms: Floats = np.zeros((places, 5), dtype=np.float32)
         shifts = np.zeros(places, dtype=np.int32)
         shifts[: len(queries)] = compiled.ZERO * whole.sum(axis=1)
@@ -311,7 +312,8 @@ class Int8Matrix:
             UP * (np.linalg.norm(rest - nearly, axis=1) + rounding),
             UP * (rounding * self._length + TINY * (1 + lengths)),
         )
-        return laid_out(whole.astype(np.int8 if compiled.BYTES else np.int16), compiled.QUERIES), terms, shifts
+        numbers = laid_out(whole.astype(np.int8 if compiled.BYTES else np.int16), size)
+        return numbers if size > 1 else numbers[0], terms, shifts
 
 
 @cache

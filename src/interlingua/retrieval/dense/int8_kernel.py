@@ -26,7 +26,8 @@ BYTES = "avx512_vnni" in processor()
 MOST = 127 if BYTES else 2**15 - 1
 """The largest number of a query."""
 QUERIES, BLOCKS = (8, 2) if BYTES else (4, 1)
-"""How many queries and blocks of rows one pass multiplies: as many sums as there are registers for."""
+"""How many queries and blocks of rows one pass multiplies: as many sums as there are registers for. A query by itself
+is a tile of one, [steps, STEP] in place of [tiles, steps, STEP · QUERIES]."""
 ZERO = 128 if BYTES else 0
 """What `_products` adds to each number of a row."""
 _BYTE, _SHORT, _INT, _LONG, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64, 64))
@@ -36,11 +37,27 @@ def _compiled(function: Any) -> Any:
     return by_numba(function, nogil=True, fastmath={"contract"})  # a product and a sum may be rounded once
 
 
+def _size(queries: Any) -> int:
+    """The queries in a tile of `queries`, a type of array."""
+    return QUERIES if queries.ndim == 3 else 1
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _tile_size(_: Any, queries: Any) -> Any:
+    """`_size` of an array."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return _INDEX(_size(queries))
+
+    return types.int64(queries), generate
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: Any, tile: Any) -> Any:
-    """`sums` [BLOCKS · QUERIES, ROWS] int32 becomes the products of the blocks `first` and `second` (the same with one
-    of BLOCKS) of `packed` [blocks, steps, STEP · ROWS] int8, of which each number is `ZERO` larger then, with one tile
-    of `queries` [tiles, steps, STEP · QUERIES]; a step is STEP components side by side."""
+    """`sums` [BLOCKS · size of a tile, ROWS] int32 becomes the products of the blocks `first` and `second` (the same
+    with one of BLOCKS) of `packed` [blocks, steps, STEP · ROWS] int8, of which each number is `ZERO` larger then, with
+    one tile of `queries`; a step is STEP components side by side."""
+    size = _size(queries)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         total, bytes_ = ir.VectorType(_INT, ROWS), ir.VectorType(_BYTE, STEP * ROWS)
@@ -52,14 +69,14 @@ def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: 
         steps = cgutils.unpack_tuple(builder, arrays[1].shape, 3)[1]
         begins = [builder.mul(given[2 + number], steps) for number in range(BLOCKS)]
         begin = builder.mul(given[5], steps)
-        held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(BLOCKS * QUERIES)]
+        held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(BLOCKS * size)]
         multiply = _multiply_bytes if BYTES else _multiply_shorts
         with cgutils.for_range(builder, steps) as loop:
             there = [builder.load(builder.gep(rows, [builder.add(at, loop.index)]), align=1) for at in begins]
-            place = builder.mul(builder.add(begin, loop.index), _INDEX(QUERIES))
+            place = builder.mul(builder.add(begin, loop.index), _INDEX(size))
             numbers = [
                 builder.load(builder.gep(asked, [builder.add(place, _INDEX(number))]), align=2)
-                for number in range(QUERIES)
+                for number in range(size)
             ]
             for sum_, product in zip(held, multiply(builder, there, numbers), strict=True):
                 builder.store(product(builder.load(sum_)), sum_)
@@ -208,17 +225,18 @@ def scan(
     4k.
     """
     asked, room = rows.shape
-    sums = _aligned(BLOCKS * QUERIES)
+    size = _tile_size(queries)
+    sums = _aligned(BLOCKS * size)
     bounds, found = (scales, offsets, errors, norms), _aligned(2).view(np.float32)
     high, radius = found
     least = np.full(asked, np.finfo(np.float32).min, np.float32)
     full = np.full(asked, min(room, max(2 * k, 64)), np.int64)
     for begin in range(0, len(blocks), BLOCKS):
         together = min(BLOCKS, len(blocks) - begin)
-        for tile in range(len(queries)):
+        for tile in range(-(-asked // size)):
             _products(sums, packed, blocks[begin], blocks[begin + together - 1], queries, tile)
-            for number in range(together * QUERIES):
-                query, block = tile * QUERIES + number % QUERIES, blocks[begin + number // QUERIES]
+            for number in range(together * size):
+                query, block = tile * size + number % size, blocks[begin + number // size]
                 if query >= asked:
                     continue
                 if _reaches(sums, number, bounds, block, terms, shifts, query, least[query], found):
