@@ -313,6 +313,7 @@ class Int8Matrix:
             UP * (rounding * self._length + TINY * (1 + lengths)),
         )
         numbers = laid_out(whole.astype(np.int8 if compiled.BYTES else np.int16), size)
+        numbers = numbers.reshape(-1, STEP).take(compiled.ORDER, axis=1).reshape(numbers.shape)
         return numbers if size > 1 else numbers[0], terms, shifts
 
 

@@ -28,9 +28,13 @@ MOST = 127 if BYTES else 2**15 - 1
 QUERIES, BLOCKS = (8, 2) if BYTES else (4, 1)
 """How many queries and blocks of rows one pass multiplies: as many sums as there are registers for. A query by itself
 is a tile of one, [steps, STEP] in place of [tiles, steps, STEP · QUERIES]."""
+PARTS = 1 if BYTES else 2
+"""How many numbers of 32 bits hold the STEP components of a query that are multiplied in one step."""
+ORDER = [0, 1, 2, 3] if BYTES else [0, 2, 1, 3]
+"""The order of these components."""
 ZERO = 128 if BYTES else 0
 """What `_products` adds to each number of a row."""
-_BYTE, _SHORT, _INT, _LONG, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64, 64))
+_BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
 def _compiled(function: Any) -> Any:
@@ -64,7 +68,7 @@ def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: 
         arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 4)]
         out, rows, asked = (
             builder.bitcast(array.data, kind.as_pointer())
-            for array, kind in zip(arrays, (total, bytes_, _INT if BYTES else _LONG), strict=True)
+            for array, kind in zip(arrays, (total, bytes_, _INT), strict=True)
         )
         steps = cgutils.unpack_tuple(builder, arrays[1].shape, 3)[1]
         begins = [builder.mul(given[2 + number], steps) for number in range(BLOCKS)]
@@ -73,10 +77,10 @@ def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: 
         multiply = _multiply_bytes if BYTES else _multiply_shorts
         with cgutils.for_range(builder, steps) as loop:
             there = [builder.load(builder.gep(rows, [builder.add(at, loop.index)]), align=1) for at in begins]
-            place = builder.mul(builder.add(begin, loop.index), _INDEX(size))
+            place = builder.mul(builder.add(begin, loop.index), _INDEX(size * PARTS))
             numbers = [
-                builder.load(builder.gep(asked, [builder.add(place, _INDEX(number))]), align=2)
-                for number in range(size)
+                _everywhere(builder, builder.load(builder.gep(asked, [builder.add(place, _INDEX(number))]), align=2))
+                for number in range(size * PARTS)
             ]
             for sum_, product in zip(held, multiply(builder, there, numbers), strict=True):
                 builder.store(product(builder.load(sum_)), sum_)
@@ -95,32 +99,29 @@ def _multiply_bytes(builder: Any, rows: Any, numbers: Any) -> Any:
     )
     # −128 to 127 as 0 to 255: the first factor has no sign
     shifted = [builder.bitcast(builder.xor(row, ir.Constant(bytes_, [-128] * STEP * ROWS)), total) for row in rows]
-    everywhere = [_everywhere(builder, number) for number in numbers]
-    return [lambda sum_, r=row, q=query: builder.call(dot, [sum_, r, q]) for row in shifted for query in everywhere]
+    return [lambda sum_, r=row, q=query: builder.call(dot, [sum_, r, q]) for row in shifted for query in numbers]
 
 
 def _multiply_shorts(builder: Any, rows: Any, numbers: Any) -> Any:
-    """The same by products of 16 bits, two components at a time."""
+    """The same by products of 16 bits: of the components 0 and 2 of a step, then of 1 and 3, which the lower and the
+    upper bytes of 16 bits are."""
     total = ir.VectorType(_INT, ROWS)
     shorts, wide = ir.VectorType(_SHORT, 2 * ROWS), ir.VectorType(_INT, 2 * ROWS)
-
-    def pair(row: Any, half: int) -> Any:
-        places = [STEP * lane + 2 * half + part for lane in range(ROWS) for part in range(2)]
-        return builder.sext(builder.shuffle_vector(row, row, ir.Constant(wide, places)), wide)
+    eight = ir.Constant(shorts, [8] * 2 * ROWS)
 
     def added(sum_: Any, row: Any, query: Any) -> Any:
-        products = builder.mul(row, builder.sext(builder.bitcast(query, shorts), wide))
+        products = builder.mul(builder.sext(row, wide), builder.sext(builder.bitcast(query, shorts), wide))
         even, odd = (
             builder.shuffle_vector(products, products, ir.Constant(total, [2 * lane + start for lane in range(ROWS)]))
             for start in range(2)
         )
         return builder.add(sum_, builder.add(even, odd))
 
-    pairs = [[pair(row, half) for half in range(2)] for row in rows]
-    queries = [
-        [_everywhere(builder, builder.trunc(builder.lshr(number, _LONG(32 * half)), _INT)) for half in range(2)]
-        for number in numbers
-    ]
+    def halves(row: Any) -> tuple[Any, Any]:
+        both = builder.bitcast(row, shorts)
+        return builder.ashr(builder.shl(both, eight), eight), builder.ashr(both, eight)
+
+    pairs, queries = [halves(row) for row in rows], list(zip(numbers[::2], numbers[1::2], strict=True))
     return [
         lambda sum_, r=row, q=query: added(added(sum_, r[0], q[0]), r[1], q[1]) for row in pairs for query in queries
     ]
