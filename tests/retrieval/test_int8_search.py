@@ -105,7 +105,9 @@ def test_same_as_float32_although_few_rows_are_rescored(kind, dim, compiled):
 def test_few_dimensions(dim, compiled):
     rng = np.random.default_rng(dim)
     vectors, queries = normal(rng, ROWS, dim), normal(rng, 6, dim)
-    assert same(Int8Matrix.build(vectors), queries, vectors, 4)["float32"] == 0
+    matrix = Int8Matrix.build(vectors)
+    assert same(matrix, queries, vectors, 4)["float32"] == 0
+    assert same(matrix, queries[:1], vectors, 4)["float32"] == 0
 
 
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 100])
@@ -116,11 +118,12 @@ def test_few_rows(rows, k):
     same(Int8Matrix.build(vectors), queries, vectors, k)
 
 
+@pytest.mark.parametrize("count", [1, 9])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_score_lies_between_the_bounds(kind, compiled, monkeypatch):
+def test_the_score_lies_between_the_bounds(kind, count, compiled, monkeypatch):
     rng = np.random.default_rng(5)
     vectors = KINDS[kind](rng, ROWS, 40)
-    queries = vectors[rng.integers(0, ROWS, 9)] + normal(rng, 9, 40)
+    queries = vectors[rng.integers(0, ROWS, count)] + normal(rng, count, 40)
     matrix = Int8Matrix.build(vectors)
     shown = []
     reaching = int8_search.reaching
@@ -359,8 +362,9 @@ from interlingua.retrieval.dense import int8
 given = np.load(sys.argv[1])
 matrix = int8.Int8Matrix.build(given["vectors"])
 indices, scores = matrix.search(given["queries"], given["vectors"], 10)
+alone, _ = matrix.search(given["queries"][:1], given["vectors"], 10)
 assert int8.kernel().BYTES is False and matrix.counts["float32"] == 0, matrix.counts
-np.savez(sys.argv[2], indices=indices, scores=scores)
+np.savez(sys.argv[2], indices=indices, scores=scores, alone=alone)
 """
 
 
@@ -375,7 +379,9 @@ def test_results_do_not_depend_on_the_units_of_the_processor(tmp_path):
     subprocess.run(command, check=True, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba")})
     matrix = Int8Matrix.build(vectors)
     indices, scores = matrix.search(queries, vectors, 10)
+    alone, _ = matrix.search(queries[:1], vectors, 10)
     assert matrix.counts["float32"] == 0
     other = np.load(tmp_path / "found.npz")
     np.testing.assert_array_equal(indices, other["indices"])
+    np.testing.assert_array_equal(alone, other["alone"])
     np.testing.assert_array_equal(scores.view(np.int32), other["scores"].view(np.int32))

@@ -212,6 +212,7 @@ def test_pieces_are_remembered_without_being_changed_by_use():
 
 def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(sys.modules[Analyzer.__module__], "HELD", 3)
+    monkeypatch.setattr(Analyzer, "_held", 0)
     cut = []
     chosen = Analyzer("t", "1", (), lambda piece: cut.append(piece) or [piece.lower()])
     text = "A A B C D A E F A B " + "X" * 100

@@ -452,7 +452,6 @@ def test_a_bank_that_is_too_large_is_said_whatever_its_data_is_called(reads, tmp
     assert "the memory bank holds 5,000 vectors" in caplog.text
 
 
-@pytest.mark.slow
 def test_token_dropout_of_a_transformer_is_said_to_do_nothing(tmp_path, tiny_encoder, caplog):
     tiny_encoder().save(tmp_path / "backbone")
     changes = [f"model.backbone={tmp_path / 'backbone'}", "training.steps=1"]
@@ -460,6 +459,7 @@ def test_token_dropout_of_a_transformer_is_said_to_do_nothing(tmp_path, tiny_enc
     assert "model.token_dropout does nothing here" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_recipe_and_a_damaged_checkpoint(tmp_path):
     short = resolve(STATIC, ["training.steps=4"])
     train(short, tmp_path)

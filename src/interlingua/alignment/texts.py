@@ -74,7 +74,7 @@ def translations(
 def _read(source: str, on_bad_row: str) -> Iterator[Sentence]:
     """The sentences of one source; of a "lang=path" those in that language. The number of the others is logged."""
     before, equals, after = source.partition("=")
-    if not equals or Path(source).exists() or (find_code(before) is None and not Path(after).exists()):
+    if not equals or Path(source).exists() or (find_code(before) is None and not (after and Path(after).exists())):
         yield from _sentences(source, None, on_bad_row)
         return
     lang, taken, others = normalise_code(before), 0, 0

@@ -150,7 +150,8 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
         model_of(recipe.model, start, _texts(recipe, stores), recipe.seed).save(folder)
     processes.wait()
     model = load_any(folder, device=str(processes.device), for_training=True)
-    if recipe.model.token_dropout and processes.first and not isinstance(model.query.backbone, StaticEmbedding):
+    static = any(isinstance(one.backbone, StaticEmbedding) for one in (model.query, model.passage))
+    if recipe.model.token_dropout and processes.first and not static:
         logger.warning(
             "model.token_dropout does nothing here: it is for static models. Transformers have model.dropout."
         )

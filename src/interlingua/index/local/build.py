@@ -63,13 +63,14 @@ def spooled(batches: Iterable[Any], schema: Any, folder: Path) -> Iterator[tuple
 
 STARTED = "building.json"
 SYNC_SECONDS = 10.0
-"""A power cut takes no more of a build than was encoded in this time: each sync lists all files of the table."""
+"""A build syncs the chunk that ends this long after the last sync, with all before it. A power cut takes what came
+since. It does not sync every chunk, because each sync lists all files of the table."""
 
 
 def build_folder(encoder: Encoder, passages: Iterable[Passage], path: Path, settings: BuildSettings) -> None:
     """Write the index of `passages` (read once) to `path`, replacing an index there, whole or not at all.
 
-    Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced every `SYNC_SECONDS`.
+    Chunks are written as they are encoded to `.{name}.building.part` beside `path`, and synced: see `SYNC_SECONDS`.
     Where that is left from a build that was stopped, by a power cut too, passages that it holds unchanged are not
     encoded again; any other order or choice of passages is fine. Raises BadInput for two passages with one source and
     id, when there is no passage, and for a folder of something else, Busy where somebody else builds it; `path` is

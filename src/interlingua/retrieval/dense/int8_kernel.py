@@ -31,7 +31,7 @@ is a tile of one, [steps, STEP] in place of [tiles, steps, STEP · QUERIES]."""
 PARTS = 1 if BYTES else 2
 """How many numbers of 32 bits hold the STEP components of a query that are multiplied in one step."""
 ORDER = [0, 1, 2, 3] if BYTES else [0, 2, 1, 3]
-"""The order of these components."""
+"""The order in which a query holds the components of a step."""
 ZERO = 128 if BYTES else 0
 """What `_products` adds to each number of a row."""
 _BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -60,7 +60,7 @@ def _tile_size(_: Any, queries: Any) -> Any:
 def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: Any, tile: Any) -> Any:
     """`sums` [BLOCKS · size of a tile, ROWS] int32 becomes the products of the blocks `first` and `second` (the same
     with one of BLOCKS) of `packed` [blocks, steps, STEP · ROWS] int8, of which each number is `ZERO` larger then, with
-    one tile of `queries`; a step is STEP components side by side."""
+    one tile of `queries`; a step is STEP components side by side, of a query in `ORDER`."""
     size = _size(queries)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -103,8 +103,8 @@ def _multiply_bytes(builder: Any, rows: Any, numbers: Any) -> Any:
 
 
 def _multiply_shorts(builder: Any, rows: Any, numbers: Any) -> Any:
-    """The same by products of 16 bits: of the components 0 and 2 of a step, then of 1 and 3, which the lower and the
-    upper bytes of 16 bits are."""
+    """The same by products of 16 bits. Of a step the components 0 and 2 are the lower bytes of two numbers of 16 bits,
+    1 and 3 the upper ones."""
     total = ir.VectorType(_INT, ROWS)
     shorts, wide = ir.VectorType(_SHORT, 2 * ROWS), ir.VectorType(_INT, 2 * ROWS)
     eight = ir.Constant(shorts, [8] * 2 * ROWS)

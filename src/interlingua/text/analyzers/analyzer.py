@@ -31,7 +31,7 @@ from interlingua.text.languages import find_code
 
 Cut = Callable[[str], list[str]]
 HELD = 1 << 16
-"""Pieces of text whose terms all analyzers together remember; and as many older ones, until they forget those."""
+"""Pieces of text whose terms all analyzers together remember. As many older ones are kept beside them."""
 LONGEST = 40  # characters of a piece that is worth remembering
 PIECE = 250
 """Characters that `Analyzer.counts` reads at a time, of a text without white space."""
