@@ -49,3 +49,17 @@ def test_lance_reads_little_ahead_unless_the_environment_says_otherwise(asked, h
     script = f"import os; from interlingua.subprocesses import *; use_memory_sparingly(); print(os.environ[{name!r}])"
     done = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
     assert int(done.stdout) == held
+
+
+@pytest.mark.parametrize(("asked", "level"), [(None, "error"), ("info", "info")])
+def test_lance_warns_of_its_own_working_only_where_the_environment_says_so(tmp_path, asked, level):
+    pytest.importorskip("lancedb")
+    name = "LANCEDB_LOG"
+    environment = {key: value for key, value in os.environ.items() if key != name} | ({name: asked} if asked else {})
+    script = (
+        "import os, sys; from pathlib import Path; from interlingua.index.local.table import PassageTable; "
+        f"PassageTable.create(Path(sys.argv[1]), 2, 0); print(os.environ[{name!r}])"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == level

@@ -414,6 +414,8 @@ def vectors_of(batch: Any, dim: int) -> NDArray[np.float32]:
 
 
 def _connect(folder: Path) -> Any:
+    # read when it is imported: what it warns of, in a thousand lines for ten million passages, is its own working
+    os.environ.setdefault("LANCEDB_LOG", "error")
     try:
         import lancedb
     except ImportError:
