@@ -172,8 +172,10 @@ def main() -> None:
             "--child",
             str(count),
         ]
-        printed = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout
-        rows.append({"passages": count, **json.loads(printed.splitlines()[-1])})
+        done = subprocess.run(call, stdout=subprocess.PIPE, text=True)
+        if done.returncode:  # it has said why
+            sys.exit(done.returncode)
+        rows.append({"passages": count, **json.loads(done.stdout.splitlines()[-1])})
     shown = [{name: f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for name, x in row.items()} for row in rows]
     if len(rows) > 2:
         shown.append({"passages": "n^x, x =", **{name: f"{x:.2f}" for name, x in growth(rows).items()}})

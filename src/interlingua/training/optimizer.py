@@ -25,7 +25,7 @@ class OptimizerSpec(Settings):
     lr: float = Field(1e-5, gt=0, description="largest learning rate")
     betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="decay rates of the two moments of Adam")
     eps: float = Field(1e-8, gt=0, description="added to the root of the second moment")
-    weight_decay: float = Field(0.0, ge=0, description="of AdamW, not for static models; norms and biases keep theirs")
+    weight_decay: float = Field(0.0, ge=0, description="of AdamW; norms and biases are not shrunk; 0 for static models")
     warmup: int = Field(0, ge=0, description="steps from 0 to lr")
     schedule: Literal["linear", "constant"] = Field(
         "linear", description="after the warm-up: down to 0 with the last step, or as it is"

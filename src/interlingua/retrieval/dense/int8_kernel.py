@@ -41,27 +41,12 @@ def _compiled(function: Any) -> Any:
     return by_numba(function, nogil=True, fastmath={"contract"})  # a product and a sum may be rounded once
 
 
-def _size(queries: Any) -> int:
-    """The queries in a tile of `queries`, a type of array."""
-    return QUERIES if queries.ndim == 3 else 1
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _tile_size(_: Any, queries: Any) -> Any:
-    """`_size` of an array."""
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return _INDEX(_size(queries))
-
-    return types.int64(queries), generate
-
-
 @intrinsic  # type: ignore[untyped-decorator]
 def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: Any, tile: Any) -> Any:
     """`sums` [BLOCKS · size of a tile, ROWS] int32 becomes the products of the blocks `first` and `second` (the same
     with one of BLOCKS) of `packed` [blocks, steps, STEP · ROWS] int8, of which each number is `ZERO` larger then, with
     one tile of `queries`; a step is STEP components side by side, of a query in `ORDER`."""
-    size = _size(queries)
+    size = QUERIES if queries.ndim == 3 else 1
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         total, bytes_ = ir.VectorType(_INT, ROWS), ir.VectorType(_BYTE, STEP * ROWS)
@@ -226,7 +211,7 @@ def scan(
     4k.
     """
     asked, room = rows.shape
-    size = _tile_size(queries)
+    size = QUERIES if queries.ndim == 3 else 1  # known when it is compiled
     sums = _aligned(BLOCKS * size)
     bounds, found = (scales, offsets, errors, norms), _aligned(2).view(np.float32)
     high, radius = found

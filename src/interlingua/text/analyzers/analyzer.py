@@ -191,7 +191,7 @@ def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[s
         found = runs(prepared(text))
         if apostrophe is None:
             return found
-        return [(cut, unspaced) for word, unspaced in found if (cut := apostrophe(word))]
+        return [(kept, unspaced) for word, unspaced in found if (kept := apostrophe(word))]
 
     dropped = frozenset(word for listed in (stopwords().get(code, ()) if stems else ()) for word, _ in split(listed))
 
