@@ -142,6 +142,8 @@ def test_apostrophes():
     assert analyzer("it", "ngram")("dell'acqua") == ["acqua"]
     assert analyzer("en", "ngram")("Turing’s l'eau") == ["turing", "l'eau"]
     assert analyzer("tr", "ngram")("İstanbul'da Ankara’nın") == ["istanbul", "ankara"]
+    # U+02BC is a letter to Unicode; U+0149 has it within
+    assert analyzer("uz", "words")("O\u02bczbek O’zbek O'zbek \u0149") == ["o'zbek"] * 3 + ["n"]
 
 
 def test_stems_and_stopwords_are_of_the_language_only():
