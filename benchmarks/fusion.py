@@ -103,28 +103,28 @@ def ask(model: Any, group: str, collection: Collection, count: int) -> tuple[lis
     seen: list[tuple[Any, ...]] = []
     fuse = search.hybrid
 
-    def watched(text: str, parts: Any, lexical: Mapping[str, float], weight: float, share: float, *rest: Any) -> Any:
-        lengths: dict[str, int] = {}
+    def watched(
+        text: str, names: list[str], langs: Any, lexical: Floats, dense: Floats, weight: float, share: float, *rest: Any
+    ) -> Any:
+        lengths = np.ones(len(names))
         *before, subwords = rest
 
-        def counted(names: Sequence[str]) -> Any:
-            found = subwords(names)
-            lengths.update({name: max(1, len(ids)) for name, ids in zip(names, found, strict=False)})
+        def counted(places: Sequence[int]) -> Any:
+            found = subwords(places)
+            for place, ids in zip(places, found, strict=False):
+                lengths[place] = max(1, len(ids))
             return found
 
         start = time.perf_counter()
-        run = fuse(text, parts, lexical, weight, share, *before, counted)
+        ranked = fuse(text, names, langs, lexical, dense, weight, share, *before, counted)
         middle = time.perf_counter()
-        names, held = list(parts["dense"]), parts.get("tokens", {})
-        made = features(
-            np.array([lexical[name] for name in names]),
-            np.array([parts["dense"][name] for name in names]),
-            np.array([held.get(name, np.nan) for name in names]),
-            np.array([float(lengths.get(name, 1)) for name in names]),
-        )
+        tokens, scores = np.full(len(names), np.nan), np.empty(len(names))
+        tokens[list(ranked.tokens)] = list(ranked.tokens.values())
+        scores[ranked.order] = ranked.scores
+        made = features(lexical, dense, tokens, lengths)
         made @ np.ones(len(NAMES))
-        seen.append((names, dict(run["q"]), share, made, (middle - start, time.perf_counter() - middle)))
-        return run
+        seen.append((names, scores, share, made, (middle - start, time.perf_counter() - middle)))
+        return ranked
 
     search.hybrid = watched
     try:
@@ -136,7 +136,7 @@ def ask(model: Any, group: str, collection: Collection, count: int) -> tuple[lis
     lang, asked = (chosen[0].lang if group != "from English" else collection.passage_langs[0]), []
     for query, (names, scores, share, made, _) in zip(chosen, seen, strict=True):
         answers = np.array([collection.qrels[query.id].get(name, 0) > 0 for name in names])
-        asked.append(Asked(group, lang, share, np.array([scores[name] for name in names]), made, answers))
+        asked.append(Asked(group, lang, share, scores, made, answers))
     return asked, [seconds for *_, seconds in seen]
 
 

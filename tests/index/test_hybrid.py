@@ -8,6 +8,7 @@ import pytest
 from interlingua.data import encyclopedia
 from interlingua.data.collections import load_collection
 from interlingua.data.records import Passage
+from interlingua.errors import BadInput
 from interlingua.index import Index
 from interlingua.index import ranking as hybrid
 from interlingua.index.local.store import LocalView
@@ -16,31 +17,70 @@ from interlingua.index.ranking import fuse, lexical_shares, meaning_weight, shar
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 
 
+def fused(lexical, meanings, weight):
+    return fuse(np.array(lexical), [np.array(held) for held in meanings], weight).tolist()
+
+
 def test_words_are_two_shares_and_meaning_is_brought_to_0_to_1():
-    lexical, dense = {"a": 0.5, "b": 0.25, "c": 0.0}, {"a": -0.5, "b": 0.5, "c": 1.5}
+    lexical, dense = [0.5, 0.25, 0.0], [-0.5, 0.5, 1.5]
     shares = [0.5, 0.25 / 2, 0]  # of the most there could be · of the best candidate's score
-    assert dict(fuse(lexical, [dense], 1.0)["q"]) == pytest.approx(
-        dict(zip("abc", [(shares[0] + 0) / 2, (shares[1] + 0.5) / 2, (shares[2] + 1) / 2], strict=True))
-    )
-    assert dict(fuse(lexical, [dict.fromkeys(lexical, 0.3)], 1.0)["q"]) == pytest.approx(
-        dict(zip("abc", [(share + 0.5) / 2 for share in shares], strict=True))
-    )
-    assert dict(fuse({"a": 1.0, "b": 0.5, "c": 0.0}, [dense], 3.0)["q"]) == pytest.approx(
-        {"a": 0.25, "b": 0.4375, "c": 0.75}
-    )
+    assert fused(lexical, [dense], 1.0) == pytest.approx([(shares[0] + 0) / 2, (shares[1] + 0.5) / 2, 0.5])
+    assert fused(lexical, [[0.3] * 3], 1.0) == pytest.approx([(share + 0.5) / 2 for share in shares])
+    assert fused([1.0, 0.5, 0.0], [dense], 3.0) == pytest.approx([0.25, 0.4375, 0.75])
 
 
 def test_the_fewer_of_the_words_occur_the_less_do_they_count():
-    lexical, dense = {"a": 1.0, "b": 0.0}, {"a": 0.1, "b": 0.9}
-    assert dict(fuse(lexical, [dense], 1.0)["q"]) == pytest.approx({"a": 0.5, "b": 0.5})
-    assert fuse({"a": 0.5, "b": 0.0}, [dense], 1.0).ids("q") == ["b", "a"]  # as many words again that nobody has
-    assert fuse(dict.fromkeys(lexical, 0.0), [dense], 1.0).ids("q") == ["b", "a"]  # a question without a term
+    dense = [0.1, 0.9]
+    assert fused([1.0, 0.0], [dense], 1.0) == pytest.approx([0.5, 0.5])
+    few = fused([0.5, 0.0], [dense], 1.0)  # as many words again that nobody has
+    assert few[1] > few[0]
+    none = fused([0.0, 0.0], [dense], 1.0)  # a question without a term
+    assert none[1] > none[0]
 
 
-def test_a_candidate_that_was_not_matched_gets_the_lowest_score_of_those_that_were():
-    dense, tokens = {"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.2, "b": 0.6}
-    found = dict(fuse(dict.fromkeys(dense, 0.0), [dense, tokens], 1.0)["q"])
-    assert found == pytest.approx({"a": 0.25, "b": 0.25, "c": 0.0})
+def test_scores_that_are_not_finite_cannot_be_fused():
+    for bad in (math.inf, -math.inf, math.nan):
+        with pytest.raises(BadInput, match="a hybrid search: a score is infinite"):
+            fused([0.0, 0.0], [[0.5, bad]], 1.0)
+    assert fused([], [[]], 1.0) == []
+
+
+def ranked(langs, words, share=0.0, weight=hybrid.FOREIGN, subwords=None):
+    """The names of candidates that have nothing but tokens apart, best first, and the scores by name."""
+    names, equal = list(langs), np.full(len(langs), 0.5)
+    given = subwords or {name: name for name in names}
+    found = hybrid.hybrid(
+        "q",
+        names,
+        list(langs.values()),
+        np.zeros(len(names)),
+        equal,
+        weight,
+        share,
+        words,
+        lambda places: [given[names[place]] for place in places],
+    )
+    assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
+    return [names[place] for place in found.order], {names[place]: score for place, score in found.tokens.items()}
+
+
+def test_a_candidate_that_was_not_matched_gets_the_lowest_score_of_those_that_were(monkeypatch):
+    monkeypatch.setattr(hybrid, "MATCHED", 2)
+    scores = {"a": 0.2, "b": 0.6, "c": 0.2}
+    found = hybrid.hybrid(
+        "q",
+        "abc",
+        ["en"] * 3,
+        np.zeros(3),
+        np.array([1.0, 0.5, 0.0]),
+        1.0,
+        0.0,
+        Words(scores),
+        lambda places: ["abc"[place] for place in places],
+    )
+    assert found.tokens == pytest.approx({0: 0.2, 1: 0.6})
+    assert found.order.tolist() == [1, 0, 2]
+    assert found.scores.tolist() == pytest.approx([0.375, 0.25, 0.0])
 
 
 def test_meaning_weighs_more_the_fewer_passages_are_in_the_language_of_the_question():
@@ -87,27 +127,23 @@ class Words:
 
 def test_a_match_counts_by_how_much_it_is_better_than_others_in_its_language():
     langs = {"en1": "en", "en2": "en", "fi1": "fi", "fi2": "fi"}
-    parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
     scores = {"en1": 0.9, "en2": 0.8, "fi1": 0.7, "fi2": 0.1}  # English asks: all English passages are near
-    run = hybrid.hybrid("q", parts, parts["lexical"], hybrid.FOREIGN, 0.0, langs, Words(scores), list)
-    assert run.ids("q") == ["fi1", "en1", "en2", "fi2"]
-    assert parts["tokens"] == pytest.approx(scores)
-    alone = {**scores, "fi1": 0.99}
-    del alone["fi2"]  # the only one in its language is above all the same
-    parts = {"lexical": dict.fromkeys(alone, 0.0), "dense": dict.fromkeys(alone, 0.5)}
-    assert (
-        hybrid.hybrid("q", parts, parts["lexical"], hybrid.FOREIGN, 0.0, langs, Words(alone), list).ids("q")[0] == "fi1"
-    )
-    parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
-    one_language = hybrid.hybrid(
-        "q", parts, parts["lexical"], hybrid.FOREIGN, 0.0, dict.fromkeys(langs, "en"), Words(scores), list
-    )
-    assert one_language.ids("q") == ["en1", "en2", "fi1", "fi2"]
+    names, tokens = ranked(langs, Words(scores))
+    assert names == ["fi1", "en1", "en2", "fi2"]
+    assert tokens == pytest.approx(scores)
+    del langs["fi2"]  # the only one in its language is above all the same
+    assert ranked(langs, Words({**scores, "fi1": 0.99}))[0][0] == "fi1"
+    one_language = dict.fromkeys(("en1", "en2", "fi1", "fi2"), "en")
+    assert ranked(one_language, Words(scores))[0] == ["en1", "en2", "fi1", "fi2"]
+
+
+def test_equal_scores_are_ordered_by_name_descending():
+    names, _ = ranked({"p1": "en", "p3": "en", "p2": "en"}, Words(dict.fromkeys(("p1", "p2", "p3"), 0.5)))
+    assert names == ["p3", "p2", "p1"]
 
 
 def test_long_passages_must_match_better_in_the_language_of_the_question():
     langs = dict.fromkeys(("short", "longer"), "en")
-    subwords = {"short": range(10), "longer": range(40)}
     scores = {"short": 0.5, "longer": 0.6}
 
     class Matched(Words):
@@ -115,19 +151,10 @@ def test_long_passages_must_match_better_in_the_language_of_the_question():
             return super().scores(question, ["short" if len(held) == 10 else "longer" for held in passages])
 
     def best(share):
-        parts = {"lexical": dict.fromkeys(langs, 0.0), "dense": dict.fromkeys(langs, 0.5)}
-        found = hybrid.hybrid(
-            "q",
-            parts,
-            parts["lexical"],
-            meaning_weight(share),
-            share,
-            langs,
-            Matched(scores),
-            lambda names: [subwords[name] for name in names],
-        )
-        assert parts["tokens"] == pytest.approx(scores)
-        return found.ids("q")[0]
+        subwords = {"short": range(10), "longer": range(40)}
+        names, tokens = ranked(langs, Matched(scores), share, meaning_weight(share), subwords)
+        assert tokens == pytest.approx(scores)
+        return names[0]
 
     assert (best(0.0), best(1.0)) == ("longer", "short")
     turn = 0.1 / (hybrid.SHORTER * math.log(4))
@@ -141,7 +168,7 @@ def test_the_most_that_terms_could_give_counts_those_that_no_passage_has(tmp_pat
     question = Question("cat dog dog unseen unseen unseen", "en")
     [matches] = index.refresh().lexical([question.terms(["en"])], 10)
     assert matches.weights == pytest.approx({"cat": idf[2], "dog": idf[1], "unseen": idf[0]})
-    [share] = lexical_shares(question, ["en"], matches.weights, {"1": 2.0}, {"1": "en"}).values()
+    [share] = lexical_shares(question, ["en"], matches.weights, [2.0], ["en"])
     assert share == pytest.approx(2.0 / (idf[2] + 2 * idf[1] + 3 * idf[0]))
 
 
@@ -172,16 +199,16 @@ def test_the_first_candidates_are_matched_subword_by_subword(tmp_path, monkeypat
 
 def test_parts_of_a_word_that_one_analyzer_finds_count_no_more_than_the_word():
     """Indonesian has a stemmer, Finnish n-grams; the language of so short a question is not known."""
-    question, langs = Question("Apa kegunaan huruf Braille?", ""), {"id": "id", "fi": "fi"}
+    question, langs = Question("Apa kegunaan huruf Braille?", ""), ["id", "fi"]
     weights = dict.fromkeys(question.terms(["fi", "id"]), 1.0)
     terms = {lang: question.counts(lang) for lang in langs}
     assert "braille" in terms["id"]
     assert {"brai", "ille"} <= terms["fi"].keys()
-    lexical = {"id": float(len(terms["id"])), "fi": 4.0}  # all words of the one, four parts of one word of the other
+    lexical = [float(len(terms["id"])), 4.0]  # all words of the one, four parts of one word of the other
     shares = lexical_shares(question, ["fi", "id"], weights, lexical, langs)
-    assert shares == pytest.approx({"id": 1.0, "fi": 4.0 / len(terms["fi"])})
+    assert shares.tolist() == pytest.approx([1.0, 4.0 / len(terms["fi"])])
     known = Question("Apa kegunaan huruf Braille?", "id")
-    assert lexical_shares(known, ["fi", "id"], weights, lexical, langs)["fi"] == 1.0  # read by one analyzer
+    assert lexical_shares(known, ["fi", "id"], weights, lexical, langs)[1] == 1.0  # read by one analyzer
 
 
 @pytest.mark.slow

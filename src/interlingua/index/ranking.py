@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from interlingua.data.keys import Keys
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
-from interlingua.retrieval.fusion import normalised
-from interlingua.retrieval.run import Run
+from interlingua.retrieval.fusion import centred
+from interlingua.retrieval.run import docid_order
 from interlingua.text.languages import find_code
 
+Floats = NDArray[np.float64]
 Row = TypeVar("Row")
 """A store's own handle of a passage: a place, a row."""
 Find = Callable[[Sequence[str]], Mapping[str, list[Row]]]
@@ -186,20 +187,22 @@ def lexical_shares(
     question: Question,
     languages: Collection[str],
     weights: Mapping[str, float],
-    lexical: Mapping[str, float],
-    langs: Mapping[str, str],
-) -> dict[str, float]:
-    """The `lexical` scores of candidates (`langs`: candidate → language) among passages in `languages`, each as a share
-    of what a passage in its language with all terms of the question in full would score. `weights` are the terms'.
+    lexical: Sequence[float],
+    langs: Sequence[str],
+) -> Floats:
+    """[candidates]: the `lexical` scores of candidates in the languages `langs`, among passages in `languages`, each as
+    a share of what a passage in its language with all terms of the question in full would score. `weights` are the
+    terms'.
 
     Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
     of another five parts of it: these together are no more of the question than the one word is.
     """
     most: dict[str, float] = {}
-    for lang in set(langs.values()):
+    for lang in set(langs):
         terms = question.counts(question.sought(lang, languages)).items()
         most[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
-    return {name: min(1.0, score / most[langs[name]]) if most[langs[name]] else 0.0 for name, score in lexical.items()}
+    shares = (min(1.0, score / most[lang]) if most[lang] else 0.0 for score, lang in zip(lexical, langs, strict=True))
+    return np.fromiter(shares, np.float64, len(lexical))
 
 
 class TokenMatcher(Protocol):
@@ -212,55 +215,68 @@ class TokenMatcher(Protocol):
         """The score of each of some passages, given by its tokens."""
 
 
+class Ranked(NamedTuple):
+    """The places of candidates, best first, their scores in this order, and the scores "tokens" of those that were
+    matched by subwords: place → score."""
+
+    order: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    tokens: dict[int, float]
+
+
 def hybrid(
     text: str,
-    parts: dict[str, dict[str, float]],
-    lexical: Mapping[str, float],
+    names: Sequence[str],
+    langs: Sequence[str],
+    lexical: Floats,
+    dense: Floats,
     weight: float,
     share: float,
-    langs: Mapping[str, str],
     words: TokenMatcher | None,
-    subwords: Callable[[Sequence[str]], Sequence[Sized]],
-) -> Run:
-    """The ranking of the candidates of the question `text`, "q", by their "dense" scores in `parts` and their `lexical`
-    shares, each for all of them. `weight` is that of the dense score; `share` as `share_of_own` gives it.
+    subwords: Callable[[Sequence[int]], Sequence[Sized]],
+) -> Ranked:
+    """Rank the candidates of the question `text`, each with its name (`ranking_names`), its language, its `lexical`
+    share and its `dense` score [candidates]. `weight` is that of the dense score; `share` as `share_of_own` gives it.
 
-    Where there are `words`, these score the first `MATCHED` too, as "tokens" in `parts`; `subwords` gives the subwords
-    of candidates, or nothing where they are not kept. `SHORTER` · `share` · ln of the number of subwords is subtracted
-    from a score, and then the mean of the candidates in the same language (`langs`: candidate → language), to which the
-    mean of all candidates is added as one more. A subword is nearest to itself, so passages in the question's language
-    have more in common with it whatever they say.
+    Where there are `words`, these score the first `MATCHED` too; `subwords` gives the subwords of candidates by their
+    places, or nothing where they are not kept. `SHORTER` · `share` · ln of the number of subwords is subtracted from a
+    score, and then the mean of the candidates in the same language, to which the mean of all candidates is added as one
+    more. A subword is nearest to itself, so passages in the question's language have more in common with it whatever
+    they say.
     """
-    run = fuse(lexical, [parts["dense"]], weight)
-    names = run.ids("q")[:MATCHED]
-    if words is None or not names:
-        return run
-    if not (tokens := subwords(names)):
-        return run
+    ties = docid_order(names)
+
+    def ranked(meanings: Sequence[Floats], tokens: dict[int, float]) -> Ranked:
+        scores = fuse(lexical, meanings, weight)
+        order = ties[np.argsort(-scores[ties], kind="stable")]
+        return Ranked(order, scores[order], tokens)
+
+    first = ranked([dense], {})
+    matched = first.order[:MATCHED].tolist()
+    if words is None or not matched or not (tokens := subwords(matched)):
+        return first
     scores = words.scores(words.question(text), tokens)
-    parts["tokens"] = dict(zip(names, scores.tolist(), strict=True))
     fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])
-    above = fair - _means(fair, [langs[name] for name in names])
-    return fuse(lexical, [parts["dense"], dict(zip(names, above.tolist(), strict=True))], weight)
+    above = (fair - _means(fair, [langs[place] for place in matched])).astype(np.float32)
+    meaning = np.full(len(names), above.min(), dtype=np.float64)
+    meaning[matched] = above
+    return ranked([dense, meaning], dict(zip(matched, scores.tolist(), strict=True)))
 
 
-def fuse(lexical: Mapping[str, float], meanings: Sequence[Mapping[str, float]], weight: float) -> Run:
-    """Fuse the scores of one question's candidates, "q": (lexical + `weight` · dense) / (1 + `weight`), from 0 to 1.
+def fuse(lexical: Floats, meanings: Sequence[Floats], weight: float) -> NDArray[np.float32]:
+    """Fuse the scores of one question's candidates: (lexical + `weight` · dense) / (1 + `weight`), from 0 to 1.
 
     Lexical is the `lexical` share (see `lexical_shares`), times its share of the best candidate's: little where few of
     the terms occur at all, as in a language that is not the question's. Dense is the mean of the `meanings`, each
-    min–max normalised among the candidates (½ where all are equal); a candidate without one of these scores gets the
-    lowest.
+    min–max normalised among the candidates (½ where all are equal). All are [candidates].
     """
-    run = Run()
-    best = max(max(lexical.values(), default=0.0), float(np.finfo(np.float32).tiny))
-    for query, ids, scores in normalised([Run.from_scores({"q": dict(held)}) for held in meanings]):
-        share = np.array([lexical[name] for name in ids]) ** 2 / best
-        run.add(query, ids, (share + weight * (scores.mean(axis=0) + 0.5)) / (1 + weight))
-    return run
+    best = max(lexical.max(initial=0.0), float(np.finfo(np.float32).tiny))
+    dense = np.mean([centred(meaning, "a hybrid search") for meaning in meanings], axis=0) + 0.5
+    fused: NDArray[np.float64] = (lexical**2 / best + weight * dense) / (1 + weight)
+    return fused.astype(np.float32)
 
 
-def _means(scores: NDArray[np.float64], langs: Sequence[str]) -> NDArray[np.float64]:
+def _means(scores: Floats, langs: Sequence[str]) -> Floats:
     """The mean for each score: over the scores of its language and, as one more, the mean of all. Without the latter
     the only passage in a language would never be above its mean."""
     every = sum(scores.tolist()) / len(scores)

@@ -180,27 +180,25 @@ class Search(Generic[Row]):
         if vector is None:
             return Ranking(self._first(matches.best, depth), {"lexical": matches.best})
         # both scores of each candidate, whichever search found it
-        every = list(dict(self._first(matches.best, depth)) | dict(self._first(dense, depth)))
-        scores = {"lexical": matches.scores(every), "dense": self.view.dense_scores(every, vector)}
-        names = self._names(every)
-        rows = {name: row for row, name in names.items()}
-        parts = {part: {names[row]: score for row, score in by_row.items()} for part, by_row in scores.items()}
-        langs = dict(zip(rows, self.view.langs(every), strict=True))
-        share = share_of_own(question.lang, self.languages)
-        run = hybrid(
+        every = list(dict.fromkeys(self._best(matches.best, depth) + self._best(dense, depth)))
+        lexical = matches.scores(every)
+        dense = dense | self.view.dense_scores([row for row in every if row not in dense], vector)
+        langs, share = self.view.langs(every), share_of_own(question.lang, self.languages)
+        ranked = hybrid(
             question.text,
-            parts,
-            lexical_shares(question, self.view.languages, matches.weights, parts["lexical"], langs),
+            self._names(every),
+            langs,
+            lexical_shares(question, self.view.languages, matches.weights, [lexical[row] for row in every], langs),
+            np.array([dense[row] for row in every]),
             meaning_weight(share, bool(find_code(question.lang)), self.states),
             share,
-            langs,
             self.words,
-            lambda chosen: self._tokens([rows[name] for name in chosen]),
+            lambda places: self._tokens([every[place] for place in places]),
         )
-        return Ranking(
-            [(rows[name], score) for name, score in run.truncate(depth)["q"]],
-            {part: {rows[name]: score for name, score in by_name.items()} for part, by_name in parts.items()},
-        )
+        best = zip(ranked.order[:depth].tolist(), ranked.scores.tolist(), strict=False)
+        tokens = {every[place]: score for place, score in ranked.tokens.items()}
+        parts = {"lexical": lexical, "dense": dense} | ({"tokens": tokens} if tokens else {})
+        return Ranking([(every[place], score) for place, score in best], parts)
 
     def _tokens(self, rows: Sequence[Row]) -> Sequence[Sized]:
         """The subwords of passages, or their token states where those are kept."""
@@ -210,28 +208,26 @@ class Search(Generic[Row]):
 
     def _first(self, scores: Scores[Row], depth: int) -> list[tuple[Row, float]]:
         """The `depth` best of some scores, ordered as all rankings are."""
-        if len(scores) > depth:  # names of those alone that may be among them are read
-            values = np.fromiter(scores.values(), np.float32, len(scores))
-            least = np.partition(values, -depth)[-depth]
-            scores = {
-                row: score for row, score, low in zip(scores, scores.values(), values < least, strict=True) if not low
-            }
-        names = self._names(list(scores))
-        rows = {name: row for row, name in names.items()}
-        ranked = Run.from_scores({"q": {names[row]: score for row, score in scores.items()}}).truncate(depth)
+        scores = _highest(scores, depth)  # names of those alone that may be among them are read
+        rows = dict(zip(self._names(list(scores)), scores, strict=True))
+        ranked = Run.from_scores({"q": dict(zip(rows, scores.values(), strict=True))}).truncate(depth)
         return [(rows[name], score) for name, score in ranked["q"]]
 
-    def _names(self, rows: Sequence[Row]) -> dict[Row, str]:
+    def _best(self, scores: Scores[Row], depth: int) -> list[Row]:
+        """The rows of the `depth` best of some scores, in any order: names are read only where they decide."""
+        highest = _highest(scores, depth)
+        return list(highest) if len(highest) <= depth else [row for row, _ in self._first(highest, depth)]
+
+    def _names(self, rows: Sequence[Row]) -> list[str]:
         """The names with which passages are ranked: see `ranking_names`."""
-        names = ranking_names(self.view.ids(rows), lambda: [self.view.source(row) for row in rows])
-        return dict(zip(rows, names, strict=True))
+        return ranking_names(self.view.ids(rows), lambda: [self.view.source(row) for row in rows])
 
     def _reranked(
         self, queries: Sequence[Query], rankings: Sequence[Ranking[Row]], reranker: AnyEncoder, depth: int
     ) -> list[Ranking[Row]]:
         """Rerank the rankings; the reranker's scores are one more part."""
         every = list(dict.fromkeys(row for ranking in rankings for row, _ in ranking.best))
-        names = self._names(every)
+        names = dict(zip(every, self._names(every), strict=True))
         rows = {name: row for row, name in names.items()}
         passages = [replace(passage, id=name) for passage, name in zip(self.view.passages(every), rows, strict=True)]
         run = Run()
@@ -244,6 +240,15 @@ class Search(Generic[Row]):
             Ranking(ordered, {**ranking.parts, "reranker": dict(ordered)})
             for ordered, ranking in zip(best, rankings, strict=True)
         ]
+
+
+def _highest(scores: Scores[Row], depth: int) -> Scores[Row]:
+    """The `depth` highest of some scores, and those that are as high as the last of them."""
+    if len(scores) <= depth:
+        return scores
+    values = np.fromiter(scores.values(), np.float32, len(scores))
+    least = np.partition(values, -depth)[-depth]
+    return {row: score for row, score, low in zip(scores, scores.values(), values < least, strict=True) if not low}
 
 
 def grouped(hits: Sequence[Hit], key: str) -> list[Hit]:

@@ -53,16 +53,20 @@ def normalised(runs: Sequence[Run]) -> Iterator[tuple[str, list[str], Scores]]:
         ids = sorted({name for found in lists for name in found}, reverse=True)
         scores = np.zeros((len(runs), len(ids)))
         for row, found in zip(scores, lists, strict=True):
-            low, high = min(found.values(), default=0.0), max(found.values(), default=0.0)
-            if not (isfinite(low) and isfinite(high)):
-                raise BadInput(
-                    f"query '{query_id}': a score is infinite, which cannot be normalised. Look at what made the run."
-                )
-            if high > low:
-                row[:] = [found.get(name, low) for name in ids]
-                row -= (low + high) / 2
-                row /= high - low
+            low = min(found.values(), default=0.0)
+            row[:] = centred(np.array([found.get(name, low) for name in ids]), f"query '{query_id}'")
         yield query_id, ids, scores
+
+
+def centred(scores: Scores, of: str) -> Scores:
+    """(s − (min + max) / 2) / (max − min) of each score, from −½ to ½; 0 where all are equal. `of`: whose scores they
+    are. Raises BadInput for one that is not finite."""
+    if not len(scores):
+        return scores
+    low, high = float(scores.min()), float(scores.max())
+    if not (isfinite(low) and isfinite(high)):
+        raise BadInput(f"{of}: a score is infinite, which cannot be normalised. Look at what made it.")
+    return (scores - (low + high) / 2) / (high - low) if high > low else np.zeros(len(scores))
 
 
 def check_weights(weights: Sequence[float], runs: int) -> None:
