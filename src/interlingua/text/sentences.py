@@ -59,9 +59,9 @@ class Rules:
 def _rules(code: str) -> Rules:
     words: dict[str, set[str]] = {"always": set(), "number": set()}
     for row in files("interlingua.text").joinpath("abbreviations.tsv").read_text("utf-8").splitlines()[1:]:
-        langs, kind, listed = row.split("\t")
+        langs, kind, abbreviations = row.split("\t")
         if langs == "*" or code in langs.split(","):
-            words[kind].update(listed.split())
+            words[kind].update(abbreviations.split())
     mark = re.compile(rf"(?:[{TIGHT.replace('፡', '')}.!?…{QUESTION_MARKS.get(code, '')}]|፡፡)+")
     return Rules(mark, frozenset(words["always"]), frozenset(words["number"]), code in ORDINALS)
 
@@ -84,14 +84,14 @@ def split_sentences(text: str, lang: str) -> list[str]:
 def _marked_ends(paragraph: str, rules: Rules) -> Iterable[int]:
     """Yield the ends of all sentences but the last. Marks without a word before them belong to the sentence before."""
     ends: list[int] = []
-    start = seen = quotes = 0
-    words = False  # whether there is a letter or digit from start to seen
+    start = position = quotes = 0
+    words = False  # whether there is a letter or digit from start to position
     for mark in rules.mark.finditer(paragraph):
-        quotes += paragraph.count('"', seen, mark.start())
+        quotes += paragraph.count('"', position, mark.start())
         end = _after_closers(paragraph, mark.end(), quotes % 2 == 1)
-        words = words or WORD.search(paragraph, seen, mark.start()) is not None
+        words = words or WORD.search(paragraph, position, mark.start()) is not None
         quotes += paragraph.count('"', mark.start(), end)
-        seen = end
+        position = end
         if words and _is_end(paragraph, start, mark, end, rules):
             ends.append(end)
             start, words = end, False
@@ -179,8 +179,8 @@ UNCLOSED = 200
 """Letters after which an open bracket or quotation mark counts as never closed."""
 
 
-def _words(listed: str) -> tuple[str, ...]:
-    return tuple(listed.split())
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
 NEVER_LAST = _words(
@@ -205,12 +205,13 @@ THAI = re.compile(r"[\u0e01-\u0e2e\u0e30-\u0e39\u0e40-\u0e45\u0e47-\u0e4e]")
 
 def thai_ends(paragraph: str) -> Iterator[int]:
     """Positions of the spaces after the sentences of a paragraph."""
-    before = letters = depth = quotes = 0
+    start = letters = depth = quotes = 0
     for gap in GAP.finditer(paragraph):
-        word, after = paragraph[before : gap.start()], paragraph[gap.end() : gap.end() + 12]
-        before = gap.end()
+        word, after = paragraph[start : gap.start()], paragraph[gap.end() : gap.end() + 12]
+        start = gap.end()
         letters += len(word)
-        depth += sum(c in "([“" for c in word) - sum(c in ")]”" for c in word)
+        # a closing bracket may have no opening one, as in a list: ก)
+        depth = max(0, depth + sum(c in "([“" for c in word) - sum(c in ")]”" for c in word))
         quotes += word.count('"')
         open_ = (depth > 0 or quotes % 2) and letters < UNCLOSED
         if word and after and not open_ and _is_thai_end(word, after, letters):
