@@ -62,8 +62,8 @@ def licence(folder: Path) -> str:
     if lines[:1] != ["---"]:
         return ""
     card = lines[1 : lines.index("---", 1)] if "---" in lines[1:] else []
-    named = (line.partition(":")[2].strip().strip("\"'") for line in card if line.startswith("license:"))
-    return next(named, "")
+    names = (line.partition(":")[2].strip().strip("\"'") for line in card if line.startswith("license:"))
+    return next(names, "")
 
 
 def copy_card(source: Path, folder: Path, changed: str) -> None:

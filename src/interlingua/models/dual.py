@@ -212,8 +212,8 @@ class DualEncoder(nn.Module, EncodesByRole):
             query.language_maps, passage.language_maps = (LanguageMaps.beside(folder, role) for role in ROLES)
             model = cls(query, passage, similarity=similarity)
         else:
-            whole = Encoder.load(folder, device=device, dtype=dtype, precision=precision, max_length=max_length)
-            model = cls(whole, similarity=similarity)
+            encoder = Encoder.load(folder, device=device, dtype=dtype, precision=precision, max_length=max_length)
+            model = cls(encoder, similarity=similarity)
         if for_training and (model.query.language_maps or model.passage.language_maps):
             logger.warning(
                 f"{folder}: its calibration is left out, as training changes the vectors. Calibrate the trained model."

@@ -53,9 +53,9 @@ def local_folder() -> Path | None:
     if Path(HF_HUB_CACHE, f"models--{HUB.replace('/', '--')}").is_dir():
         from huggingface_hub import try_to_load_from_cache  # takes a quarter of a second
 
-        found = [try_to_load_from_cache(HUB, name) for name in (MARKER, "model.safetensors", "tokenizer.json")]
-        if all(isinstance(path, str) for path in found):
-            return Path(str(found[0])).parent
+        paths = [try_to_load_from_cache(HUB, name) for name in (MARKER, "model.safetensors", "tokenizer.json")]
+        if all(isinstance(path, str) for path in paths):
+            return Path(str(paths[0])).parent
     folder = cache_folder() / "models" / f"{NAME}-{DIGEST[:8]}-{FORMAT}"
     if (folder / MARKER).is_file():
         return folder
@@ -93,8 +93,8 @@ def convert(file: Path, folder: Path, digest: str | None) -> None:
         weights = _weights(model, data)
     except (struct.error, ValueError, IndexError, KeyError) as error:
         raise Damaged(f"{file}: is not a file of 4-bit weights, or is cut short ({error}).") from error
-    with atomic_folder(folder, MARKER) as made:
-        _write(made, model.shape, model.pieces, weights)
+    with atomic_folder(folder, MARKER) as new_folder:
+        _write(new_folder, model.shape, model.pieces, weights)
 
 
 class Shape(NamedTuple):
@@ -128,28 +128,28 @@ class _Model(NamedTuple):
         if data[:4] != b"E5S1":
             raise ValueError("its first bytes are not E5S1")
         shape = Shape(*struct.unpack_from("<7ifi5i", data, 8))
-        at = 8 + struct.calcsize("<7ifi5i")
-        (size,) = struct.unpack_from("<Q", data, at)
-        ends = np.frombuffer(data, "<u4", shape.pieces + 1, at + 8)
-        at += 8 + ends.nbytes
-        scores = np.frombuffer(data, "<f4", shape.pieces, at)
-        at += scores.nbytes
-        text = data[at : at + size]
-        at += size
+        offset = 8 + struct.calcsize("<7ifi5i")
+        (size,) = struct.unpack_from("<Q", data, offset)
+        ends = np.frombuffer(data, "<u4", shape.pieces + 1, offset + 8)
+        offset += 8 + ends.nbytes
+        scores = np.frombuffer(data, "<f4", shape.pieces, offset)
+        offset += scores.nbytes
+        text = data[offset : offset + size]
+        offset += size
         pieces = [
             (text[start:end].decode("utf-8", "replace"), float(score))
             for start, end, score in zip(ends[:-1].tolist(), ends[1:].tolist(), scores, strict=True)
         ]
-        (table,) = struct.unpack_from("<I", data, at + 4)  # the package's own copy of SentencePiece's rule nmt_nfkc
-        at += 8 + table
-        (count,) = struct.unpack_from("<i", data, at)
-        at += 4
+        (table,) = struct.unpack_from("<I", data, offset + 4)  # the package's own copy of SentencePiece's rule nmt_nfkc
+        offset += 8 + table
+        (count,) = struct.unpack_from("<i", data, offset)
+        offset += 4
         places = {}
         for _ in range(count):
-            (length,) = struct.unpack_from("<H", data, at)
-            name = data[at + 2 : at + 2 + length].decode()
-            _kind, _count, places[name], _size = struct.unpack_from("<BIQQ", data, at + 2 + length)
-            at += 2 + length + struct.calcsize("<BIQQ")
+            (length,) = struct.unpack_from("<H", data, offset)
+            name = data[offset + 2 : offset + 2 + length].decode()
+            _kind, _count, places[name], _size = struct.unpack_from("<BIQQ", data, offset + 2 + length)
+            offset += 2 + length + struct.calcsize("<BIQQ")
         return cls(shape, pieces, places)
 
 
@@ -158,8 +158,8 @@ def unpack_blocks(data: bytes, offset: int, weights: int) -> Floats:
     raw = np.frombuffer(data, np.uint8, weights // BLOCK * 18, offset).reshape(-1, 18)
     scale = raw[:, :2].copy().view("<f2").astype(np.float32)
     halves = np.concatenate([raw[:, 2:] & 15, raw[:, 2:] >> 4], axis=1)
-    unpacked: Floats = (halves.astype(np.float32) - 8) * scale
-    return unpacked.reshape(-1)
+    values: Floats = (halves.astype(np.float32) - 8) * scale
+    return values.reshape(-1)
 
 
 _BLOCKS = {"q", "k", "v", "ao", "fi", "fo"}
@@ -188,7 +188,7 @@ def _weights(model: _Model, data: bytes) -> dict[str, Floats]:
 
     types = np.zeros((shape.types, hidden), np.float32)
     types[0] = tensor("emb.type", hidden)
-    found = {
+    weights = {
         "embeddings.word_embeddings.weight": tensor("emb.word", shape.vocabulary, hidden),
         "embeddings.position_embeddings.weight": tensor("emb.pos", shape.positions, hidden),
         "embeddings.token_type_embeddings.weight": types,
@@ -199,9 +199,9 @@ def _weights(model: _Model, data: bytes) -> dict[str, Floats]:
     for layer in range(shape.layers):
         for short, name in _NAMES.items():
             size = sizes.get(short, (hidden, hidden))
-            found[f"encoder.layer.{layer}.{name}.weight"] = tensor(f"l{layer}.{short}.w", *size)
-            found[f"encoder.layer.{layer}.{name}.bias"] = tensor(f"l{layer}.{short}.b", size[0])
-    return found
+            weights[f"encoder.layer.{layer}.{name}.weight"] = tensor(f"l{layer}.{short}.w", *size)
+            weights[f"encoder.layer.{layer}.{name}.bias"] = tensor(f"l{layer}.{short}.b", size[0])
+    return weights
 
 
 def _tokenizer(shape: Shape, pieces: list[tuple[str, float]]) -> Any:

@@ -124,9 +124,9 @@ class TokenVectors:
 def token_rows(counts: Sequence[int], texts: Sequence[int]) -> Tensor:
     """The rows of the vectors of `texts`, one text after the other, when text i has `counts[i]` rows: `[rows]` int64.
     Texts [2, 0] of counts [2, 1, 3] lie at [3, 4, 5, 0, 1]."""
-    every = torch.tensor(counts, dtype=torch.long)
-    wanted = torch.tensor(texts, dtype=torch.long)
-    lengths, starts = every[wanted], (every.cumsum(0) - every)[wanted]
+    all_counts = torch.tensor(counts, dtype=torch.long)
+    indices = torch.tensor(texts, dtype=torch.long)
+    lengths, starts = all_counts[indices], (all_counts.cumsum(0) - all_counts)[indices]
     shift = starts - (lengths.cumsum(0) - lengths)
     return torch.arange(int(lengths.sum())) + shift.repeat_interleave(lengths)
 
@@ -178,14 +178,14 @@ def encode_windows(
         for start in track(starts, "encode (windows)", always=True) if progress else starts:
             with torch.inference_mode(), precision:
                 ids = tokenize(texts[start : start + WINDOW])
-                found = embed_in_batches(ids, embed, tokens if batch_size is None else None, batch_size)
-            if not bool(torch.isfinite(found.vectors).all()):
-                bad = next(number for number, rows in enumerate(found) if not torch.isfinite(rows).all())
+                window = embed_in_batches(ids, embed, tokens if batch_size is None else None, batch_size)
+            if not bool(torch.isfinite(window.vectors).all()):
+                bad = next(number for number, rows in enumerate(window) if not torch.isfinite(rows).all())
                 raise BadInput(
                     f"text {start + bad}: its vectors hold NaN or infinity. Load the encoder with dtype='float32'; "
                     "if it stays so, the weights are damaged."
                 )
-            yield found
+            yield window
     finally:
         encoder.train(training)
 
@@ -200,5 +200,5 @@ def transformer_tokens(device: torch.device, packs: bool) -> int:
 
 def precision(device: torch.device, dtype: str | torch.dtype | None) -> AbstractContextManager[object]:
     """The autocast in which a transformer computes in `dtype` (None: what suits the device)."""
-    chosen = compute_dtype(device, dtype)
-    return nullcontext() if chosen == torch.float32 else torch.autocast(device.type, chosen)
+    torch_dtype = compute_dtype(device, dtype)
+    return nullcontext() if torch_dtype == torch.float32 else torch.autocast(device.type, torch_dtype)

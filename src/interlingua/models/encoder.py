@@ -136,9 +136,9 @@ class Encoder(nn.Module, EncodesByRole):
                 '"prompts": {"query": "query: ", "document": "passage: "}'
             )
         parts.language_maps = LanguageMaps.beside(folder)
-        whole = cls(parts)
-        if (kept := read_json(folder / "fingerprint.json")) is not None:
-            check(whole, kept, str(folder))
+        encoder = cls(parts)
+        if (fingerprint := read_json(folder / "fingerprint.json")) is not None:
+            check(encoder, fingerprint, str(folder))
         return cls.of(
             parts,
             pooling=pooling,
@@ -348,17 +348,17 @@ class Encoder(nn.Module, EncodesByRole):
             self.to(default_device(device))
         single = isinstance(sentences, str)
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        wanted = self.settings.prompt(role, prompt_name, prompt)
-        chosen = precision(self.device, self.dtype)  # also of a static one: a dtype that the device lacks is an error
+        prefix = self.settings.prompt(role, prompt_name, prompt)
+        autocast = precision(self.device, self.dtype)  # also of a static one: a dtype that the device lacks is an error
         on_device = convert_to_tensor or not convert_to_numpy
         vectors = torch.empty(len(texts), self.dim, device=self.device if on_device else "cpu")
         start = 0
         for window in encode_windows(
             self,
             texts,
-            lambda some: self.tokenize(some, role, prompt=wanted),
+            lambda batch: self.tokenize(batch, role, prompt=prefix),
             lambda ids: TokenVectors.one_each(self.embed_ids(ids).float()),
-            precision=nullcontext() if self.is_static else chosen,
+            precision=nullcontext() if self.is_static else autocast,
             tokens=STATIC_TOKENS if self.is_static else transformer_tokens(self.device, self.packs),
             batch_size=batch_size,
             progress=bool(show_progress_bar),
@@ -380,8 +380,8 @@ class Encoder(nn.Module, EncodesByRole):
         return array[0] if single else array
 
     def _encode(self, sentences: str | Sequence[Text], role: str, **options: Any) -> Vectors | Tensor | list[Tensor]:
-        found: Vectors | Tensor | list[Tensor] = self.encode(sentences, role=role, **options)
-        return found
+        vectors: Vectors | Tensor | list[Tensor] = self.encode(sentences, role=role, **options)
+        return vectors
 
     def parts(self) -> Parts:
         """The pieces this encoder is made of, as the folder layout writes them."""

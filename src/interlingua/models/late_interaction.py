@@ -68,19 +68,19 @@ def add_markers(backbone: Transformer) -> None:
     """Give the markers ids of their own after the vocabulary (XLM-R: 250002 and 250003), and random rows drawn like
     those that are there. A marker that the vocabulary has already keeps its id and row."""
     tokenizer, model = backbone.tokenizer, backbone.model
-    known = set(tokenizer.get_vocab())
+    vocabulary = set(tokenizer.get_vocab())
     tokenizer.add_tokens(
         [AddedToken(marker, normalized=False, special=True) for marker in MARKERS.values()], special_tokens=True
     )
-    before = len(model.get_input_embeddings().weight)
-    new = [tokenizer.convert_tokens_to_ids(marker) for marker in MARKERS.values() if marker not in known]
-    if len(tokenizer) > before:
+    size = len(model.get_input_embeddings().weight)
+    ids = [tokenizer.convert_tokens_to_ids(marker) for marker in MARKERS.values() if marker not in vocabulary]
+    if len(tokenizer) > size:
         # not transformers' mean resizing: it takes the covariance of the whole table
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     table = model.get_input_embeddings().weight
     with torch.no_grad():
-        drawn = torch.randn(len(new), table.shape[1]) * table[:before].float().std().cpu()
-        table[new] = drawn.to(table)
+        rows = torch.randn(len(ids), table.shape[1]) * table[:size].float().std().cpu()
+        table[ids] = rows.to(table)
 
 
 _TOKENS = "token_embeddings"
@@ -141,11 +141,11 @@ def _query_expansion(folder: Path, backbone: Transformer, settings: Settings) ->
     expansion = read_object(where, query_expansion=dict).get("query_expansion")
     if expansion is None:
         return False
-    plain = {"strategy": "fixed", "attend": False, "token": None}
-    found = {key: expansion.get(key, default) for key, default in plain.items()}
-    if found["token"] == backbone.tokenizer.mask_token:
-        found["token"] = None
-    if found != plain or not isinstance(expansion.get("length"), int):
+    defaults = {"strategy": "fixed", "attend": False, "token": None}
+    options = {key: expansion.get(key, default) for key, default in defaults.items()}
+    if options["token"] == backbone.tokenizer.mask_token:
+        options["token"] = None
+    if options != defaults or not isinstance(expansion.get("length"), int):
         raise BadInput(
             f"{where}: query_expansion {expansion} is not supported. Supported: strategy 'fixed' "
             "with a length, filled up with the mask token, which other tokens do not attend to."
@@ -258,15 +258,15 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
             projection = Dense(encoder.hidden_size, dim, bias=False)
             add_markers(encoder.backbone)
         settings = Settings(template=encoder.settings.template)
-        made = cls(LateParts(encoder.backbone, projection, settings, query_expansion=False), dtype=encoder.dtype)
-        made.change(
+        model = cls(LateParts(encoder.backbone, projection, settings, query_expansion=False), dtype=encoder.dtype)
+        model.change(
             query_length=query_length,
             document_length=document_length,
             query_expansion=query_expansion,
             skip_punctuation=skip_punctuation,
             prompts={role: encoder.settings.prompt(role) for role in MARKERS},
         )
-        return made.to(device)
+        return model.to(device)
 
     def change(
         self,
@@ -291,9 +291,9 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
                     f"late interaction: {name} {length} is not possible; this model has positions "
                     f"for {limit or 'any number of'} tokens."
                 )
-        marked = {role: f"{MARKERS[stored_role(role)]} {prompt}" for role, prompt in (prompts or {}).items()}
+        marked_prompts = {role: f"{MARKERS[stored_role(role)]} {prompt}" for role, prompt in (prompts or {}).items()}
         self.settings.change(
-            prompts=marked,
+            prompts=marked_prompts,
             template=template,
             limit=limit,
             max_length={"query": query_length, "document": document_length},
@@ -375,8 +375,8 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
         states = self._expanded_states(ids) if self._expands(role) else self.backbone.token_states(ids)[0]
         counts = [len(text) for text in ids]
         if stored_role(role) == "document" and len(self._skipped_ids):
-            kept = [~torch.isin(torch.tensor(text), self._skipped_ids) for text in ids]
-            states, counts = states[torch.cat(kept).to(states.device)], [int(tokens.sum()) for tokens in kept]
+            masks = [~torch.isin(torch.tensor(text), self._skipped_ids) for text in ids]
+            states, counts = states[torch.cat(masks).to(states.device)], [int(mask.sum()) for mask in masks]
         return TokenVectors(unit_length(self.projection(states).float(), dim=-1), counts)
 
     def embed(self, texts: Sequence[Text], role: str) -> TokenVectors:
@@ -398,19 +398,19 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
         Nothing is gained by packing here: filled up, all queries are equally long.
         """
         mask_id, device = self.tokenizer.mask_token_id, self.device
-        attended = []
+        real_lengths = []
         for text in ids:
             real = len(text)
             while real > 1 and text[real - 1] == mask_id:
                 real -= 1
-            attended.append(real)
+            real_lengths.append(real)
         lengths = torch.tensor([len(text) for text in ids], device=device)
         batch = pad_sequence(
             [torch.tensor(text, dtype=torch.long) for text in ids], batch_first=True, padding_value=self.backbone.pad_id
         ).to(device)
         places = torch.arange(batch.shape[1], device=device)
-        seen = places < torch.tensor(attended, device=device)[:, None]
-        states: Tensor = self.backbone.model(input_ids=batch, attention_mask=seen.long()).last_hidden_state
+        mask = places < torch.tensor(real_lengths, device=device)[:, None]
+        states: Tensor = self.backbone.model(input_ids=batch, attention_mask=mask.long()).last_hidden_state
         return states[places < lengths[:, None]]
 
     def encode(
@@ -433,13 +433,13 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
         place = self.device if convert_to_tensor else torch.device("cpu")
 
         def embed(ids: list[list[int]]) -> TokenVectors:
-            found = self.embed_ids(ids, role)
-            return TokenVectors(found.vectors.to(place), found.counts)
+            batch = self.embed_ids(ids, role)
+            return TokenVectors(batch.vectors.to(place), batch.counts)
 
         windows = encode_windows(
             self,
             texts,
-            lambda some: self.tokenize(some, role),
+            lambda batch: self.tokenize(batch, role),
             embed,
             precision=precision(self.device, self.dtype),
             tokens=transformer_tokens(self.device, self.packs),

@@ -103,11 +103,11 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings, precisio
             f"{folder}: modules {' → '.join(kinds) or 'none'} are not supported. Supported: "
             "Transformer → Pooling or StaticEmbedding, then Dense and Normalize."
         )
-    first = subfolder(folder, modules[0][1])
+    backbone_folder = subfolder(folder, modules[0][1])
     if kinds[0] != "StaticEmbedding":
-        backbone = read_transformer(first, settings, precision)
+        backbone = read_transformer(backbone_folder, settings, precision)
     elif precision in ("", "float32", "auto"):
-        backbone = _static(first, settings)
+        backbone = _static(backbone_folder, settings)
     else:
         raise BadInput(f"{folder}: is a static model, which has no precision to choose. Leave the precision out.")
     parts = Parts(backbone, None, settings=settings)
@@ -156,8 +156,8 @@ def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
     """A Dense module on what sentence-transformers calls `of`."""
     where = folder / "config.json"
     config = read_object(where, in_features=int, out_features=int, bias=bool, activation_function=str)
-    ends = {config.get(key) or of for key in ("module_input_name", "module_output_name")}
-    if config.get("use_residual") or ends != {of}:
+    names = {config.get(key) or of for key in ("module_input_name", "module_output_name")}
+    if config.get("use_residual") or names != {of}:
         raise BadInput(f"{where}: only a plain Dense layer on {of} is supported here.")
     require_safetensors(folder)
     try:

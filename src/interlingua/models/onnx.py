@@ -131,9 +131,9 @@ def _write_graph(encoder: Encoder, file: Path) -> None:
             size = sum(weight.numel() * weight.element_size() for weight in module.parameters())
             program.save(file, external_data=size > _SINGLE_FILE)
     except Exception as error:  # torch.onnx raises whatever went wrong in any of its stages
-        kind = getattr(getattr(encoder.backbone, "model", None), "config", None)
+        config = getattr(getattr(encoder.backbone, "model", None), "config", None)
         raise BadInput(
-            f"torch.onnx cannot export this {getattr(kind, 'model_type', 'static')} encoder "
+            f"torch.onnx cannot export this {getattr(config, 'model_type', 'static')} encoder "
             f"({type(error).__name__}: {str(error).strip().splitlines()[0][:200]})."
         ) from error
 

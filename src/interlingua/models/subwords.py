@@ -82,11 +82,11 @@ def _bytes(field: int, value: bytes) -> bytes:
 @cache
 def _varint(value: int) -> bytes:
     """Seven bits a byte, the lowest first, the highest bit set on all but the last."""
-    found = bytearray()
+    groups = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        groups.append(value & 127 | 128)
         value >>= 7
-    return bytes(found + bytes([value]))
+    return bytes(groups + bytes([value]))
 
 
 MANY = 400_000
@@ -135,37 +135,37 @@ class SentencePieces:
         """The ids of each text."""
         if sum(map(len, texts)) < MANY or self._made is None or self._tokenizer.get_vocab_size() != self._size:
             return self._by_tokenizer(texts)  # a tokenizer of another size was given more tokens
-        made = self._made
-        parts = [texts[start : start + TOGETHER] for start in range(0, len(texts), TOGETHER)]
-        if (workers := min(threads(), len(parts))) == 1:
-            return self._cut(texts, made)
+        model = self._made
+        batches = [texts[start : start + TOGETHER] for start in range(0, len(texts), TOGETHER)]
+        if (workers := min(threads(), len(batches))) == 1:
+            return self._cut(texts, model)
         with ThreadPoolExecutor(workers) as pool:
-            return list(chain.from_iterable(pool.map(self._cut, parts, repeat(made))))
+            return list(chain.from_iterable(pool.map(self._cut, batches, repeat(model))))
 
-    def _cut(self, texts: Sequence[str], made: _Made) -> list[list[int]]:
-        parts = list(map(self._parts, texts, self._are_alike(texts), repeat(made)))
-        found = iter(made.cutter.encode(list(chain.from_iterable(parts)), num_threads=1))
-        cut = [list(chain.from_iterable(islice(found, len(held)))) for held in parts]
-        left = [number for number, held in enumerate(parts) if not held] + _tied(cut, made.units)
-        for number, ids in zip(left, self._by_tokenizer([texts[number] for number in left]), strict=True):
-            cut[number] = ids
-        return cut
+    def _cut(self, texts: Sequence[str], model: _Made) -> list[list[int]]:
+        parts = list(map(self._parts, texts, self._are_alike(texts), repeat(model)))
+        part_ids = iter(model.cutter.encode(list(chain.from_iterable(parts)), num_threads=1))
+        cuts = [list(chain.from_iterable(islice(part_ids, len(text_parts)))) for text_parts in parts]
+        remaining = [number for number, text_parts in enumerate(parts) if not text_parts] + _tied(cuts, model.units)
+        for number, ids in zip(remaining, self._by_tokenizer([texts[number] for number in remaining]), strict=True):
+            cuts[number] = ids
+        return cuts
 
     def _by_tokenizer(self, texts: Sequence[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def _parts(self, text: str, alike: bool, made: _Made) -> list[str]:
+    def _parts(self, text: str, alike: bool, model: _Made) -> list[str]:
         """The input of SentencePiece for a text, part by part; nothing if SentencePiece would treat the text otherwise
         than the tokenizer does."""
         if not alike:
             return []
         normal = self._by_own(text) if self._lowercase is None else normalised(text, self._lowercase)
-        if not normal or any(special in text or special in normal for special in made.special):
+        if not normal or any(special in text or special in normal for special in model.special):
             return []
         parts: list[str] = TAKEN.findall(normal if normal.startswith(" ") else " " + normal)
         if max(map(len, parts)) <= LONGEST:
             return parts
-        parts = [part for taken in parts for part in made.apart(taken)]
+        parts = [part for words in parts for part in model.apart(words)]
         return parts if max(map(len, parts)) <= LONGEST else []
 
     def _are_alike(self, texts: Sequence[str]) -> list[bool]:
@@ -173,11 +173,11 @@ class SentencePieces:
         if self._lowercase is None:
             return [True] * len(texts)
         characters = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        for new in np.unique(characters[self._alike[characters] < 0]).tolist():
-            self._alike[new] = self._is_alike(chr(new))
-        found = np.ones(len(texts), dtype=bool)
-        found[_holders(np.flatnonzero(self._alike[characters] == 0), texts)] = False
-        return list(found.tolist())
+        for code in np.unique(characters[self._alike[characters] < 0]).tolist():
+            self._alike[code] = self._is_alike(chr(code))
+        alike = np.ones(len(texts), dtype=bool)
+        alike[_holders(np.flatnonzero(self._alike[characters] == 0), texts)] = False
+        return list(alike.tolist())
 
     def _is_alike(self, character: str) -> bool:
         """Whether the tokenizer normalises a character as `normalised` does, wherever it stands.
@@ -205,7 +205,7 @@ class SentencePieces:
         pieces, unknown = model["vocab"], model["unk_id"]
         names = [name for name, _ in pieces]
         added = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
-        if unknown is None or not _is_usual(model, names) or any(MARK in one and one != MARK for one in added):
+        if unknown is None or not _is_usual(model, names) or any(MARK in token and token != MARK for token in added):
             return None
         kinds = [
             UNKNOWN
@@ -222,12 +222,12 @@ class SentencePieces:
             return None  # what an unknown character costs depends on it
         special = {MARK, "<0x", names[unknown], *added, *map(self._by_own, added)}
         units = [name[: (name + name).find(name, 1)] for name in names]
-        number = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
+        numbers = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
         pairs = {name[at : at + 2] for name in names for at in range(len(name) - 1)}
         file = model_file(zip(names, scores, kinds, strict=True), unknown, model["byte_fallback"])
         return _Made(
             SentencePieceProcessor(model_proto=file),
-            np.array([number[unit] for unit in units]),
+            np.array([numbers[unit] for unit in units]),
             frozenset(names),
             frozenset(pairs),
             frozenset(special),
@@ -255,31 +255,31 @@ class _Made(NamedTuple):
 def _is_usual(model: Mapping[str, Any], names: Sequence[str]) -> bool:
     """Whether a Unigram model cuts in the one best way, and is one that SentencePiece can be told."""
     drawn = model.get("alpha") is not None or model.get("nbest_size") is not None  # a cut is drawn at random
-    held = set(names)
+    vocabulary = set(names)
     return (
         not drawn
-        and len(held) == len(names)
-        and MARK in held
-        and "" not in held
+        and len(vocabulary) == len(names)
+        and MARK in vocabulary
+        and "" not in vocabulary
         and not any(MARK in name[1:] or "\0" in name for name in names)
-        and (not model["byte_fallback"] or held.issuperset(BYTES))
+        and (not model["byte_fallback"] or vocabulary.issuperset(BYTES))
         and all(score is not None and isfinite(score) for _, score in model["vocab"])
     )
 
 
-def _tied(cut: Sequence[Sequence[int]], units: NDArray[np.int64]) -> list[int]:
+def _tied(cuts: Sequence[Sequence[int]], units: NDArray[np.int64]) -> list[int]:
     """Find the texts with neighbouring pieces that spell the same the other way round. Three and more may do so, too:
     that is rare, and not looked for."""
-    ids = np.fromiter(chain.from_iterable(cut), np.int64)
-    of = units[ids]
-    return list(_holders(np.flatnonzero((of[1:] == of[:-1]) & (ids[1:] != ids[:-1])), cut).tolist())
+    ids = np.fromiter(chain.from_iterable(cuts), np.int64)
+    piece_units = units[ids]
+    return list(_holders(np.flatnonzero((piece_units[1:] == piece_units[:-1]) & (ids[1:] != ids[:-1])), cuts).tolist())
 
 
 def _holders(places: NDArray[np.int64], sequences: Sequence[Sequence[Any]]) -> NDArray[np.int64]:
     """In which of `sequences`, laid end to end, the elements at `places` are: each number once."""
-    ends = np.cumsum([len(one) for one in sequences])
-    found: NDArray[np.int64] = np.unique(np.searchsorted(ends, places, side="right"))
-    return found
+    ends = np.cumsum([len(sequence) for sequence in sequences])
+    numbers: NDArray[np.int64] = np.unique(np.searchsorted(ends, places, side="right"))
+    return numbers
 
 
 Text = str | tuple[str, str]
@@ -366,7 +366,7 @@ class Subwords:
         self._reset()
         inputs = [self._input(number, text, prompt, template) for number, text in enumerate(texts)]
         with _unicode():
-            return [self._cut(found, max_length) for found in self._ids(inputs)]
+            return [self._cut(ids, max_length) for ids in self._ids(inputs)]
 
     def spans(self, text: str) -> list[tuple[int, tuple[int, int]]]:
         """The ids of a text, without special tokens, each with the characters that it stands for."""
@@ -410,8 +410,8 @@ class Subwords:
 def punctuation(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     """The tokens that are punctuation alone (Unicode's, and ASCII's symbols as ColBERT has them), whether they begin a
     word or not. A byte-level vocabulary shows only ASCII."""
-    bare = {token: token.lstrip("▁Ġ") for token in tokenizer.get_vocab()}
-    return tuple(sorted(token for token, text in bare.items() if text and all(map(_is_mark, text))))
+    texts = {token: token.lstrip("▁Ġ") for token in tokenizer.get_vocab()}
+    return tuple(sorted(token for token, text in texts.items() if text and all(map(_is_mark, text))))
 
 
 def _is_mark(character: str) -> bool:

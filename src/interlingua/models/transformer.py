@@ -87,10 +87,10 @@ def first_states(
     the first alone. Either a packed row with its `runs` and `positions`, or padded `ids` `[texts, longest]` with their
     0/1 `mask`. For models that `can_pack` and have a layer.
     """
-    seen = None if mask is None or mask.all() else mask[:, None, None].bool()
+    attention_mask = None if mask is None or mask.all() else mask[:, None, None].bool()
     states = model.embeddings(input_ids=ids, position_ids=positions, token_type_ids=torch.zeros_like(ids))
     for layer in model.encoder.layer[:-1]:
-        states = layer(states, seen, packed_runs=runs)
+        states = layer(states, attention_mask, packed_runs=runs)
     if runs is None:
         first = states[:, :1]
     else:
@@ -99,11 +99,11 @@ def first_states(
     layer = model.encoder.layer[-1]
     inner = layer.attention.self
     query, key, value = (
-        linear(read).unflatten(-1, (-1, inner.attention_head_size)).transpose(1, 2)
-        for linear, read in ((inner.query, first), (inner.key, states), (inner.value, states))
+        linear(inputs).unflatten(-1, (-1, inner.attention_head_size)).transpose(1, 2)
+        for linear, inputs in ((inner.query, first), (inner.key, states), (inner.value, states))
     )
     dropout = inner.dropout.p if inner.training else 0.0
-    attended, _ = packed_attention(inner, query, key, value, seen, inner.scaling, dropout, runs)
+    attended, _ = packed_attention(inner, query, key, value, attention_mask, inner.scaling, dropout, runs)
     last: Tensor = layer.feed_forward_chunk(layer.attention.output(attended.flatten(2), first))
     return last.flatten(0, 1)
 
@@ -128,17 +128,17 @@ def packed_attention(
         plain = scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scaling)
         return plain.transpose(1, 2).contiguous(), None
     heads, size = query.shape[1], query.shape[3]
-    every = query.shape[2] == key.shape[2]
-    parts, asked = [], 0
+    per_token = query.shape[2] == key.shape[2]
+    parts, offset = [], 0
     for start, count, length in packed_runs:
-        queries, end = count * (length if every else 1), start + count * length
-        one, two, three = (
+        queries, end = count * (length if per_token else 1), start + count * length
+        q, k, v = (
             states[0, :, first:last].view(heads, count, -1, size).transpose(0, 1)
-            for states, first, last in ((query, asked, asked + queries), (key, start, end), (value, start, end))
+            for states, first, last in ((query, offset, offset + queries), (key, start, end), (value, start, end))
         )
-        attended = scaled_dot_product_attention(one, two, three, dropout_p=dropout, scale=scaling)
+        attended = scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling)
         parts.append(attended.transpose(1, 2).reshape(queries, heads, size))
-        asked += queries
+        offset += queries
     return torch.cat(parts)[None], None
 
 
@@ -287,11 +287,11 @@ class Transformer(nn.Module):
         training = self.model.training
         self.model.eval()
         with torch.no_grad():
-            wanted = self.token_states(probe, layer)[2]
+            expected = self.token_states(probe, layer)[2]
             self._keep(stack, range(layer))
-            got = self.token_states(probe)[0]
+            actual = self.token_states(probe)[0]
         self.model.train(training)
-        if wanted is None or not torch.allclose(got, wanted, atol=1e-4, rtol=1e-3):
+        if expected is None or not torch.allclose(actual, expected, atol=1e-4, rtol=1e-3):
             raise BadInput(
                 f"layer {layer}: a {self.model.config.model_type} model cannot be cut (its last "
                 "state is not simply the last layer's). Leave `layer` out for this model."
@@ -373,8 +373,8 @@ def _check_size(folder: Path, config: Any) -> None:
     files = list(folder.glob("model*.safetensors"))
     size, tensors = sum(file.stat().st_size for file in files), 0
     for file in files:
-        with safe_open(file, "pt") as held:
-            tensors += len(list(held.keys()))
+        with safe_open(file, "pt") as weights:
+            tensors += len(list(weights.keys()))
     layers, rows, width = (getattr(config, name, 0) for name in ("num_hidden_layers", "vocab_size", "hidden_size"))
     if files and (layers > tensors or rows * width > 4 * size):  # weights of two bits have four in a byte
         raise ValueError(

@@ -57,29 +57,29 @@ def trim_vocabulary(
         raise BadInput(f"the {most:,} most frequent subwords of no text: give texts that hold some.")
     if not counts and not scripts:
         raise BadInput("the texts hold no subword and no language is named, so nothing would be left. Check the files.")
-    always = _always(description, backbone.pad_id)
-    always |= _counts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values()).keys()
-    room = len(pieces) if most is None else most - len(always)
-    if room < 0:
+    base = _always(description, backbone.pad_id)
+    base |= _counts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values()).keys()
+    limit = len(pieces) if most is None else most - len(base)
+    if limit < 0:
         raise BadInput(
-            f"a vocabulary of {most:,}: special tokens and single characters alone are {len(always):,}. Ask for more."
+            f"a vocabulary of {most:,}: special tokens and single characters alone are {len(base):,}. Ask for more."
         )
-    ranked = sorted(counts.keys() - always, key=lambda number: (-counts[number], number))
-    kept = sorted(always | scripts | set(ranked[:room]))
-    _rebuild(backbone, description, kept)
-    return len(kept), len(pieces)
+    ranked = sorted(counts.keys() - base, key=lambda number: (-counts[number], number))
+    ids = sorted(base | scripts | set(ranked[:limit]))
+    _rebuild(backbone, description, ids)
+    return len(ids), len(pieces)
 
 
 def _counts(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
-    whole = Tokenizer.from_str(tokenizer.to_str())
-    whole.no_truncation()
-    whole.no_padding()
-    found: Counter[int] = Counter()
-    left: Iterator[str] = iter(texts)
-    while batch := list(islice(left, BATCH)):
-        for encoding in whole.encode_batch_fast(batch, add_special_tokens=False):
-            found.update(encoding.ids)
-    return found
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    counts: Counter[int] = Counter()
+    remaining: Iterator[str] = iter(texts)
+    while batch := list(islice(remaining, BATCH)):
+        for encoding in copy.encode_batch_fast(batch, add_special_tokens=False):
+            counts.update(encoding.ids)
+    return counts
 
 
 def _in_scripts(pieces: Sequence[str], langs: Iterable[str]) -> set[int]:
@@ -87,29 +87,29 @@ def _in_scripts(pieces: Sequence[str], langs: Iterable[str]) -> set[int]:
     names = {name for code in codes for name in SCRIPTS.get(code, (code,))}
     if not names:
         return set()
-    allowed = regex.compile("[▁\\p{Common}\\p{Inherited}" + "".join(rf"\p{{Script={name}}}" for name in names) + "]+")
-    return {number for number, piece in enumerate(pieces) if allowed.fullmatch(piece)}
+    pattern = regex.compile("[▁\\p{Common}\\p{Inherited}" + "".join(rf"\p{{Script={name}}}" for name in names) + "]+")
+    return {number for number, piece in enumerate(pieces) if pattern.fullmatch(piece)}
 
 
 def _always(description: dict[str, Any], pad: int) -> set[int]:
     """Special tokens, single characters, bytes; the ids up to the padding's, from which XLM-R counts positions; and the
     least likely subword, by which Unigram weighs an unknown character."""
     vocabulary = description["model"]["vocab"]
-    kept = {number for number, (piece, _) in enumerate(vocabulary) if len(piece.lstrip("▁")) <= 1}
-    kept |= {number for number, (piece, _) in enumerate(vocabulary) if regex.fullmatch("<0x[0-9A-F]{2}>", piece)}
-    kept |= {added["id"] for added in description["added_tokens"]} | set(range(pad + 1))
-    kept.add(min(range(len(vocabulary)), key=lambda number: vocabulary[number][1]))
-    return kept | {description["model"]["unk_id"]}
+    ids = {number for number, (piece, _) in enumerate(vocabulary) if len(piece.lstrip("▁")) <= 1}
+    ids |= {number for number, (piece, _) in enumerate(vocabulary) if regex.fullmatch("<0x[0-9A-F]{2}>", piece)}
+    ids |= {token["id"] for token in description["added_tokens"]} | set(range(pad + 1))
+    ids.add(min(range(len(vocabulary)), key=lambda number: vocabulary[number][1]))
+    return ids | {description["model"]["unk_id"]}
 
 
-def _rebuild(backbone: Transformer, description: dict[str, Any], kept: Sequence[int]) -> None:
-    place = {old: new for new, old in enumerate(kept)}
+def _rebuild(backbone: Transformer, description: dict[str, Any], ids: Sequence[int]) -> None:
+    new_ids = {old: new for new, old in enumerate(ids)}
     model = description["model"]
-    model["vocab"] = [model["vocab"][old] for old in kept if old < len(model["vocab"])]
-    model["unk_id"] = place[model["unk_id"]]
-    for added in description["added_tokens"]:
-        added["id"] = place[added["id"]]
-    _rename(description.get("post_processor") or {}, place)
+    model["vocab"] = [model["vocab"][old] for old in ids if old < len(model["vocab"])]
+    model["unk_id"] = new_ids[model["unk_id"]]
+    for token in description["added_tokens"]:
+        token["id"] = new_ids[token["id"]]
+    _rename(description.get("post_processor") or {}, new_ids)
     old_tokenizer = backbone.tokenizer
     backbone.tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(description)),
@@ -118,22 +118,22 @@ def _rebuild(backbone: Transformer, description: dict[str, Any], kept: Sequence[
     )
     backbone.subwords = Subwords(backbone.tokenizer.backend_tokenizer, special=True)
     table: Any = backbone.input_embeddings
-    rows = table.weight.detach()[torch.tensor(kept)].clone()
+    rows = table.weight.detach()[torch.tensor(ids)].clone()
     config = backbone.model.config
-    embeddings = nn.Embedding(len(kept), rows.shape[1], padding_idx=getattr(config, "pad_token_id", None))
+    embeddings = nn.Embedding(len(ids), rows.shape[1], padding_idx=getattr(config, "pad_token_id", None))
     embeddings.weight = nn.Parameter(rows)
     backbone.model.set_input_embeddings(embeddings)
-    config.vocab_size = len(kept)
+    config.vocab_size = len(ids)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         if (old := getattr(config, name, None)) is not None:
-            setattr(config, name, place.get(old))
+            setattr(config, name, new_ids.get(old))
 
 
-def _rename(processor: dict[str, Any], place: dict[int, int]) -> None:
+def _rename(processor: dict[str, Any], new_ids: dict[int, int]) -> None:
     """Give the special tokens of a post-processor their new ids."""
     for part in processor.get("processors", ()):
-        _rename(part, place)
+        _rename(part, new_ids)
     for token in processor.get("special_tokens", {}).values():
-        token["ids"] = [place[old] for old in token["ids"]]
+        token["ids"] = [new_ids[old] for old in token["ids"]]
     for name in {"sep", "cls"} & processor.keys():
-        processor[name][1] = place[processor[name][1]]
+        processor[name][1] = new_ids[processor[name][1]]

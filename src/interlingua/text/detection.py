@@ -56,8 +56,8 @@ def detect_in_bulk(text: str) -> str:
     """`detect_language` for one of very many texts: the same answers, by a compiled model from the `MANY`th on."""
     kernel = compiled() if next(_texts) > MANY else None
     text = text[:READ]
-    if kernel and any(map(str.isalpha, text)) and (found := kernel(text)):
-        return _named(*found)
+    if kernel and any(map(str.isalpha, text)) and (result := kernel(text)):
+        return _named(*result)
     return detect_language(text)
 
 
@@ -81,10 +81,10 @@ def identifier() -> Any:
             "Or say the language (lang=…, --lang)."
         ) from error
     weights, priors, labels, moves, rows, features = _model(MODEL_DIR / MODEL_FILE)
-    loaded = LanguageIdentifier(weights, priors, labels, moves, features, norm_probs=True, tk_row=rows)
-    known = [code for code in loaded.labels if find_code(code) and code not in DIALECTS]
-    loaded.set_languages([*known, "zxx"])  # zxx: numbers, markup and the like
-    return loaded
+    classifier = LanguageIdentifier(weights, priors, labels, moves, features, norm_probs=True, tk_row=rows)
+    codes = [code for code in classifier.labels if find_code(code) and code not in DIALECTS]
+    classifier.set_languages([*codes, "zxx"])  # zxx: numbers, markup and the like
+    return classifier
 
 
 def classify(
@@ -105,33 +105,33 @@ def classify(
     `weights` [features, classes], which is added to the log `priors`; the sums are divided by √bytes. `columns` are the
     labels of the classes. `counts` [features] are all 0, and are again after the call. Plain Python that numba can
     compile."""
-    found = np.empty(len(text), np.int32)
+    feature_ids = np.empty(len(text), np.int32)
     state, distinct = 0, 0
     for letter in text:
         state = moves[(int(rows[state]) << 8) + letter]
         feature = features[state]
         if feature >= 0:
             if counts[feature] == 0:
-                found[distinct] = feature
+                feature_ids[distinct] = feature
                 distinct += 1
             counts[feature] += 1
     if distinct == 0:
         return -1, 0.0, 0.0
     scores = priors.copy()
-    for feature in found[:distinct]:
+    for feature in feature_ids[:distinct]:
         weight = math.log1p(counts[feature])
         counts[feature] = 0
-        for one in range(len(scores)):
-            scores[one] += weight * weights[feature, one]
+        for index in range(len(scores)):
+            scores[index] += weight * weights[feature, index]
     scores /= math.sqrt(len(text))
     scores = np.exp(scores - scores.max())
-    of_labels = np.zeros(labels)
-    for one in range(len(scores)):
-        of_labels[columns[one]] += scores[one]
-    of_labels /= scores.sum()
-    first = int(of_labels.argmax())
-    best, of_labels[first] = of_labels[first], 0.0
-    return first, best, of_labels.max()
+    probabilities = np.zeros(labels)
+    for index in range(len(scores)):
+        probabilities[columns[index]] += scores[index]
+    probabilities /= scores.sum()
+    first = int(probabilities.argmax())
+    best, probabilities[first] = probabilities[first], 0.0
+    return first, best, probabilities.max()
 
 
 @cache
@@ -141,12 +141,12 @@ def compiled() -> Callable[[str], tuple[str, float] | None] | None:
         kernel = by_numba(classify)  # holds the interpreter's lock: `counts` are for one text at a time
     except ImportError:
         return None
-    known = identifier()
-    moves, rows = np.asarray(known.tk_nextmove, np.uint32), np.asarray(known.tk_row, np.uint16)
-    features = np.asarray(known.tk_output, np.int32)
-    weights, priors = np.ascontiguousarray(known.nb_ptc, np.float32), known.nb_pc.astype(np.float64)
-    labels = known.labels
-    columns = np.array([labels.index(one) for one in known.nb_classes])  # two scripts of a language have one each
+    classifier = identifier()
+    moves, rows = np.asarray(classifier.tk_nextmove, np.uint32), np.asarray(classifier.tk_row, np.uint16)
+    features = np.asarray(classifier.tk_output, np.int32)
+    weights, priors = np.ascontiguousarray(classifier.nb_ptc, np.float32), classifier.nb_pc.astype(np.float64)
+    labels = classifier.labels
+    columns = np.array([labels.index(one) for one in classifier.nb_classes])  # two scripts of a language have one each
     model = (moves, rows, features, weights, priors, columns, len(labels), np.zeros(len(weights), np.int32))
 
     def likeliest(text: str) -> tuple[str, float] | None:
@@ -189,6 +189,6 @@ def _unpacked(place: Path) -> tuple[Any, ...]:
         weights, priors, labels, moves, rows, features = (folder.array(name) for name in PARTS)
     # as py3langid has them: Python reads single numbers of an array and of a list much faster than of NumPy's
     numbers = [array(part.dtype.char) for part in (moves, rows)]
-    for own, part in zip(numbers, (moves, rows), strict=True):
-        own.frombytes(part.tobytes())
+    for values, part in zip(numbers, (moves, rows), strict=True):
+        values.frombytes(part.tobytes())
     return weights, priors, labels.tolist(), *numbers, features.tolist()

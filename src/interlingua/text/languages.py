@@ -64,13 +64,13 @@ def languages() -> dict[str, Language]:
 
 @cache
 def _codes() -> dict[str, str]:
-    codes = {alias: code for code, known in languages().items() for alias in known.aliases}
+    codes = {alias: code for code, entry in languages().items() for alias in entry.aliases}
     return codes | {code: code for code in languages()}
 
 
 @cache
 def _names() -> dict[str, str]:
-    return {known.name.casefold(): code for code, known in languages().items()}
+    return {entry.name.casefold(): code for code, entry in languages().items()}
 
 
 def find_code(tag: str) -> str | None:
@@ -95,12 +95,12 @@ def normalise_code(tag: str) -> str:
 def _near(tag: str) -> list[str]:
     """Up to three codes that someone who wrote `tag` may have meant: by name, else by a code with the same start."""
     word = tag.strip().casefold()
-    named = [word] if word in _names() else get_close_matches(word, _names(), n=2, cutoff=0.7)
-    if named:
-        return [_names()[name] for name in named]
+    names = [word] if word in _names() else get_close_matches(word, _names(), n=2, cutoff=0.7)
+    if names:
+        return [_names()[name] for name in names]
     start = word[:1] if len(word) <= 4 else ""
-    alike = get_close_matches(word, [code for code in _codes() if code[0] == start], n=9, cutoff=0.5)
-    return list(dict.fromkeys(_codes()[code] for code in alike))[:3]
+    codes = get_close_matches(word, [code for code in _codes() if code[0] == start], n=9, cutoff=0.5)
+    return list(dict.fromkeys(_codes()[code] for code in codes))[:3]
 
 
 def language(tag: str) -> Language:
@@ -130,7 +130,7 @@ def nfkc(text: str) -> str:
     of them for nine seconds; so many are put into their order before."""
     if len(text) < MARKS or max(map(len, text.split()), default=0) < MARKS:  # so there cannot be as many
         return normalize("NFKC", text)
-    return normalize("NFKC", STACKED.sub(lambda found: _ordered(found[0]), text))
+    return normalize("NFKC", STACKED.sub(lambda match: _ordered(match[0]), text))
 
 
 def is_unicode(text: str) -> bool:

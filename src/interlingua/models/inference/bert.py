@@ -31,8 +31,8 @@ def converted(name: str, weight: Tensor, precision: str) -> dict[str, Tensor]:
         return {name: weight.detach().bfloat16()}
     if weight.ndim < 2 or ("word_embeddings" not in name and "embeddings" in name):
         return {name: weight.detach().float()}
-    whole, scales = rounded(weight.detach().float().numpy())
-    return {name: torch.from_numpy(whole), name + SCALES: torch.from_numpy(scales)}
+    integers, scales = rounded(weight.detach().float().numpy())
+    return {name: torch.from_numpy(integers), name + SCALES: torch.from_numpy(scales)}
 
 
 class InferenceTransformer(nn.Module):
@@ -164,8 +164,8 @@ class InferenceTransformer(nn.Module):
 
     def _states(self, packed: Packed, early: int | None = None) -> tuple[Tensor, Tensor | None]:
         if self._int8 is not None:
-            found, kept = self._int8.states(packed.ids[0].numpy(), packed.positions[0].numpy(), packed.runs, early)
-            return torch.from_numpy(found), None if kept is None else torch.from_numpy(kept)
+            last, hidden = self._int8.states(packed.ids[0].numpy(), packed.positions[0].numpy(), packed.runs, early)
+            return torch.from_numpy(last), None if hidden is None else torch.from_numpy(hidden)
         with torch.inference_mode():
             states = self._embedded(packed)
             before = self._compute(self._stack[:early], states, packed.runs)
@@ -202,10 +202,10 @@ def _array(weight: Tensor | NDArray[Any]) -> NDArray[Any]:
 
 def _attention(mixed: Tensor, runs: Sequence[Run], heads: int) -> Tensor:
     """Attention inside each text: queries, keys and values [tokens, 3 · hidden] → [tokens, hidden]."""
-    found = torch.empty(len(mixed), mixed.shape[1] // 3, dtype=mixed.dtype)
+    out = torch.empty(len(mixed), mixed.shape[1] // 3, dtype=mixed.dtype)
     for start, count, length in runs:
         part = slice(start, start + count * length)
         query, key, value = mixed[part].view(count, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
         attended = scaled_dot_product_attention(query, key, value)
-        found[part].view(count, length, heads, -1).copy_(attended.transpose(1, 2))
-    return found
+        out[part].view(count, length, heads, -1).copy_(attended.transpose(1, 2))
+    return out

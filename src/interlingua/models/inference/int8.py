@@ -51,8 +51,8 @@ class Layer(NamedTuple):
 def rounded(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
     """`rows` [rows, features] as int8 and float32 scales [rows]: their product is about the row."""
     scales = np.abs(rows).max(axis=1, initial=0) / np.float32(LEVELS)
-    turn = np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
-    return np.floor(rows * turn[:, None] + np.float32(0.5)).astype(np.int8), scales
+    inverse = np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
+    return np.floor(rows * inverse[:, None] + np.float32(0.5)).astype(np.int8), scales
 
 
 class Part(NamedTuple):
@@ -72,12 +72,12 @@ class Int8Linear:
 
     def __call__(self, states: Floats) -> Floats:
         """`states` [tokens, in] float32 → [tokens, out], by NumPy."""
-        whole, scales = rounded(states)
-        wide = whole.astype(np.float32)
-        found = [
+        integers, scales = rounded(states)
+        wide = integers.astype(np.float32)
+        outputs = [
             wide @ part.weight.T.astype(np.float32) * (scales[:, None] * part.scales) + part.bias for part in self.parts
         ]
-        return np.concatenate(found, axis=1)
+        return np.concatenate(outputs, axis=1)
 
     @property
     def packed(self) -> tuple[Any, ...]:
@@ -91,13 +91,13 @@ class Int8Linear:
         columns, step = compiled.COLUMNS, compiled.STEP
         outputs, inputs = sum(len(part.weight) for part in self.parts), self.inputs
         panels = -(-outputs // columns)
-        whole = np.zeros((panels * columns, inputs), np.int8)
-        np.concatenate([part.weight for part in self.parts], out=whole[:outputs])
-        blocks = whole.reshape(panels, columns, inputs // step, step).transpose(0, 2, 1, 3)
-        scales, bias = np.zeros((2, len(whole)), np.float32)
+        weights = np.zeros((panels * columns, inputs), np.int8)
+        np.concatenate([part.weight for part in self.parts], out=weights[:outputs])
+        blocks = weights.reshape(panels, columns, inputs // step, step).transpose(0, 2, 1, 3)
+        scales, bias = np.zeros((2, len(weights)), np.float32)
         scales[:outputs] = np.concatenate([part.scales for part in self.parts])
         bias[:outputs] = np.concatenate([part.bias for part in self.parts])
-        zeros = whole.sum(axis=1, dtype=np.int32) * np.int32(compiled.ZERO)
+        zeros = weights.sum(axis=1, dtype=np.int32) * np.int32(compiled.ZERO)
         for part in self.parts:
             release(part.weight)
         return np.ascontiguousarray(blocks).reshape(panels, inputs // step, columns * step), scales, zeros, bias
@@ -115,11 +115,11 @@ def place_in_file(array: NDArray[Any]) -> tuple[np.memmap[Any, Any], int] | None
 
 def release(array: NDArray[Any]) -> None:
     """Give back the memory of an array that is mapped from a file; it is read again where it is needed again."""
-    found = place_in_file(array)
-    if found is None or not hasattr(mmap, "MADV_DONTNEED"):
+    location = place_in_file(array)
+    if location is None or not hasattr(mmap, "MADV_DONTNEED"):
         return
-    pages: Any = found[0].base
-    place = found[1] - found[0].offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+    pages: Any = location[0].base
+    place = location[1] - location[0].offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
     first, last = -(-place // mmap.PAGESIZE), (place + array.nbytes) // mmap.PAGESIZE
     if last > first:
         pages.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
@@ -151,11 +151,11 @@ def states_of(
         return states
     tokens, hidden = states.shape
     mixed: Floats = np.empty((tokens, 3 * hidden), np.float32)
-    nothing, attended = np.empty((0, 3 * hidden), np.float32), np.empty_like(states)
+    empty, attended = np.empty((0, 3 * hidden), np.float32), np.empty_like(states)
     count = max(1, min(threads(), tokens // SPLIT))
     step = -(-tokens // (count * compiled.TILE)) * compiled.TILE
     shares = [(start, min(start + step, tokens)) for start in range(0, tokens, step)]
-    texts = np.array([(start + n * length, length) for start, many, length in runs for n in range(many)])
+    texts = np.array([(start + n * length, length) for start, number, length in runs for n in range(number)])
     groups = [np.ascontiguousarray(texts[number::count]) for number in range(count)]
 
     def run(work: Callable[[int, int], None]) -> None:
@@ -166,12 +166,12 @@ def states_of(
 
     attend = partial(compiled.attend, mixed, attended, heads)
     run(partial(compiled.project, states, layers[0].mixed.packed, mixed))
-    for layer, after in zip(layers, [*layers[1:], None], strict=True):
+    for layer, following in zip(layers, [*layers[1:], None], strict=True):
         if count == 1:
             attend(texts)
         else:
             list(_pool().map(attend, groups))
-        parts = [part.packed for part in (layer.out, layer.up, layer.down, (after or layer).mixed)]
-        given = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
-        run(partial(compiled.rest_of_layer, *given, nothing if after is None else mixed, eps))
+        parts = [part.packed for part in (layer.out, layer.up, layer.down, (following or layer).mixed)]
+        args = attended, states, parts[0], tuple(layer.norm), parts[1], parts[2], tuple(layer.last), parts[3]
+        run(partial(compiled.rest_of_layer, *args, empty if following is None else mixed, eps))
     return states

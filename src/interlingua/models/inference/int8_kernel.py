@@ -55,17 +55,17 @@ def _products(_: Any, sums: Any, rows: Any, first: Any, panels: Any, panel: Any)
     """`sums` [TOGETHER, COLUMNS] int32 becomes the products of the rows of `rows` [rows, steps · STEP] WHOLE from
     `first` on with one panel of `panels` [panels, steps, COLUMNS · STEP] int8."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         total, bytes_ = ir.VectorType(_INT, LANES), ir.VectorType(_BYTE, LANES * STEP)
-        arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 3)]
+        arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 3)]
         out, left, right = (
             builder.bitcast(array.data, kind.as_pointer())
             for array, kind in zip(arrays, (total, _INT, bytes_), strict=True)
         )
         steps = cgutils.unpack_tuple(builder, arrays[2].shape, 3)[1]
-        begins = [builder.mul(builder.add(given[2], _INDEX(number)), steps) for number in range(TOGETHER)]
-        panel_begin = builder.mul(given[4], builder.mul(steps, _INDEX(PANELS)))
-        held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(TOGETHER * PANELS)]
+        begins = [builder.mul(builder.add(args[2], _INDEX(number)), steps) for number in range(TOGETHER)]
+        panel_begin = builder.mul(args[4], builder.mul(steps, _INDEX(PANELS)))
+        slots = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(TOGETHER * PANELS)]
         widen, multiply = (_as_bytes, _multiply_bytes) if BYTES else (_as_shorts, _multiply_shorts)
         with cgutils.for_range(builder, steps) as loop:
             place = builder.add(panel_begin, builder.mul(loop.index, _INDEX(PANELS)))
@@ -74,13 +74,13 @@ def _products(_: Any, sums: Any, rows: Any, first: Any, panels: Any, panel: Any)
                 for number in range(PANELS)
             ]
             for row, begin in enumerate(begins):
-                some = builder.load(builder.gep(left, [builder.add(begin, loop.index)]), align=1)
-                one = builder.insert_element(ir.Constant(total, ir.Undefined), some, _INT(0))
-                everywhere = builder.shuffle_vector(one, one, ir.Constant(total, None))
+                numbers = builder.load(builder.gep(left, [builder.add(begin, loop.index)]), align=1)
+                vector = builder.insert_element(ir.Constant(total, ir.Undefined), numbers, _INT(0))
+                splat = builder.shuffle_vector(vector, vector, ir.Constant(total, None))
                 for number, weight in enumerate(weights):
-                    sum_ = held[row * PANELS + number]
-                    builder.store(multiply(builder, builder.load(sum_), everywhere, weight), sum_)
-        for number, sum_ in enumerate(held):
+                    sum_ = slots[row * PANELS + number]
+                    builder.store(multiply(builder, builder.load(sum_), splat, weight), sum_)
+        for number, sum_ in enumerate(slots):
             builder.store(builder.load(sum_), builder.gep(out, [_INDEX(number)]), align=4)
         return context.get_dummy_value()
 
@@ -122,20 +122,20 @@ def _float_products(vectors: int) -> Any:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def products(_: Any, out: Any, at: Any, rows: Any, panels: Any, panel: Any, depth: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             number, lanes = ir.FloatType(), ir.VectorType(ir.FloatType(), LANES)
-            arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 2, 3)]
-            room, left, right = (builder.bitcast(array.data, number.as_pointer()) for array in arrays)
+            arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 2, 3)]
+            buffer, left, right = (builder.bitcast(array.data, number.as_pointer()) for array in arrays)
             width, length = (cgutils.unpack_tuple(builder, array.shape, 2)[1] for array in arrays[:2])
-            deep = cgutils.unpack_tuple(builder, arrays[2].shape, 3)[1]
-            wide = _INDEX(vectors * LANES)
+            panel_depth = cgutils.unpack_tuple(builder, arrays[2].shape, 3)[1]
+            panel_width = _INDEX(vectors * LANES)
             add = cgutils.get_or_insert_function(
                 builder.module, ir.FunctionType(lanes, [lanes] * 3), f"llvm.fma.v{LANES}f32"
             )
-            begin = builder.mul(given[4], builder.mul(deep, wide))
-            held = [cgutils.alloca_once_value(builder, ir.Constant(lanes, None)) for _ in range(TOGETHER * vectors)]
-            with cgutils.for_range(builder, given[5]) as loop:
-                place = builder.add(begin, builder.mul(loop.index, wide))
+            begin = builder.mul(args[4], builder.mul(panel_depth, panel_width))
+            slots = [cgutils.alloca_once_value(builder, ir.Constant(lanes, None)) for _ in range(TOGETHER * vectors)]
+            with cgutils.for_range(builder, args[5]) as loop:
+                place = builder.add(begin, builder.mul(loop.index, panel_width))
                 columns = [
                     builder.load(
                         builder.bitcast(
@@ -146,18 +146,18 @@ def _float_products(vectors: int) -> Any:
                     for n in range(vectors)
                 ]
                 for row in range(TOGETHER):
-                    one = builder.load(builder.gep(left, [builder.add(builder.mul(_INDEX(row), length), loop.index)]))
-                    first = builder.insert_element(ir.Constant(lanes, ir.Undefined), one, _INT(0))
-                    everywhere = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, LANES), None))
+                    value = builder.load(builder.gep(left, [builder.add(builder.mul(_INDEX(row), length), loop.index)]))
+                    vector = builder.insert_element(ir.Constant(lanes, ir.Undefined), value, _INT(0))
+                    splat = builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(_INT, LANES), None))
                     for n, column in enumerate(columns):
-                        sum_ = held[row * vectors + n]
-                        builder.store(builder.call(add, [everywhere, column, builder.load(sum_)]), sum_)
+                        sum_ = slots[row * vectors + n]
+                        builder.store(builder.call(add, [splat, column, builder.load(sum_)]), sum_)
             for row in range(TOGETHER):
                 for n in range(vectors):
-                    place = builder.add(builder.mul(_INDEX(row), width), builder.add(given[1], _INDEX(n * LANES)))
+                    place = builder.add(builder.mul(_INDEX(row), width), builder.add(args[1], _INDEX(n * LANES)))
                     builder.store(
-                        builder.load(held[row * vectors + n]),
-                        builder.bitcast(builder.gep(room, [place]), lanes.as_pointer()),
+                        builder.load(slots[row * vectors + n]),
+                        builder.bitcast(builder.gep(buffer, [place]), lanes.as_pointer()),
                         align=4,
                     )
             return context.get_dummy_value()
@@ -176,11 +176,11 @@ def _softmax(_: Any, rows: Any, blocks: Any, sums: Any) -> Any:
     above the largest of its row, and `sums` [TOGETHER] their sums. 2^x is 2 to the whole part, by its bits, times a
     polynomial of the rest, off by less than 2e-7."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        number, lanes, whole = ir.FloatType(), ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_INT, LANES)
-        room, out = (context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 2))
-        width = cgutils.unpack_tuple(builder, room.shape, 2)[1]
-        data, totals = (builder.bitcast(array.data, number.as_pointer()) for array in (room, out))
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        number, lanes, integers = ir.FloatType(), ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_INT, LANES)
+        matrix, out = (context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 2))
+        width = cgutils.unpack_tuple(builder, matrix.shape, 2)[1]
+        data, totals = (builder.bitcast(array.data, number.as_pointer()) for array in (matrix, out))
 
         def call(name: str, kind: Any, *values: Any) -> Any:
             function = ir.FunctionType(kind, [value.type for value in values])
@@ -188,41 +188,41 @@ def _softmax(_: Any, rows: Any, blocks: Any, sums: Any) -> Any:
 
         def everywhere(value: Any) -> Any:
             first = builder.insert_element(ir.Constant(lanes, ir.Undefined), value, _INT(0))
-            return builder.shuffle_vector(first, first, ir.Constant(whole, None))
+            return builder.shuffle_vector(first, first, ir.Constant(integers, None))
 
         def constant(value: float) -> Any:
             return ir.Constant(lanes, [value] * LANES)
 
-        def larger(one: Any, other: Any) -> Any:
-            return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+        def larger(first: Any, second: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", first, second), first, second)
 
         def numbers(row: int, block: Any) -> Any:
             place = builder.add(builder.mul(_INDEX(row), width), builder.mul(block, _INDEX(LANES)))
             return builder.bitcast(builder.gep(data, [place]), lanes.as_pointer())
 
         smallest = constant(LEAST)
-        most = [cgutils.alloca_once_value(builder, smallest) for _ in range(TOGETHER)]
-        with cgutils.for_range(builder, given[1]) as loop:
-            for row, largest in enumerate(most):
-                found = builder.load(numbers(row, loop.index), align=4)
-                builder.store(larger(found, builder.load(largest)), largest)
-        tops = [everywhere(call(f"llvm.vector.reduce.fmax.v{LANES}f32", number, builder.load(one))) for one in most]
-        held = [cgutils.alloca_once_value(builder, ir.Constant(lanes, None)) for _ in range(TOGETHER)]
-        with cgutils.for_range(builder, given[1]) as loop:
-            for row, (top, total) in enumerate(zip(tops, held, strict=True)):
+        maxima = [cgutils.alloca_once_value(builder, smallest) for _ in range(TOGETHER)]
+        with cgutils.for_range(builder, args[1]) as loop:
+            for row, largest in enumerate(maxima):
+                values = builder.load(numbers(row, loop.index), align=4)
+                builder.store(larger(values, builder.load(largest)), largest)
+        tops = [everywhere(call(f"llvm.vector.reduce.fmax.v{LANES}f32", number, builder.load(slot))) for slot in maxima]
+        row_sums = [cgutils.alloca_once_value(builder, ir.Constant(lanes, None)) for _ in range(TOGETHER)]
+        with cgutils.for_range(builder, args[1]) as loop:
+            for row, (top, total) in enumerate(zip(tops, row_sums, strict=True)):
                 place = numbers(row, loop.index)
                 x = builder.fmul(builder.fsub(builder.load(place, align=4), top), constant(1.4426950408889634))
                 x = larger(x, constant(-126.0))
                 floor = call(f"llvm.floor.v{LANES}f32", lanes, x)
-                rest, power = builder.fsub(x, floor), constant(POWERS[0])
+                fraction, power = builder.fsub(x, floor), constant(POWERS[0])
                 for factor in POWERS[1:]:
-                    power = call(f"llvm.fma.v{LANES}f32", lanes, power, rest, constant(factor))
-                exponent = builder.add(builder.fptosi(floor, whole), ir.Constant(whole, [127] * LANES))
-                scale = builder.bitcast(builder.shl(exponent, ir.Constant(whole, [23] * LANES)), lanes)
+                    power = call(f"llvm.fma.v{LANES}f32", lanes, power, fraction, constant(factor))
+                exponent = builder.add(builder.fptosi(floor, integers), ir.Constant(integers, [127] * LANES))
+                scale = builder.bitcast(builder.shl(exponent, ir.Constant(integers, [23] * LANES)), lanes)
                 value = builder.fmul(power, scale)
                 builder.store(value, place, align=4)
                 builder.store(builder.fadd(builder.load(total), value), total)
-        for row, total in enumerate(held):
+        for row, total in enumerate(row_sums):
             sum_ = call(f"llvm.vector.reduce.fadd.v{LANES}f32", number, number(0.0), builder.load(total))
             builder.store(sum_, builder.gep(totals, [_INDEX(row)]))
         return context.get_dummy_value()
@@ -235,14 +235,14 @@ def quantise(rows: Any, whole: Any, scales: Any) -> None:
     """`rows` [rows, features] float32 as WHOLE around `ZERO`, with one scale a row."""
     bits = rows.view(np.int32)
     for row in range(rows.shape[0]):
-        most = np.int32(0)  # as bits: numbers without a sign stand in the order of their bits, and this is faster
+        maximum = np.int32(0)  # as bits: numbers without a sign stand in the order of their bits, and this is faster
         for i in range(rows.shape[1]):
-            most = max(most, bits[row, i] & np.int32(0x7FFFFFFF))
-        scale = np.int32(most).view(np.float32) / np.float32(LEVELS)
+            maximum = max(maximum, bits[row, i] & np.int32(0x7FFFFFFF))
+        scale = np.int32(maximum).view(np.float32) / np.float32(LEVELS)
         scales[row] = scale
-        turn = np.float32(1) / scale if scale > 0 else np.float32(0)
+        inverse = np.float32(1) / scale if scale > 0 else np.float32(0)
         for i in range(rows.shape[1]):
-            whole[row, i] = WHOLE(np.int32(rows[row, i] * turn + np.float32(LEVELS + 1.5)) + SHIFT)
+            whole[row, i] = WHOLE(np.int32(rows[row, i] * inverse + np.float32(LEVELS + 1.5)) + SHIFT)
 
 
 @_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]
@@ -270,44 +270,44 @@ def attend(mixed: Any, out: Any, heads: int, texts: Any) -> None:
     size, longest = hidden // heads, 0
     for number in range(texts.shape[0]):
         longest = max(longest, texts[number, 1])
-    wide, broad = KEYS * LANES, VALUES * LANES
-    panels, parts = -(-longest // wide), -(-size // broad)
-    keys = np.zeros((panels, size, wide), np.float32)
-    values = np.zeros((parts, longest, broad), np.float32)
+    key_width, value_width = KEYS * LANES, VALUES * LANES
+    panels, parts = -(-longest // key_width), -(-size // value_width)
+    keys = np.zeros((panels, size, key_width), np.float32)
+    values = np.zeros((parts, longest, value_width), np.float32)
     queries = np.zeros((TOGETHER, size), np.float32)
-    scores, sums = np.zeros((TOGETHER, panels * wide), np.float32), np.zeros(TOGETHER, np.float32)
-    found = np.zeros((TOGETHER, parts * broad), np.float32)
+    scores, sums = np.zeros((TOGETHER, panels * key_width), np.float32), np.zeros(TOGETHER, np.float32)
+    context = np.zeros((TOGETHER, parts * value_width), np.float32)
     factor = np.float32(1 / np.sqrt(size))
     for number in range(texts.shape[0]):
         start, length = texts[number, 0], texts[number, 1]
         blocks = -(-length // LANES)
         for head in range(heads):
             at = head * size
-            for panel in range(-(-length // wide)):
-                begin = start + panel * wide
+            for panel in range(-(-length // key_width)):
+                begin = start + panel * key_width
                 for i in range(size):
-                    for lane in range(min(wide, start + length - begin)):
+                    for lane in range(min(key_width, start + length - begin)):
                         keys[panel, i, lane] = mixed[begin + lane, hidden + at + i]
             for part in range(parts):
-                begin = 2 * hidden + at + part * broad
+                begin = 2 * hidden + at + part * value_width
                 for token in range(length):
-                    for i in range(min(broad, size - part * broad)):
+                    for i in range(min(value_width, size - part * value_width)):
                         values[part, token, i] = mixed[start + token, begin + i]
             for first in range(0, length, TOGETHER):
                 count = min(TOGETHER, length - first)
                 for row in range(count):
                     for i in range(size):
                         queries[row, i] = mixed[start + first + row, at + i] * factor
-                for panel in range(-(-length // wide)):
-                    _scores(scores, panel * wide, queries, keys, panel, size)
+                for panel in range(-(-length // key_width)):
+                    _scores(scores, panel * key_width, queries, keys, panel, size)
                 scores[:, length : blocks * LANES] = LEAST
                 _softmax(scores, blocks, sums)
                 for part in range(parts):
-                    _sums(found, part * broad, scores, values, part, length)
+                    _sums(context, part * value_width, scores, values, part, length)
                 for row in range(count):
-                    turn = np.float32(1) / sums[row]
+                    inverse = np.float32(1) / sums[row]
                     for i in range(size):
-                        out[start + first + row, at + i] = found[row, i] * turn
+                        out[start + first + row, at + i] = context[row, i] * inverse
 
 
 @_compiled(fastmath={"contract"})  # type: ignore[untyped-decorator]
@@ -333,10 +333,10 @@ def _norm(rows: Any, residual: Any, weight: Any, bias: Any, eps: Any, out: Any) 
         for i in range(size):
             out[row, i] = rows[row, i] + residual[row, i]
         mean = _sum(out[row], np.float32(0), 1, sums) / np.float32(size)
-        spread = _sum(out[row], mean, 2, sums) / np.float32(size)
-        turn = np.float32(1) / np.sqrt(spread + np.float32(eps))
+        variance = _sum(out[row], mean, 2, sums) / np.float32(size)
+        inverse = np.float32(1) / np.sqrt(variance + np.float32(eps))
         for i in range(size):
-            out[row, i] = (out[row, i] - mean) * turn * weight[i] + bias[i]
+            out[row, i] = (out[row, i] - mean) * inverse * weight[i] + bias[i]
 
 
 @_compiled()  # type: ignore[untyped-decorator]
@@ -344,15 +344,15 @@ def _sum(values: Any, mean: Any, power: int, sums: Any) -> Any:
     """The sum of `values` - `mean`, or with `power` 2 of its squares. `sums` [SUMS] stand side by side and are joined
     in one order: left to the compiler, the order would depend on the function into which this one is compiled, and so
     on what was compiled before."""
-    whole = values.size - values.size % SUMS
+    stop = values.size - values.size % SUMS
     sums[:] = 0
-    for first in range(0, whole, SUMS):
+    for first in range(0, stop, SUMS):
         for lane in range(SUMS):
             value = values[first + lane] - mean
             sums[lane] += value * value if power == 2 else value
-    for i in range(whole, values.size):
+    for i in range(stop, values.size):
         value = values[i] - mean
-        sums[i - whole] += value * value if power == 2 else value
+        sums[i - stop] += value * value if power == 2 else value
     half = SUMS // 2
     while half:
         for lane in range(half):
@@ -373,12 +373,12 @@ def project(states: Any, layer: Any, out: Any, start: int, stop: int) -> None:
     panels, weights, zeros, bias = layer
     sums = np.empty((TOGETHER, COLUMNS), np.int32)
     whole, scales = np.full((TILE, states.shape[1]), ZERO, WHOLE), np.zeros(TILE, np.float32)
-    room = np.empty((TILE, panels.shape[0] * COLUMNS), np.float32)
+    buffer = np.empty((TILE, panels.shape[0] * COLUMNS), np.float32)
     for first in range(start, stop, TILE):
         count = min(TILE, stop - first)
         quantise(states[first : first + count], whole, scales)
-        linear(whole[: _filled(count)], scales, panels, sums, weights, zeros, bias, room)
-        out[first : first + count] = room[:count, : out.shape[1]]
+        linear(whole[: _filled(count)], scales, panels, sums, weights, zeros, bias, buffer)
+        out[first : first + count] = buffer[:count, : out.shape[1]]
 
 
 @_compiled()  # type: ignore[untyped-decorator]
@@ -402,19 +402,19 @@ def rest_of_layer(
     hidden, inner = states.shape[1], down[0].shape[1] * STEP
     sums = np.empty((TOGETHER, COLUMNS), np.int32)
     whole, scales = np.full((TILE, hidden), ZERO, WHOLE), np.zeros(TILE, np.float32)
-    most = min(GROUP, _filled(stop - start))
-    wide, wide_scales = np.full((most, inner), ZERO, WHOLE), np.zeros(most, np.float32)
-    room = np.empty((TILE, one[0].shape[0] * COLUMNS), np.float32)
+    capacity = min(GROUP, _filled(stop - start))
+    wide, wide_scales = np.full((capacity, inner), ZERO, WHOLE), np.zeros(capacity, np.float32)
+    buffer = np.empty((TILE, one[0].shape[0] * COLUMNS), np.float32)
     middle = np.empty((TILE, up[0].shape[0] * COLUMNS), np.float32)
     after = np.empty((TILE, following[0].shape[0] * COLUMNS), np.float32)
-    normal = np.empty((most, hidden), np.float32)
+    normal = np.empty((capacity, hidden), np.float32)
     for group in range(start, stop, GROUP):
         length = min(GROUP, stop - group)
         for first in range(0, length, TILE):
             end = min(first + TILE, length)
             quantise(attended[group + first : group + end], whole, scales)
-            linear(whole[: _filled(end - first)], scales, one[0], sums, one[1], one[2], one[3], room)
-            _norm(room, states[group + first : group + end], norm[0], norm[1], eps, normal[first:end])
+            linear(whole[: _filled(end - first)], scales, one[0], sums, one[1], one[2], one[3], buffer)
+            _norm(buffer, states[group + first : group + end], norm[0], norm[1], eps, normal[first:end])
         for first in range(0, length, TILE):
             end = min(first + TILE, length)
             quantise(normal[first:end], whole, scales)
@@ -425,16 +425,16 @@ def rest_of_layer(
         for first in range(0, length, TILE):
             end = min(first + TILE, length)
             rows = wide[first : first + _filled(end - first)]
-            linear(rows, wide_scales[first:], down[0], sums, down[1], down[2], down[3], room)
-            _norm(room, normal[first:end], last[0], last[1], eps, states[group + first : group + end])
+            linear(rows, wide_scales[first:], down[0], sums, down[1], down[2], down[3], buffer)
+            _norm(buffer, normal[first:end], last[0], last[1], eps, states[group + first : group + end])
         if out.shape[0] == 0:
             continue
         for first in range(0, length, TILE):
             end = min(first + TILE, length)
             quantise(states[group + first : group + end], whole, scales)
-            rows, to = whole[: _filled(end - first)], out[group + first : group + end]
-            if rows.shape[0] == to.shape[0] and after.shape[1] == to.shape[1]:  # no rows and columns are filled up
-                linear(rows, scales, following[0], sums, following[1], following[2], following[3], to)
+            rows, part = whole[: _filled(end - first)], out[group + first : group + end]
+            if rows.shape[0] == part.shape[0] and after.shape[1] == part.shape[1]:  # no rows and columns are filled up
+                linear(rows, scales, following[0], sums, following[1], following[2], following[3], part)
             else:
                 linear(rows, scales, following[0], sums, following[1], following[2], following[3], after)
-                to[:] = after[: end - first, : out.shape[1]]
+                part[:] = after[: end - first, : out.shape[1]]

@@ -49,8 +49,8 @@ class Config(NamedTuple):
     @staticmethod
     def fits(config: Any) -> bool:
         """Whether a transformers configuration is of a model that is computed here."""
-        known = config.model_type in PACKABLE and not getattr(config, "is_decoder", False)
-        return known and config.hidden_act == "gelu" and config.hidden_size % config.num_attention_heads == 0
+        packable = config.model_type in PACKABLE and not getattr(config, "is_decoder", False)
+        return packable and config.hidden_act == "gelu" and config.hidden_size % config.num_attention_heads == 0
 
     @classmethod
     def of(cls, config: Any) -> Config:
@@ -103,13 +103,13 @@ def place_of(folder: Path, precision: str) -> Path:
     """The place of a model folder's conversion. The first part of the name tells folders apart, the second their
     content: the names, sizes, times, and first and last bytes of files."""
     files = sorted({path for pattern in SOURCES for path in folder.glob(pattern)})
-    found = hashlib.sha256(str(FORMAT).encode())
+    digest = hashlib.sha256(str(FORMAT).encode())
     for path in files:
         size = path.stat().st_size
-        found.update(repr((path.name, size, path.stat().st_mtime_ns)).encode())
+        digest.update(repr((path.name, size, path.stat().st_mtime_ns)).encode())
         with open(path, "rb") as stream:
-            found.update(stream.read(SAMPLE))
+            digest.update(stream.read(SAMPLE))
             stream.seek(max(0, size - SAMPLE))
-            found.update(stream.read())
+            digest.update(stream.read())
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
-    return cache_folder() / "models" / f"{name}-{found.hexdigest()[:16]}-{precision}"
+    return cache_folder() / "models" / f"{name}-{digest.hexdigest()[:16]}-{precision}"

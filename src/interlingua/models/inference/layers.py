@@ -39,8 +39,8 @@ class Table:
     def __init__(self, rows: NDArray[Any], scales: Floats | None = None) -> None:
         self._rows, self._scales = rows, scales
         self._file: int | None = None
-        if (found := place_in_file(rows)) is not None:
-            self._file, self._start = os.open(str(found[0].filename), os.O_RDONLY), found[1]
+        if (location := place_in_file(rows)) is not None:
+            self._file, self._start = os.open(str(location[0].filename), os.O_RDONLY), location[1]
             weakref.finalize(self, os.close, self._file)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -53,12 +53,12 @@ class Table:
             rows = self._rows[distinct]
         else:
             size = self._rows[:1].nbytes
-            read = b"".join(os.pread(self._file, size, self._start + number * size) for number in distinct.tolist())
-            rows = np.frombuffer(read, self._rows.dtype).reshape(len(distinct), -1)
-        found = widened(rows) if rows.dtype == np.uint16 else rows.astype(np.float32)
+            data = b"".join(os.pread(self._file, size, self._start + number * size) for number in distinct.tolist())
+            rows = np.frombuffer(data, self._rows.dtype).reshape(len(distinct), -1)
+        embeddings = widened(rows) if rows.dtype == np.uint16 else rows.astype(np.float32)
         if self._scales is not None:
-            found *= self._scales[distinct][:, None]
-        return found[places]
+            embeddings *= self._scales[distinct][:, None]
+        return embeddings[places]
 
 
 class Layers:
@@ -72,19 +72,19 @@ class Layers:
         self._first = _norm("embeddings", weights)
         self.layers = [_layer(number, weights, int8) for number in range(config.num_hidden_layers)]
         # the kernel reads the inputs of a layer by fours, or by twos
-        self._by_fours = int8 and not any(one.inputs % 4 for layer in self.layers for one in (layer.out, layer.down))
+        self._by_fours = int8 and not any(part.inputs % 4 for layer in self.layers for part in (layer.out, layer.down))
 
     def vectors(self, ids: Sequence[Sequence[int]], pooling: Pooling) -> Floats:
         """Token ids of each text → float32 `[texts, hidden]`, in batches of texts of near-equal length."""
-        found: Floats = np.empty((len(ids), self.config.hidden_size), np.float32)
+        vectors: Floats = np.empty((len(ids), self.config.hidden_size), np.float32)
         for batch in token_batches([len(text) for text in ids], PACKED_TOKENS):
             flat, positions, runs = laid_out([ids[number] for number in batch], self.config)
-            states, done = self.states(flat, positions, runs)[0], 0
+            states, offset = self.states(flat, positions, runs)[0], 0
             for start, count, length in runs:
                 texts = states[start : start + count * length].reshape(count, length, -1)
-                found[batch[done : done + count]] = texts[:, 0] if pooling == "cls" else texts.mean(1)
-                done += count
-        return found
+                vectors[batch[offset : offset + count]] = texts[:, 0] if pooling == "cls" else texts.mean(1)
+                offset += count
+        return vectors
 
     def states(
         self, ids: Ids, positions: Ids, runs: Sequence[Run], early: int | None = None
@@ -104,8 +104,8 @@ class Layers:
         if early is None:
             return compute(self.layers, states), None
         states = compute(self.layers[:early], states)
-        before = states.copy()
-        return compute(self.layers[early:], states), before
+        early_states = states.copy()
+        return compute(self.layers[early:], states), early_states
 
 
 class FloatLinear:
@@ -123,11 +123,11 @@ def _layer(number: int, weights: Mapping[str, Any], int8: bool) -> Layer:
     base = f"encoder.layer.{number}"
 
     def linear(*names: str) -> Int8Linear | FloatLinear:
-        held = [(weights[f"{base}.{name}.weight"], weights[f"{base}.{name}.bias"]) for name in names]
+        parts = [(weights[f"{base}.{name}.weight"], weights[f"{base}.{name}.bias"]) for name in names]
         if not int8:
-            return FloatLinear(*held)
+            return FloatLinear(*parts)
         scales = [weights[f"{base}.{name}.weight{SCALES}"] for name in names]
-        return Int8Linear(*(Part(weight, scale, bias) for (weight, bias), scale in zip(held, scales, strict=True)))
+        return Int8Linear(*(Part(weight, scale, bias) for (weight, bias), scale in zip(parts, scales, strict=True)))
 
     return Layer(
         linear(*(f"attention.self.{part}" for part in ("query", "key", "value"))),
@@ -169,9 +169,9 @@ def _attention(mixed: Floats, out: Floats, heads: int) -> None:
     weights = np.matmul(query * np.float32(size**-0.5), key.transpose(0, 2, 1))
     weights -= weights.max(axis=2, keepdims=True)
     np.exp(weights, out=weights)
-    found = np.matmul(weights, value)
-    found /= weights.sum(axis=2, keepdims=True)
-    out[:] = found.transpose(1, 0, 2).reshape(length, -1)
+    context = np.matmul(weights, value)
+    context /= weights.sum(axis=2, keepdims=True)
+    out[:] = context.transpose(1, 0, 2).reshape(length, -1)
 
 
 def _gelu(values: Floats) -> Floats:

@@ -58,12 +58,12 @@ class LightEncoder(EncodesByRole):
     def __init__(
         self, kept: Kept, settings: Settings, pooling: Pooling, normalize: bool, load: Callable[[], DualEncoder]
     ) -> None:
-        held = {name.removeprefix(kept.prefix): array for name, array in mapped(kept.weights_file).items()}
+        weights = {name.removeprefix(kept.prefix): array for name, array in mapped(kept.weights_file).items()}
         self.backbone, self.settings, self.pooling, self.normalize = kept, settings, pooling, normalize
         self.whole = Once(lambda: self._same(load()))
         """The encoder that computes longer calls, loaded at the first of them. Raises Stale where the model's folder
         holds another model by then."""
-        self._layers = Layers(kept.config, held, kept.precision == "int8")
+        self._layers = Layers(kept.config, weights, kept.precision == "int8")
         self._read, self._counting = 0, Lock()
 
     @classmethod
@@ -78,18 +78,18 @@ class LightEncoder(EncodesByRole):
         plain = [kind for kind, _ in modules] in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
         if not plain or any(folder.glob("*calibration.safetensors")):
             return None
-        own, settings = subfolder(folder, modules[0][1]), read_settings(folder)
+        module_folder, settings = subfolder(folder, modules[0][1]), read_settings(folder)
         try:
-            kept = Kept.read(own, precision)
-            if read_lengths(own, settings, kept.config.positions, kept.max_length).get("do_lower_case"):
+            kept = Kept.read(module_folder, precision)
+            if read_lengths(module_folder, settings, kept.config.positions, kept.max_length).get("do_lower_case"):
                 return None
             pooling = read_pooling(subfolder(folder, modules[1][1]))
-            found = cls(kept, settings, pooling, len(modules) == 3, lambda: _whole(folder, precision))
+            encoder = cls(kept, settings, pooling, len(modules) == 3, lambda: _whole(folder, precision))
         except (OSError, ValueError, KeyError, TypeError):  # whoever loads the whole one converts it, or says more
             return None
         if (recorded := read_json(folder / "fingerprint.json")) is not None:
-            check(found, recorded, str(folder))
-        return found
+            check(encoder, recorded, str(folder))
+        return encoder
 
     @property
     def similarity(self) -> str:
@@ -149,10 +149,10 @@ class LightEncoder(EncodesByRole):
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> Floats:
         """Token ids of each text → float32 `[texts, dim]`."""
-        found = self._layers.vectors(ids, self.pooling)
+        vectors = self._layers.vectors(ids, self.pooling)
         if self.normalize:
-            found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), TINY)
-        return found
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), TINY)
+        return vectors
 
 
 def _whole(folder: Path, precision: str) -> DualEncoder:

@@ -66,9 +66,9 @@ def laid_out(ids: Sequence[Sequence[int]], config: Any) -> tuple[NDArray[np.int6
         # As the model itself counts: a pad token inside a text takes position `pad` and moves no counter.
         pad = int(config.pad_token_id)
         real = (flat != pad).astype(np.int64)
-        counted = np.cumsum(real)
-        before = np.repeat(counted[starts] - real[starts], lengths)
-        positions = (counted - before) * real + pad
+        counts = np.cumsum(real)
+        offsets = np.repeat(counts[starts] - real[starts], lengths)
+        positions = (counts - offsets) * real + pad
     runs: list[Run] = []
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
         if runs and runs[-1][2] == length:

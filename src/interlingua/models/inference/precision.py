@@ -49,9 +49,9 @@ def chosen(precision: str, device: torch.device) -> str:
 
     Raises BadInput for an unknown one, and for one that the processor or a GPU cannot have.
     """
-    known = ("float32", "bfloat16", "int8", "auto")
-    if precision not in known:
-        raise BadInput(f"precision '{precision}' is unknown.{suggestion(precision, known)}")
+    precisions = ("float32", "bfloat16", "int8", "auto")
+    if precision not in precisions:
+        raise BadInput(f"precision '{precision}' is unknown.{suggestion(precision, precisions)}")
     if device.type != "cpu":
         if precision in ("float32", "auto"):
             return ""
@@ -70,8 +70,8 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
 
     Raises BadInput for another precision of such a model, and where the folder cannot be loaded.
     """
-    asked, precision = precision, fastest() if precision == "auto" else precision
-    if asked == "auto":
+    choice, precision = precision, fastest() if precision == "auto" else precision
+    if choice == "auto":
         logger.info(f"precision {precision}: the fastest on this processor")
     place = place_of(folder, precision)
     try:
@@ -83,42 +83,42 @@ def load(folder: Path, precision: str) -> InferenceTransformer | Transformer:
         shutil.rmtree(place, ignore_errors=True)
     from interlingua.models.transformer import Transformer
 
-    whole = Transformer.load(folder)
-    if (asked == "auto" or precision == "float32") and not Config.fits(whole.model.config):
-        if asked == "auto" and precision != "float32":
+    transformer = Transformer.load(folder)
+    if (choice == "auto" or precision == "float32") and not Config.fits(transformer.model.config):
+        if choice == "auto" and precision != "float32":
             logger.info(f"{folder}: is no BERT or RoBERTa, so it stays in float32")
-        return whole
-    made, about, weights = _converted(whole, precision)
+        return transformer
+    model, about, weights = _converted(transformer, precision)
     if sum(weight.numel() for weight in weights.values()) < KEPT:
-        return made
+        return model
     try:
-        with atomic_folder(place, MARKER) as new:
+        with atomic_folder(place, MARKER) as new_folder:
             about["prefix"] = _prefix(folder, weights) if precision == "float32" else None
             if about["prefix"] is None:
-                save_file(weights, new / WEIGHTS)
-            whole.subwords.tokenizer.save(str(new / "tokenizer.json"), pretty=False)
-            about["vocabulary"] = keep(whole.subwords.tokenizer, new)
-            (new / MARKER).write_text(json.dumps(about), encoding="utf-8")
+                save_file(weights, new_folder / WEIGHTS)
+            transformer.subwords.tokenizer.save(str(new_folder / "tokenizer.json"), pretty=False)
+            about["vocabulary"] = keep(transformer.subwords.tokenizer, new_folder)
+            (new_folder / MARKER).write_text(json.dumps(about), encoding="utf-8")
         for old in place.parent.glob(f"{place.name.partition('-')[0]}-*-{precision}"):  # of what the folder held before
             if old != place:
                 shutil.rmtree(old, ignore_errors=True)
     except (OSError, BadInput) as error:
         logger.warning(f"{place}: cannot be kept ({error}), so the model is converted each time")
-    return made
+    return model
 
 
 def _read(folder: Path, precision: str) -> InferenceTransformer:
     kept = Kept.read(folder, precision)
     arrays = mapped(kept.weights_file, wide=False)
-    held: dict[str, Any] = arrays
+    tensors: dict[str, Any] = arrays
     if precision != "int8":
-        held = {**load_file(kept.weights_file), kept.prefix + TABLE: arrays[kept.prefix + TABLE]}
-    weights = {name.removeprefix(kept.prefix): weight for name, weight in held.items()}
-    found = InferenceTransformer(
+        tensors = {**load_file(kept.weights_file), kept.prefix + TABLE: arrays[kept.prefix + TABLE]}
+    weights = {name.removeprefix(kept.prefix): weight for name, weight in tensors.items()}
+    model = InferenceTransformer(
         kept.config, weights, kept.subwords, precision, lines=kept.lines, agreement=kept.agreement
     )
-    found.model_max_length, found.weights_file = kept.max_length, str(kept.weights_file)
-    return found
+    model.model_max_length, model.weights_file = kept.max_length, str(kept.weights_file)
+    return model
 
 
 def _prefix(folder: Path, weights: Mapping[str, torch.Tensor]) -> str | None:
@@ -126,37 +126,37 @@ def _prefix(folder: Path, weights: Mapping[str, torch.Tensor]) -> str | None:
     float32."""
     if not (folder / WEIGHTS).is_file():
         return None
-    with safe_open(folder / WEIGHTS, "pt") as held:
-        names = set(held.keys())
+    with safe_open(folder / WEIGHTS, "pt") as file:
+        names = set(file.keys())
         for prefix in ("", "bert.", "roberta."):
             if all(f"{prefix}{name}" in names for name in weights):
-                same = all(held.get_slice(f"{prefix}{name}").get_dtype() == "F32" for name in weights)
-                return prefix if same else None
+                is_float32 = all(file.get_slice(f"{prefix}{name}").get_dtype() == "F32" for name in weights)
+                return prefix if is_float32 else None
     return None
 
 
 def _converted(
-    whole: Transformer, precision: str
+    transformer: Transformer, precision: str
 ) -> tuple[InferenceTransformer, dict[str, Any], dict[str, torch.Tensor]]:
     """A transformer in a precision, what the cache says of it, and its weights."""
     weights = {
         part: tensor.contiguous()
-        for name, weight in whole.model.named_parameters()
+        for name, weight in transformer.model.named_parameters()
         if not name.startswith("pooler.")
         for part, tensor in converted(name, weight, precision).items()
     }
     about: dict[str, Any] = {
-        "config": Config.of(whole.model.config)._asdict(),
-        "max_length": whole.model_max_length,
-        "lines": weight_lines(whole),
+        "config": Config.of(transformer.model.config)._asdict(),
+        "max_length": transformer.model_max_length,
+        "lines": weight_lines(transformer),
         "agreement": 1.0,
     }
     config = Config(**about["config"])
-    made = InferenceTransformer(config, weights, whole.subwords, precision, lines=about["lines"], agreement=1.0)
-    made.model_max_length = about["max_length"]
+    model = InferenceTransformer(config, weights, transformer.subwords, precision, lines=about["lines"], agreement=1.0)
+    model.model_max_length = about["max_length"]
     if precision != "float32":
-        ids = whole.subwords(PROBE)
+        ids = transformer.subwords(PROBE)
         with torch.inference_mode():
-            pairs = made.vectors(ids, "mean"), whole.vectors(ids, "mean")
-        made.agreement = about["agreement"] = round(float(torch.cosine_similarity(*pairs).min()), 4)
-    return made, about, weights
+            pairs = model.vectors(ids, "mean"), transformer.vectors(ids, "mean")
+        model.agreement = about["agreement"] = round(float(torch.cosine_similarity(*pairs).min()), 4)
+    return model, about, weights

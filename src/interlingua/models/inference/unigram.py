@@ -46,27 +46,27 @@ class Trie(NamedTuple):
     @classmethod
     def of(cls, vocabulary: Sequence[tuple[str, float]]) -> Trie:
         """Build a trie of pieces with their log probabilities; of equal pieces the last counts, as in `tokenizers`."""
-        last = {piece: number for number, (piece, _) in enumerate(vocabulary) if piece}
-        names = sorted(last)
+        numbers = {piece: number for number, (piece, _) in enumerate(vocabulary) if piece}
+        names = sorted(numbers)
         lengths = np.array([len(name) for name in names])
-        order = np.array([last[name] for name in names], np.int32)
+        order = np.array([numbers[name] for name in names], np.int32)
         longest = int(lengths.max(initial=0))
         letters = np.array(names, f"<U{max(1, longest)}").view(np.int32).reshape(len(names), -1)
         characters, pieces, counts = [np.zeros(1, np.int32)], [np.full(1, -1, np.int32)], []
         node = np.zeros(len(names), np.int64)  # of each piece, among the nodes of its first `depth` characters
         size = 1
         for depth in range(longest + 1):
-            going = np.flatnonzero(lengths > depth)
-            parents, labels = node[going], letters[going, min(depth, longest - 1)]
-            new = np.ones(len(going), bool)
-            new[1:] = (parents[1:] != parents[:-1]) | (labels[1:] != labels[:-1])
-            counts.append(np.bincount(parents[new], minlength=size))
-            node[going] = np.cumsum(new) - 1
-            size = int(new.sum())
-            characters.append(labels[new])
+            rows = np.flatnonzero(lengths > depth)
+            parents, labels = node[rows], letters[rows, min(depth, longest - 1)]
+            is_new = np.ones(len(rows), bool)
+            is_new[1:] = (parents[1:] != parents[:-1]) | (labels[1:] != labels[:-1])
+            counts.append(np.bincount(parents[is_new], minlength=size))
+            node[rows] = np.cumsum(is_new) - 1
+            size = int(is_new.sum())
+            characters.append(labels[is_new])
             ends = np.full(size, -1, np.int32)
-            done = going[lengths[going] == depth + 1]
-            ends[node[done]] = order[done]
+            terminals = rows[lengths[rows] == depth + 1]
+            ends[node[terminals]] = order[terminals]
             pieces.append(ends)
         starts = np.concatenate([[1], 1 + np.cumsum(np.concatenate(counts))]).astype(np.int32)
         scores = np.array([score for _, score in vocabulary], np.float64)
@@ -88,60 +88,60 @@ def best_cut(
     """The most probable ids of each word: of `text`, code points of words laid end to end that end at `ends` [words],
     into `found`, as long as `text`, and how many of them each word has into `counts` [words]. Neighbouring unknown
     characters are one id. Plain Python that numba can compile."""
-    begin, filled = 0, 0
+    begin, total = 0, 0
     longest = 0
     for word in range(len(ends)):
         longest = max(longest, ends[word] - begin)
         begin = ends[word]
     best = np.zeros(longest + 1, np.float64)
-    came, ids = np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64)
+    backpointers, ids = np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64)
     begin = 0
     for word in range(len(ends)):
         size = ends[word] - begin
         best[: size + 1] = 0.0
-        came[: size + 1] = -1
+        backpointers[: size + 1] = -1
         for at in range(size):
             single = False
             node, end = 0, at
             while end < size:
-                wanted = text[begin + end]
+                character = text[begin + end]
                 low, high = starts[node], starts[node + 1]
                 stop = high
                 while low < high:
                     middle = (low + high) // 2
-                    if characters[middle] < wanted:
+                    if characters[middle] < character:
                         low = middle + 1
                     else:
                         high = middle
-                if low >= stop or characters[low] != wanted:
+                if low >= stop or characters[low] != character:
                     break
                 node = low
                 end += 1
                 piece = pieces[node]
                 if piece >= 0:
                     score = scores[piece] + best[at]
-                    if came[end] < 0 or score > best[end]:
-                        best[end], came[end], ids[end] = score, at, piece
+                    if backpointers[end] < 0 or score > best[end]:
+                        best[end], backpointers[end], ids[end] = score, at, piece
                     if end == at + 1:
                         single = True
             if not single:
                 score = penalty + best[at]
-                if came[at + 1] < 0 or score > best[at + 1]:
-                    best[at + 1], came[at + 1], ids[at + 1] = score, at, unknown
-        start, end, before = filled, size, -1
+                if backpointers[at + 1] < 0 or score > best[at + 1]:
+                    best[at + 1], backpointers[at + 1], ids[at + 1] = score, at, unknown
+        start, end, previous = total, size, -1
         while end > 0:
             piece = ids[end]
-            if piece != unknown or before != unknown:
-                found[filled] = piece
-                filled += 1
-            before = piece
-            end = came[end]
-        counts[word] = filled - start
-        for step in range((filled - start) // 2):
-            here, there = start + step, filled - 1 - step
-            held = found[here]
-            found[here] = found[there]
-            found[there] = held
+            if piece != unknown or previous != unknown:
+                found[total] = piece
+                total += 1
+            previous = piece
+            end = backpointers[end]
+        counts[word] = total - start
+        for step in range((total - start) // 2):
+            left, right = start + step, total - 1 - step
+            value = found[left]
+            found[left] = found[right]
+            found[right] = value
         begin = ends[word]
 
 
@@ -163,8 +163,8 @@ class MappedSubwords(Subwords):
         self.special, self._pieces = True, None
         self._known, self._file = None, str(folder / "tokenizer.json")
         self._words = Tokenizer.from_file(str(folder / WORDS))
-        held = mapped(folder / TRIE)
-        self._trie = Trie(*(held[name] for name in Trie._fields))
+        tensors = mapped(folder / TRIE)
+        self._trie = Trie(*(tensors[name] for name in Trie._fields))
         self._around: list[list[int]] = about["around"]
         self._overhead, self._closing = sum(map(len, self._around)), len(self._around[1])
         self._added: list[str] = about["added"]
@@ -177,11 +177,11 @@ class MappedSubwords(Subwords):
         return Tokenizer.from_file(self._file)
 
     def _ids(self, inputs: Sequence[str | tuple[str, str]]) -> list[list[int]]:
-        found: list[list[int]] = []
+        ids: list[list[int]] = []
         for start in range(0, len(inputs), TOGETHER):
-            cut = None if self._known is not None else self._cut_words(inputs[start : start + TOGETHER])
-            found += super()._ids(inputs[start : start + TOGETHER]) if cut is None else cut
-        return found
+            cuts = None if self._known is not None else self._cut_words(inputs[start : start + TOGETHER])
+            ids += super()._ids(inputs[start : start + TOGETHER]) if cuts is None else cuts
+        return ids
 
     def _cut_words(self, inputs: Sequence[str | tuple[str, str]]) -> list[list[int]] | None:
         """The ids of texts; None for what only the tokenizer knows."""
@@ -190,21 +190,21 @@ class MappedSubwords(Subwords):
         if search is None or len(texts) < len(inputs):
             return None
         words: list[str] = []
-        last = [0]  # words until the end of each text
+        text_ends = [0]  # words until the end of each text
         for text in texts:
             normal = self._words.normalizer.normalize_str(text) if self._words.normalizer is not None else text
-            if any(one in text or one in normal for one in self._added):
+            if any(token in text or token in normal for token in self._added):
                 return None
             words += [word for word, _ in self._words.pre_tokenizer.pre_tokenize_str(normal)]
-            last.append(len(words))
+            text_ends.append(len(words))
         letters = np.frombuffer("".join(words).encode("utf-32-le"), np.int32)
         ends = np.cumsum(np.array([len(word) for word in words], np.int64))
         ids, counts = np.empty(len(letters), np.int32), np.zeros(len(words), np.int64)
         search(letters, ends, *self._trie, self._unknown, self._penalty, ids, counts)
-        bounds = np.concatenate([[0], np.cumsum(counts)])[last]
+        bounds = np.concatenate([[0], np.cumsum(counts)])[text_ends]
         flat = ids[: bounds[-1]].tolist()
-        first, closing = self._around
-        return [[*first, *flat[begin:end], *closing] for begin, end in pairwise(bounds.tolist())]
+        opening, closing = self._around
+        return [[*opening, *flat[begin:end], *closing] for begin, end in pairwise(bounds.tolist())]
 
 
 def keep(tokenizer: Tokenizer, folder: Path) -> dict[str, Any] | None:
@@ -217,16 +217,16 @@ def keep(tokenizer: Tokenizer, folder: Path) -> dict[str, Any] | None:
     plain = isinstance(tokenizer.model, Unigram) and tokenizer.pre_tokenizer is not None
     if not plain or model.get("byte_fallback") or model.get("unk_id") is None:
         return None
-    alone = {key: description[key] for key in ("version", "normalizer", "pre_tokenizer")}
-    words = {**alone, "added_tokens": [], "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]}}
+    parts = {key: description[key] for key in ("version", "normalizer", "pre_tokenizer")}
+    words = {**parts, "added_tokens": [], "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]}}
     (folder / WORDS).write_text(json.dumps(words), encoding="utf-8")
     save_file(Trie.of(model["vocab"])._asdict(), folder / TRIE)
-    encoded = tokenizer.encode("a")
-    inside = [place for place, flag in enumerate(encoded.special_tokens_mask) if not flag]
+    encoding = tokenizer.encode("a")
+    places = [place for place, flag in enumerate(encoding.special_tokens_mask) if not flag]
     about = {
-        "around": [encoded.ids[: inside[0]], encoded.ids[inside[-1] + 1 :]] if inside else [[], []],
+        "around": [encoding.ids[: places[0]], encoding.ids[places[-1] + 1 :]] if places else [[], []],
         "added": [token.content for token in tokenizer.get_added_tokens_decoder().values()],
         "unknown": model["unk_id"],
     }
-    made = MappedSubwords(folder, about)
-    return about if made(PROBE) == Subwords(tokenizer, special=True)(PROBE) and made._known is None else None
+    subwords = MappedSubwords(folder, about)
+    return about if subwords(PROBE) == Subwords(tokenizer, special=True)(PROBE) and subwords._known is None else None

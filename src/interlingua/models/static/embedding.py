@@ -158,8 +158,8 @@ def quantised(rows: Tensor) -> dict[str, Tensor]:
 def _drop(flat: Tensor, counts: Tensor, probability: float) -> tuple[Tensor, Tensor]:
     """Drop tokens at random; a text that would lose all of them keeps all."""
     text = torch.repeat_interleave(torch.arange(len(counts)), counts)
-    keep = torch.rand(len(flat)) >= probability
-    kept = torch.zeros_like(counts).index_add_(0, text, keep.long())
-    keep |= (kept == 0)[text]
-    kept = torch.where(kept == 0, counts, kept)
-    return flat[keep], kept
+    mask = torch.rand(len(flat)) >= probability
+    remaining = torch.zeros_like(counts).index_add_(0, text, mask.long())
+    mask |= (remaining == 0)[text]
+    remaining = torch.where(remaining == 0, counts, remaining)
+    return flat[mask], remaining

@@ -60,33 +60,35 @@ class StaticTable:
         Raises BadInput for other weights and a damaged file."""
         require_safetensors(folder)
         try:
-            held = mapped(folder / "model.safetensors")
+            tensors = mapped(folder / "model.safetensors")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"{folder}: cannot be read as a static embedding ({error}).") from error
-        rows = held.get("embedding.weight", held.get("embeddings"))
-        if rows is None or not (set(held) == {"embedding.weight"} or set(held) <= {"embeddings", "weights", "mapping"}):
+        rows = tensors.get("embedding.weight", tensors.get("embeddings"))
+        if rows is None or not (
+            set(tensors) == {"embedding.weight"} or set(tensors) <= {"embeddings", "weights", "mapping"}
+        ):
             raise BadInput(
-                f"{folder}: model.safetensors holds {', '.join(sorted(held))}; a static embedding "
+                f"{folder}: model.safetensors holds {', '.join(sorted(tensors))}; a static embedding "
                 "has embedding.weight, or embeddings with weights and a mapping as model2vec "
                 "writes."
             )
-        scales, mapping = held.get("weights"), held.get("mapping")
+        scales, mapping = tensors.get("weights"), tensors.get("mapping")
         table = cls(
             rows if rows.dtype in (np.float32, np.int8) else rows.astype(np.float32),
             None if scales is None else scales.astype(np.float32),
             None if mapping is None else mapping.astype(np.int64),
         )
-        fitting = rows.ndim == 2 and (scales is None or scales.shape == (table.shape[0],))
-        if not fitting or (mapping is not None and not ((mapping >= 0) & (mapping < len(rows))).all()):
+        fits = rows.ndim == 2 and (scales is None or scales.shape == (table.shape[0],))
+        if not fits or (mapping is not None and not ((mapping >= 0) & (mapping < len(rows))).all()):
             raise Damaged(f"{folder}: cannot be read as a static embedding (its tensors do not fit together).")
         return table
 
     def take(self, ids: NDArray[np.int64]) -> Floats:
         """The vectors `[ids, dim]` of some subwords."""
-        found: Floats = self.rows[self._places(ids)].astype(np.float32)
+        vectors: Floats = self.rows[self._places(ids)].astype(np.float32)
         if self.scales is not None:
-            found *= self.scales[ids][:, None]
-        return found
+            vectors *= self.scales[ids][:, None]
+        return vectors
 
     def folded(self) -> Floats:
         """All vectors, float32, in memory."""
@@ -99,14 +101,14 @@ class StaticTable:
         flat = np.fromiter(chain.from_iterable(ids), np.int64, sum(counts))
         places, scales = self._places(flat), None if self.scales is None else self.scales[flat][:, None]
         result: Floats = np.zeros((len(ids), self.shape[1]), dtype=np.float32)
-        # one room for the vectors of each text in turn: to ask the system for it takes longer than the sum
-        room = np.empty((max(counts, default=0), self.shape[1]), dtype=self.rows.dtype)
-        scaled: Floats = np.empty(room.shape if scales is not None else (0, 0), dtype=np.float32)
+        # one buffer for the vectors of each text in turn: to ask the system for it takes longer than the sum
+        buffer = np.empty((max(counts, default=0), self.shape[1]), dtype=self.rows.dtype)
+        scaled: Floats = np.empty(buffer.shape if scales is not None else (0, 0), dtype=np.float32)
         start = 0
         for mean, count in zip(result, counts, strict=True):
             if count:
                 part = slice(start, start + count)
-                vectors = self.rows.take(places[part], axis=0, out=room[:count], mode="clip")  # "raise" would copy
+                vectors = self.rows.take(places[part], axis=0, out=buffer[:count], mode="clip")  # "raise" would copy
                 if scales is not None:
                     vectors = np.multiply(vectors, scales[part], out=scaled[:count])
                 np.add.reduce(vectors, axis=0, out=mean)
@@ -119,10 +121,10 @@ class StaticTable:
 
     def sample(self, step: int) -> Floats:
         """Every so many components of all vectors laid end to end."""
-        at = np.arange(0, self.shape[0] * self.shape[1], step)
-        ids, columns = np.divmod(at, self.shape[1])
-        rows = self.rows[self._places(ids), columns].astype(np.float32)
-        return rows if self.scales is None else rows * self.scales[ids]
+        positions = np.arange(0, self.shape[0] * self.shape[1], step)
+        ids, columns = np.divmod(positions, self.shape[1])
+        values = self.rows[self._places(ids), columns].astype(np.float32)
+        return values if self.scales is None else values * self.scales[ids]
 
 
 class StaticSide:
@@ -210,8 +212,8 @@ class StaticEncoder(Encoder):
         ):
             return None
         encoder = cls(*(_side(place, modules, folder) for place, modules in routes))
-        if (kept := read_json(folder / "fingerprint.json")) is not None:
-            check(encoder, kept, str(folder))
+        if (fingerprint := read_json(folder / "fingerprint.json")) is not None:
+            check(encoder, fingerprint, str(folder))
         return encoder
 
     @property
@@ -259,17 +261,17 @@ def encode_side(
     """As `StaticEncoder.encode_query`, by the `settings`, `dim`, `tokenize` and `vectors` of `side`."""
     texts = [sentences] if isinstance(sentences, str) else list(sentences)
     prompt = side.settings.prompt(role, prompt_name, prompt)
-    found: Floats = np.zeros((len(texts), side.dim), dtype=np.float32)
+    vectors: Floats = np.zeros((len(texts), side.dim), dtype=np.float32)
     for start in range(0, len(texts), WINDOW):
         part = slice(start, start + WINDOW)
-        found[part] = side.vectors(side.tokenize(texts[part], role, prompt=prompt))
-    finite = np.isfinite(found).all(axis=1)
+        vectors[part] = side.vectors(side.tokenize(texts[part], role, prompt=prompt))
+    finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         raise BadInput(f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are damaged.")
-    found = found[:, :truncate_dim]
+    vectors = vectors[:, :truncate_dim]
     if normalize_embeddings:
-        found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), TINY)
-    return found[0] if isinstance(sentences, str) else found
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), TINY)
+    return vectors[0] if isinstance(sentences, str) else vectors
 
 
 def mapped(file: Path, *, wide: bool = True) -> dict[str, NDArray[Any]]:
@@ -280,15 +282,15 @@ def mapped(file: Path, *, wide: bool = True) -> dict[str, NDArray[Any]]:
     if not 8 < start <= len(content):
         raise ValueError(f"{file.name} is cut")
     tensors: dict[str, NDArray[Any]] = {}
-    for name, about in json.loads(content[8:start].tobytes()).items():
+    for name, entry in json.loads(content[8:start].tobytes()).items():
         if name == "__metadata__":
             continue
-        begin, end = (start + int(offset) for offset in about["data_offsets"])
+        begin, end = (start + int(offset) for offset in entry["data_offsets"])
         if not start <= begin <= end <= len(content):
             raise ValueError(f"{file.name} is cut")
         part = np.asarray(content)[begin:end]
-        half = about["dtype"] == "BF16"
-        tensor = part.view("<u2" if half else KINDS[about["dtype"]]).reshape(about["shape"])
+        half = entry["dtype"] == "BF16"
+        tensor = part.view("<u2" if half else KINDS[entry["dtype"]]).reshape(entry["shape"])
         tensors[name] = widened(tensor) if half and wide else tensor
     return tensors
 
@@ -312,12 +314,12 @@ def check_vocabulary(subwords: Subwords, rows: int) -> None:
 
 
 def _side(place: Path, modules: Sequence[Module], folder: Path) -> StaticSide:
-    own = subfolder(place, modules[0][1])
-    settings, table = read_settings(folder), StaticTable.open(own)
+    module_folder = subfolder(place, modules[0][1])
+    settings, table = read_settings(folder), StaticTable.open(module_folder)
     try:
-        tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(module_folder / "tokenizer.json"))
     except Exception as error:  # tokenizers raises bare Exception
-        raise Damaged(f"{own}: cannot be read as a static embedding ({error}).") from error
+        raise Damaged(f"{module_folder}: cannot be read as a static embedding ({error}).") from error
     settings.max_length = (tokenizer.truncation or {}).get("max_length")
     subwords = Subwords(tokenizer, special=False)
     check_vocabulary(subwords, table.shape[0])

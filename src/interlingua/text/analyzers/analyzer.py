@@ -61,9 +61,9 @@ class Analyzer:
         """The terms of `text`, in order; none for a text without a letter or digit."""
         if not self._by_space:
             return self._cut(text)
-        known, found = self._known, []
+        memo, all_terms = self._known, []
         for piece in text.split():
-            terms = known.get(piece)
+            terms = memo.get(piece)
             if terms is None:
                 terms = self._older.get(piece)
                 if terms is None:
@@ -71,12 +71,12 @@ class Analyzer:
                 if len(piece) <= LONGEST:
                     if Analyzer._held >= HELD:
                         _forget()
-                        known = self._known
+                        memo = self._known
                     Analyzer._held += 1
                     # equal terms of different pieces are kept once
-                    known[piece] = terms = [self._once.setdefault(term, term) for term in terms]
-            found += terms
-        return found
+                    memo[piece] = terms = [self._once.setdefault(term, term) for term in terms]
+            all_terms += terms
+        return all_terms
 
     def counts(self, text: str, most: int) -> tuple[Counter[str], bool]:
         """Count each term of `text`, and tell whether all of it was read: reading ends at `most` terms.
@@ -84,16 +84,16 @@ class Analyzer:
         What stands between white space is read once, however often it comes again. Of more than `PIECE` characters
         without white space, some are read at a time, so that an n-gram across the border between them is not found.
         """
-        found: Counter[str] = Counter()
-        read = 0
+        counts: Counter[str] = Counter()
+        total = 0
         for piece, times in Counter(_pieces(text)).items():
-            if read >= most:
-                return found, False
+            if total >= most:
+                return counts, False
             terms = self(piece)
-            read += max(1, len(terms))
+            total += max(1, len(terms))
             for term in terms:
-                found[term] += times
-        return found, True
+                counts[term] += times
+        return counts, True
 
     def many(self, texts: Iterable[str]) -> list[list[str]]:
         """The terms of each text."""
@@ -115,8 +115,8 @@ def _pieces(text: str) -> Iterator[str]:
 def _forget() -> None:
     """Make room: the older half of what all analyzers remember goes."""
     Analyzer._held = 0
-    for one in list(Analyzer._all):
-        one._known, one._older, one._once = {}, one._known, {}
+    for instance in list(Analyzer._all):
+        instance._known, instance._older, instance._once = {}, instance._known, {}
 
 
 VERSION = "1"
@@ -139,12 +139,12 @@ def analyzer(lang: str, kind: str | None = None) -> Analyzer:
     Raises BadInput for an unknown kind, a segmenter of another language, or a package that is not installed.
     """
     code = find_code(lang) or ""
-    chosen = rules_of(code).default if kind in (None, "default") else str(kind)
-    if chosen in SEGMENTERS and SEGMENTERS[chosen].lang != code:
-        raise BadInput(f"analyzer '{chosen}': is for '{SEGMENTERS[chosen].lang}', not for '{lang}'.")
-    if chosen not in (*KINDS, *SEGMENTERS) and not CHARACTERS.fullmatch(chosen):
-        raise BadInput(f"unknown analyzer '{chosen}'.{suggestion(chosen, (*KINDS, *segmenters_of(code)))}")
-    return _made(code, chosen)
+    name = rules_of(code).default if kind in (None, "default") else str(kind)
+    if name in SEGMENTERS and SEGMENTERS[name].lang != code:
+        raise BadInput(f"analyzer '{name}': is for '{SEGMENTERS[name].lang}', not for '{lang}'.")
+    if name not in (*KINDS, *SEGMENTERS) and not CHARACTERS.fullmatch(name):
+        raise BadInput(f"unknown analyzer '{name}'.{suggestion(name, (*KINDS, *segmenters_of(code)))}")
+    return _made(code, name)
 
 
 @cache
@@ -159,27 +159,27 @@ def _made(code: str, kind: str) -> Analyzer:
         return Analyzer(name, f"{VERSION}, {packages}", steps, _segmented(SEGMENTERS[kind].load()), by_space=False)
     turkic = code in TURKIC
     letters = None if kind == "words" else rules.letters
-    prepared = _prepared(letters, turkic)
-    first = (
+    prepare = _prepared(letters, turkic)
+    first_steps = (
         "NFKC, no case, ASCII digits",
         *(["dotless i"] if turkic else []),
         *(["letters of the language"] if letters else []),
         "words (UAX 29)",
     )
     if kind == "words":
-        return Analyzer(name, VERSION, first, lambda piece: words(prepared(piece)))
-    if found := CHARACTERS.fullmatch(kind):
-        size = int(found[1])
+        return Analyzer(name, VERSION, first_steps, lambda piece: words(prepare(piece)))
+    if match := CHARACTERS.fullmatch(kind):
+        size = int(match[1])
         return Analyzer(
             name,
             VERSION,
-            (*first, f"character {size}-grams"),
-            lambda piece: [gram for word, _ in runs(prepared(piece)) for gram in grams(word, size)],
+            (*first_steps, f"character {size}-grams"),
+            lambda piece: [gram for word, _ in runs(prepare(piece)) for gram in grams(word, size)],
         )
-    return _terms(code, kind, rules, prepared, first)
+    return _terms(code, kind, rules, prepare, first_steps)
 
 
-def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[str, ...]) -> Analyzer:
+def _terms(code: str, kind: str, rules: Rules, prepare: Rewrite, first_steps: tuple[str, ...]) -> Analyzer:
     """ "language", "mixed" and "ngram"."""
     stems = kind != "ngram"
     size = MIXED_SIZE if kind == "mixed" else 0
@@ -188,17 +188,17 @@ def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[s
     version = f"{VERSION}, Snowball {snowball_version()}" if stems and rules.snowball else VERSION
 
     def split(text: str) -> list[tuple[str, bool]]:
-        found = runs(prepared(text))
+        tokens = runs(prepare(text))
         if apostrophe is None:
-            return found
-        return [(kept, unspaced) for word, unspaced in found if (kept := apostrophe(word))]
+            return tokens
+        return [(part, unspaced) for word, unspaced in tokens if (part := apostrophe(word))]
 
-    dropped = frozenset(word for listed in (stopwords().get(code, ()) if stems else ()) for word, _ in split(listed))
+    stoplist = frozenset(word for entry in (stopwords().get(code, ()) if stems else ()) for word, _ in split(entry))
 
     def cut(piece: str) -> list[str]:
         terms: list[str] = []
         for word, unspaced in split(piece):
-            if word in dropped:
+            if word in stoplist:
                 continue
             if unspaced:
                 terms += script_grams(word)
@@ -211,9 +211,9 @@ def _terms(code: str, kind: str, rules: Rules, prepared: Rewrite, first: tuple[s
                     terms += grams(word, size)
         return terms
 
-    steps = [*first, "apostrophes"] if apostrophe else [*first]
+    steps = [*first_steps, "apostrophes"] if apostrophe else [*first_steps]
     steps += ["n-grams in scripts without spaces"]
-    steps += [f"{len(dropped)} stopwords"] if dropped else []
+    steps += [f"{len(stoplist)} stopwords"] if stoplist else []
     steps += [f"Snowball {rules.snowball}" if rules.snowball else "light endings"] if stem else []
     steps += ["spellings of a stem"] if after else []
     steps += [f"and character {size}-grams of the words"] if size else []

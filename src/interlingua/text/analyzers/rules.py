@@ -22,8 +22,8 @@ PERSIAN = str.maketrans(ALEFS | dict.fromkeys("يىېے", "ی") | dict.fromkeys(
 
 def arabic_letters(text: str) -> str:
     """`text` (NFKC) without vowel marks and tatweel; every alef bare, final ya with dots."""
-    bare: str = MARKS.sub("", text)
-    return bare.translate(ARABIC)
+    letters: str = MARKS.sub("", text)
+    return letters.translate(ARABIC)
 
 
 def ta_marbuta(stem: str) -> str:
@@ -34,8 +34,8 @@ def ta_marbuta(stem: str) -> str:
 def persian_letters(text: str) -> str:
     """`text` (NFKC, Persian or Urdu) with one ya, one kaf and one ha for the Persian, Arabic and Urdu forms, every alef
     bare, no marks. The zero-width non-joiner, which joins prefixes and endings to a word, becomes a space."""
-    bare: str = MARKS.sub("", text)
-    return bare.translate(PERSIAN)
+    letters: str = MARKS.sub("", text)
+    return letters.translate(PERSIAN)
 
 
 AT_MOST = 2  # endings: one of case after one of number
@@ -69,8 +69,8 @@ BENGALI_ENDINGS = (
 def bengali_letters(text: str) -> str:
     """`text` (NFKC) without chandrabindu, visarga, nukta and joiners; long i and u short; the letters for one n, one s,
     one t, one ng as one."""
-    kept: str = BENGALI_DROPPED.sub("", text)
-    return kept.translate(BENGALI_LETTERS)
+    letters: str = BENGALI_DROPPED.sub("", text)
+    return letters.translate(BENGALI_LETTERS)
 
 
 bengali_stem = ending_stripper(bengali_letters(ending) for ending in BENGALI_ENDINGS)
@@ -86,8 +86,8 @@ VOWELS = str.maketrans("आईऊॠॡऐऔीूॄॣैौ", "अइउऋ�
 def devanagari_letters(text: str) -> str:
     """`text` (NFKC) without nukta (the dot of borrowed sounds) and joiners, every nasal before a consonant as anusvara,
     the vowels of borrowed words as the usual ones."""
-    kept: str = NASAL.sub("ं", DEVANAGARI_DROPPED.sub("", text))
-    return kept.translate(DEVANAGARI_LETTERS)
+    letters: str = NASAL.sub("ं", DEVANAGARI_DROPPED.sub("", text))
+    return letters.translate(DEVANAGARI_LETTERS)
 
 
 def short_vowels(stem: str) -> str:
@@ -103,8 +103,8 @@ TELUGU_ENDINGS = "లు లను లకు లలో ల్లో లతో �
 
 def telugu_letters(text: str) -> str:
     """`text` (NFKC) with long vowels short, one nasal sign, no visarga and no joiners."""
-    kept: str = TELUGU_DROPPED.sub("", text)
-    return kept.translate(TELUGU_LETTERS)
+    letters: str = TELUGU_DROPPED.sub("", text)
+    return letters.translate(TELUGU_LETTERS)
 
 
 telugu_stem = ending_stripper(telugu_letters(ending) for ending in TELUGU_ENDINGS)
@@ -251,5 +251,5 @@ RULES = {
 def rules_of(lang: str) -> Rules:
     """The rules of a language code. Where there are none, words and their n-grams serve best ("mixed"); where the
     script has no spaces, or the language is not known, "ngram"."""
-    known = languages().get(lang)
-    return RULES.get(lang) or Rules("mixed" if known and known.spaced and known.script != "Kore" else "ngram")
+    language = languages().get(lang)
+    return RULES.get(lang) or Rules("mixed" if language and language.spaced and language.script != "Kore" else "ngram")

@@ -41,8 +41,8 @@ def folded(text: str, *, turkish: bool = False) -> str:
     visible = term_nfkc(INVISIBLE.sub("", text.casefold().replace(DOTTED, "i")))
     if visible.isalpha() and "ʼ" not in visible:  # most words: there is no digit and no sign
         return visible
-    counted: str = DIGITS.sub(lambda found: str(decimal(found[0])), visible)
-    return counted.translate(SIGNS)
+    result: str = DIGITS.sub(lambda match: str(decimal(match[0])), visible)
+    return result.translate(SIGNS)
 
 
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Line_Break=SA}ー々〆〇]"
@@ -73,9 +73,9 @@ def runs(text: str) -> list[tuple[str, bool]]:
     if text.isascii() and text.isalnum():
         return [(text, False)]
     return [
-        (word, found.lastgroup is not None)
-        for found in RUN.finditer(text)
-        if (word := found[0]).isalnum() or LETTER_OR_DIGIT.search(word)
+        (word, match.lastgroup is not None)
+        for match in RUN.finditer(text)
+        if (word := match[0]).isalnum() or LETTER_OR_DIGIT.search(word)
     ]
 
 
@@ -111,25 +111,25 @@ def script_grams(run: str) -> list[str]:
     Myanmar: every three neighbouring clusters (a letter with the vowels and tones above, below and after it); all of
     them where there are fewer.
     """
-    found: list[str] = []
+    terms: list[str] = []
     for piece in SOUTH_EAST.split(run):
         if SOUTH_EAST.match(piece):
             clusters = CLUSTER.findall(piece)
             count = max(1, len(clusters) - CLUSTERS + 1)
-            found += ["".join(clusters[start : start + CLUSTERS]) for start in range(count)]
+            terms += ["".join(clusters[start : start + CLUSTERS]) for start in range(count)]
         elif piece:
-            found += piece
-            found += grams(piece, 2) if len(piece) > 1 else ()
-    return found
+            terms += piece
+            terms += grams(piece, 2) if len(piece) > 1 else ()
+    return terms
 
 
 def hangul_grams(word: str) -> list[str]:
     """A word with its Hangul cut as Chinese is, since Korean writes endings and particles together with their word.
     What is not Hangul (2020 in 2020년) stays whole."""
-    found: list[str] = []
+    terms: list[str] = []
     for piece in HANGUL.split(word):
-        found += script_grams(piece) if HANGUL.match(piece) else [piece] if piece else ()
-    return found
+        terms += script_grams(piece) if HANGUL.match(piece) else [piece] if piece else ()
+    return terms
 
 
 Segment = Callable[[str], list[str]]
