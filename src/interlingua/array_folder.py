@@ -73,13 +73,13 @@ class ArrayFolder:
                 text = (path / layout.file).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 raise NotFound(f"{path}: holds no {layout.what} (no {layout.file}).") from None
-            about = dict(json.loads(text))
-            found = " ".join(str(about[key]) for key in ("format", "version") if key in about) or "none"
-            known = f"{layout.name} {layout.version}"
-            if found != known:
-                raise Damaged(f"{path}: has format {found}, {known} is known. Build it again.")
-            checksums.check_signed(about, ("format", "version", "facts", "files"))
-            folder = cls(path, dict(about["facts"]), dict(about["files"]))
+            description = dict(json.loads(text))
+            actual = " ".join(str(description[key]) for key in ("format", "version") if key in description) or "none"
+            expected = f"{layout.name} {layout.version}"
+            if actual != expected:
+                raise Damaged(f"{path}: has format {actual}, {expected} is known. Build it again.")
+            checksums.check_signed(description, ("format", "version", "facts", "files"))
+            folder = cls(path, dict(description["facts"]), dict(description["files"]))
             folder._check_sizes()
             compare(path, folder.sums)
             yield folder
@@ -97,8 +97,8 @@ class ArrayFolder:
         with atomic_folder(path, layout.file) as place, ArrayWriter(place) as writer:
             yield writer
             files = writer.described()
-            about = {"format": layout.name, "version": layout.version, "facts": writer.facts, "files": files}
-            (place / layout.file).write_text(json.dumps(checksums.signed(about)) + "\n", "utf-8")
+            description = {"format": layout.name, "version": layout.version, "facts": writer.facts, "files": files}
+            (place / layout.file).write_text(json.dumps(checksums.signed(description)) + "\n", "utf-8")
             checksums.note(place, cls(place, {}, files).sums)  # files keep inode and time where the folder is renamed
 
     @classmethod
@@ -121,16 +121,16 @@ class ArrayFolder:
         where the file, its description and what is expected here differ."""
         file = f"{name}.npy"
         entry = self._files[file]
-        given = tuple(entry["shape"])
+        stored = tuple(entry["shape"])
         array = np.asarray(
-            np.load(self.path / file, mmap_mode="r" if mapped and 0 not in given else None, allow_pickle=False)
+            np.load(self.path / file, mmap_mode="r" if mapped and 0 not in stored else None, allow_pickle=False)
         )
-        dtype, wanted = dtype or entry["dtype"], given if shape is None else shape
-        fits = len(wanted) == array.ndim and all(n in (None, m) for n, m in zip(wanted, array.shape, strict=True))
-        if not fits or array.shape != given or not array.dtype.name == entry["dtype"] == dtype:
+        dtype, expected = dtype or entry["dtype"], stored if shape is None else shape
+        fits = len(expected) == array.ndim and all(n in (None, m) for n, m in zip(expected, array.shape, strict=True))
+        if not fits or array.shape != stored or not array.dtype.name == entry["dtype"] == dtype:
             raise ValueError(
-                f"{file} is {array.dtype.name} {list(array.shape)}, described as {entry['dtype']} {list(given)}; "
-                f"{dtype} {['any' if n is None else n for n in wanted]} was expected"
+                f"{file} is {array.dtype.name} {list(array.shape)}, described as {entry['dtype']} {list(stored)}; "
+                f"{dtype} {['any' if n is None else n for n in expected]} was expected"
             )
         return array
 

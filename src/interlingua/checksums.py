@@ -56,8 +56,8 @@ def _of_json(about: Mapping[str, Any]) -> str:
 
 def compare(folder: Path, sums: Mapping[str, str], pace: float | None = None) -> None:
     """Raise ValueError for the first file of `folder` that has another checksum than `sums` says."""
-    for name, wanted in sums.items():
-        if checksum(folder / name, pace) != wanted:
+    for name, expected in sums.items():
+        if checksum(folder / name, pace) != expected:
             raise ValueError(f"{name} {CHANGED}")
 
 
@@ -83,10 +83,10 @@ def note(folder: Path, sums: Mapping[str, str]) -> None:
 
 def _mark(folder: Path, sums: Mapping[str, str]) -> str:
     digest = xxh3_128()
-    for name, wanted in sorted(sums.items()):
-        about = (folder / name).stat()
-        told = (name, wanted, about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
-        digest.update(repr(told).encode("utf-8", "surrogatepass"))
+    for name, expected in sorted(sums.items()):
+        facts = (folder / name).stat()
+        identity = (name, expected, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        digest.update(repr(identity).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
@@ -107,16 +107,16 @@ def _keep(mark: str) -> None:
     _known().add(mark)
     with suppress(OSError):
         notes.parent.mkdir(parents=True, exist_ok=True)
-        place = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(place, f"{mark}\n".encode())
-            size = os.fstat(place).st_size
+            os.write(handle, f"{mark}\n".encode())
+            size = os.fstat(handle).st_size
         finally:
-            os.close(place)
+            os.close(handle)
         if size > LONGEST_NOTES:
-            held = notes.read_text("ascii").splitlines(keepends=True)
+            lines = notes.read_text("ascii").splitlines(keepends=True)
             with atomic_write(notes) as stream:
-                stream.writelines(held[len(held) // 2 :])
+                stream.writelines(lines[len(lines) // 2 :])
 
 
 def described(folder: Path) -> dict[str, dict[str, Any]]:
@@ -139,23 +139,23 @@ class WrittenOnce:
 
     def read(self) -> dict[str, dict[str, Any]]:
         """The known checksums, by file. A line that is cut, as a power cut leaves the last one, is skipped."""
-        known: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, Any]] = {}
         with suppress(FileNotFoundError), open(self.folder / self.NAME, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 with suppress(ValueError, KeyError, TypeError):
                     entry = dict(json.loads(line))
-                    known[str(entry["file"])] = {"bytes": int(entry["bytes"]), "xxh3": str(entry["xxh3"])}
-        return known
+                    entries[str(entry["file"])] = {"bytes": int(entry["bytes"]), "xxh3": str(entry["xxh3"])}
+        return entries
 
     def add(self, files: Iterable[Path]) -> None:
         """Note files as they are now, but for those that are noted with the size that they have. A file that is gone is
         passed over. The disk holds the notes when the call returns."""
-        known, lines = self.read(), []
+        entries, lines = self.read(), []
         for path in files:
             name = path.relative_to(self.folder).as_posix()
             with suppress(FileNotFoundError):
                 size = path.stat().st_size
-                if known.get(name, {}).get("bytes") != size:
+                if entries.get(name, {}).get("bytes") != size:
                     lines.append(json.dumps({"file": name, "bytes": size, "xxh3": checksum(path)}) + "\n")
         if lines:
             with open(self.folder / self.NAME, "a", encoding="utf-8") as stream:
@@ -165,25 +165,25 @@ class WrittenOnce:
 
     def forget_missing(self) -> None:
         """Drop the notes of files that are gone."""
-        known = self.read()
-        there = {name: entry for name, entry in known.items() if (self.folder / name).exists()}
-        if len(there) < len(known):
+        entries = self.read()
+        remaining = {name: entry for name, entry in entries.items() if (self.folder / name).exists()}
+        if len(remaining) < len(entries):
             with atomic_write(self.folder / self.NAME) as stream:
-                stream.writelines(json.dumps({"file": name} | entry) + "\n" for name, entry in there.items())
+                stream.writelines(json.dumps({"file": name} | entry) + "\n" for name, entry in remaining.items())
 
     def damaged(self, files: Iterable[Path], pace: float | None = None) -> tuple[list[tuple[str, str]], int]:
         """Those of `files` that are noted and changed since, each with what is wrong; and how many are noted. One that
         is gone is not damaged."""
-        known, noted = self.read(), 0
-        wrong: list[tuple[str, str]] = []
+        entries, count = self.read(), 0
+        problems: list[tuple[str, str]] = []
         for path in files:
-            entry = known.get(name := path.relative_to(self.folder).as_posix())
+            entry = entries.get(name := path.relative_to(self.folder).as_posix())
             if entry is None:
                 continue
-            noted += 1
+            count += 1
             with suppress(FileNotFoundError):  # a writer has removed it
                 if (size := path.stat().st_size) != entry["bytes"]:
-                    wrong.append((name, f"has {size:,} bytes in place of {entry['bytes']:,}"))
+                    problems.append((name, f"has {size:,} bytes in place of {entry['bytes']:,}"))
                 elif checksum(path, pace) != entry["xxh3"]:
-                    wrong.append((name, CHANGED))
-        return wrong, noted
+                    problems.append((name, CHANGED))
+        return problems, count

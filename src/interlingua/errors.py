@@ -37,8 +37,8 @@ class Busy(InterlinguaError):
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`" Did you mean 'x'?"` when something close to `word` is known, else the known names."""
     names = sorted({*known} - {""})
-    close = difflib.get_close_matches(word, names, n=1)
-    if close:
-        return f" Did you mean '{close[0]}'?"
-    between = "; " if any("," in name for name in names) else ", "
-    return f" Known: {between.join(names)}." if names else ""
+    matches = difflib.get_close_matches(word, names, n=1)
+    if matches:
+        return f" Did you mean '{matches[0]}'?"
+    separator = "; " if any("," in name for name in names) else ", "
+    return f" Known: {separator.join(names)}." if names else ""

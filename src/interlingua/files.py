@@ -59,9 +59,9 @@ def open_input(path: str | Path) -> IO[bytes]:
     raw = open_raw(path)
     if raw.peek(2)[:2] != b"\x1f\x8b":
         return raw
-    packed = gzip.GzipFile(fileobj=raw, mode="rb")
-    packed.myfileobj = raw  # type: ignore[assignment]  # closed with it
-    return cast("IO[bytes]", packed)
+    gzip_file = gzip.GzipFile(fileobj=raw, mode="rb")
+    gzip_file.myfileobj = raw  # type: ignore[assignment]  # closed with it
+    return cast("IO[bytes]", gzip_file)
 
 
 def open_raw(path: str | Path) -> io.BufferedReader:
@@ -132,17 +132,17 @@ JSON_KINDS = {
 def read_object(path: Path, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
     """The JSON object in `path`, empty where there is no such file. Raises BadInput for broken JSON, for something else
     than an object, and for a value of another type than `kinds` says for its key. Null goes, as do other keys."""
-    found = read_json(path, {})
-    if not isinstance(found, dict):
-        raise BadInput(f"{path}: holds {json_kind(found)}; {JSON_KINDS[dict]} is expected.")
+    content = read_json(path, {})
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: holds {json_kind(content)}; {JSON_KINDS[dict]} is expected.")
     for name, kind in kinds.items():
-        known = kind if isinstance(kind, tuple) else (kind,)
-        value = found.get(name)
-        fits = isinstance(value, known) or (float in known and type(value) is int)
-        if value is not None and (not fits or (isinstance(value, bool) and bool not in known)):
-            wanted = " or ".join(JSON_KINDS[one] for one in known)
-            raise BadInput(f"{path}: {name} is {json_kind(value)}; {wanted} is expected.")
-    return found
+        types = kind if isinstance(kind, tuple) else (kind,)
+        value = content.get(name)
+        fits = isinstance(value, types) or (float in types and type(value) is int)
+        if value is not None and (not fits or (isinstance(value, bool) and bool not in types)):
+            expected = " or ".join(JSON_KINDS[one] for one in types)
+            raise BadInput(f"{path}: {name} is {json_kind(value)}; {expected} is expected.")
+    return content
 
 
 def json_kind(value: object) -> str:
@@ -170,8 +170,8 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         binary = "b" in mode
         if path.suffix == ".gz":
             with os.fdopen(handle, "wb") as raw:
-                with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as packed:
-                    stream = packed if binary else _text(packed)
+                with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as gzip_file:
+                    stream = gzip_file if binary else _text(gzip_file)
                     yield stream
                     if not binary:
                         stream.detach()
@@ -227,8 +227,8 @@ def move_into_place(new: Path, path: Path, marker: str) -> None:
         Path(folder).chmod(0o755)
         for name in names:
             Path(folder, name).chmod(0o644)  # safetensors makes files for their owner alone
-        for one in (*(Path(folder, name) for name in names), Path(folder)):
-            sync_path(one)
+        for entry in (*(Path(folder, name) for name in names), Path(folder)):
+            sync_path(entry)
     try:
         _swap(new, path, marker)
     except BaseException:
@@ -245,9 +245,9 @@ def restore(path: str | Path) -> Path:
     _check_name(path)
     if not os.path.exists(path):
         place = Path(os.path.realpath(path))
-        if left := _left_aside(place):
+        if folders := _left_aside(place):
             with suppress(OSError):  # not ours to write: the caller finds nothing, as before
-                os.rename(left[-1], place)
+                os.rename(folders[-1], place)
     return Path(path)
 
 
@@ -265,8 +265,8 @@ def _is_name(text: str) -> bool:
 
 def _left_aside(path: Path) -> list[Path]:
     """Folders that writers of `path` moved aside, the newest last."""
-    found = path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}.old")
-    return sorted((old for old in found if old.is_dir()), key=lambda old: old.stat().st_mtime)
+    paths = path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}.old")
+    return sorted((folder for folder in paths if folder.is_dir()), key=lambda folder: folder.stat().st_mtime)
 
 
 @contextmanager
@@ -275,18 +275,18 @@ def alone(lock: Path, busy: str, wait: bool = False) -> Iterator[None]:
     Where another one holds it, raises Busy at once with the message `busy`, or logs the message and waits."""
     from filelock import FileLock, Timeout
 
-    held = FileLock(lock)
+    file_lock = FileLock(lock)
     try:
-        held.acquire(timeout=0)
+        file_lock.acquire(timeout=0)
     except Timeout:
         if not wait:
             raise Busy(busy) from None
         logger.info(busy)
-        held.acquire()
+        file_lock.acquire()
     try:
         yield
     finally:
-        held.release()
+        file_lock.release()
 
 
 @contextmanager
@@ -304,15 +304,15 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
     """Remove from `folder` what writers of `atomic_write`, `atomic_folder` and `scratch_folder` left there that were
     killed: of all paths, or of those called `name`. The lock of a writer that lives tells that it does. On a file
     system without locks nothing is removed."""
-    for left in folder.glob(f".{name if name == '*' else glob.escape(name)}.{'?' * 8}.part"):
+    for leftover in folder.glob(f".{name if name == '*' else glob.escape(name)}.{'?' * 8}.part"):
         with suppress(OSError):  # it is being written, another process removes it too, or it is not ours
-            handle = os.open(left, os.O_RDONLY)
+            handle = os.open(leftover, os.O_RDONLY)
             try:
                 _claim(handle)
-                if left.is_dir():
-                    shutil.rmtree(left)
+                if leftover.is_dir():
+                    shutil.rmtree(leftover)
                 else:
-                    left.unlink()
+                    leftover.unlink()
             finally:
                 os.close(handle)
 
@@ -320,14 +320,14 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
 def remove_folder(path: Path) -> None:
     """Remove a folder, so that nobody sees a half of it: it gets the name of a leftover first. One that is not ours to
     remove stays. Of a link only the link is removed."""
-    gone = path.with_name(f".{path.name}.outdated.part")
+    leftover = path.with_name(f".{path.name}.outdated.part")
     with suppress(OSError):
         if path.is_symlink():
             path.unlink()
             return
-        shutil.rmtree(gone, ignore_errors=True)
-        path.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(leftover, ignore_errors=True)
+        path.rename(leftover)
+        shutil.rmtree(leftover, ignore_errors=True)
         sync([path.parent])
 
 
@@ -353,9 +353,9 @@ def _new_file(prefix: str, folder: Path) -> tuple[int, Path]:
 
 def _new_folder(prefix: str, folder: Path) -> tuple[int, Path]:
     while True:
-        made = Path(tempfile.mkdtemp(prefix=prefix, suffix=".part", dir=folder))
+        path = Path(tempfile.mkdtemp(prefix=prefix, suffix=".part", dir=folder))
         with suppress(FileNotFoundError):  # it was removed before it was opened
-            return os.open(made, os.O_RDONLY), made
+            return os.open(path, os.O_RDONLY), path
 
 
 def _claim(handle: int) -> None:
@@ -387,10 +387,10 @@ def _swap(new: Path, path: Path, marker: str) -> None:
 def make_folder(folder: Path) -> Path:
     """`folder`, made where it is not there, with those above it. The disk holds the names of those that were made."""
     _check_name(folder)
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for made in reversed(new):
-        sync_path(made.parent)
+    for path in reversed(missing):
+        sync_path(path.parent)
     return folder
 
 
@@ -416,9 +416,9 @@ def sync_path(path: Path) -> None:
 
 def durability_of(name: str) -> Durability:
     """The durability with this name. Raises BadInput for any other."""
-    for known in get_args(Durability):
-        if name == known:
-            return known  # type: ignore[no-any-return]
+    for durability in get_args(Durability):
+        if name == durability:
+            return durability  # type: ignore[no-any-return]
     raise BadInput(
         f"durability '{name}': is 'full' (a write survives a power cut) or 'process' (it survives "
         f"the end of the process).{suggestion(name, get_args(Durability))}"

@@ -37,15 +37,15 @@ class Once(Generic[Value]):
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package whose public names live in its `modules` (module → its names, with
     spaces between them)."""
-    homes = {name: module for module, names in modules.items() for name in names.split()}
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *module_of})
 
     return load, names
 

@@ -56,8 +56,8 @@ def forget_pipes() -> None:
 
 def _number(path: str | Path) -> int | None:
     """The number of the open file that `path` stands for (0 of /dev/stdin), None for any other path."""
-    found = OPEN_FILE.fullmatch(str(path))
-    return int(found[1] or 0) if found else None
+    match = OPEN_FILE.fullmatch(str(path))
+    return int(match[1] or 0) if match else None
 
 
 class _Copy:

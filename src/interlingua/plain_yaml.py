@@ -35,15 +35,15 @@ MOST_VALUES = 100_000
 def parse_yaml(text: str) -> Any:
     """The value of a YAML text. Raises yaml.YAMLError, also for one that holds itself or more than `MOST_VALUES`."""
     try:
-        found = yaml.load(text, Loader=_Loader)
+        tree = yaml.load(text, Loader=_Loader)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
-    waiting, count = [(found, 0)], 0
-    while waiting:
-        value, depth = waiting.pop()
+    stack, count = [(tree, 0)], 0
+    while stack:
+        value, depth = stack.pop()
         count += 1
         if count > MOST_VALUES or depth > 100:
             raise yaml.YAMLError(f"it is nested too deeply, or holds more than {MOST_VALUES:,} values")
-        inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-        waiting += [(one, depth + 1) for one in inside]
-    return found
+        children = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+        stack += [(child, depth + 1) for child in children]
+    return tree

@@ -52,7 +52,7 @@ class _Shown:
         """Go back to the block opened last of those still open, or to how it was before all."""
         package = logging.getLogger(PACKAGE)
         with self.lock:
-            self.levels = [one for one in self.levels if one is not block]
+            self.levels = [other for other in self.levels if other is not block]
             if self.levels:
                 package.setLevel(self.levels[-1][0])
             else:
@@ -106,19 +106,19 @@ class Progress:
         now = time.monotonic()
         if now - self._last >= self.every:
             self._last = now
-            of = f" of {self.total:,}" if self.total else ""
-            logger.info(f"{self.what}: {self.done:,}{of} ({self._pace(now - self._start)})")
+            total = f" of {self.total:,}" if self.total else ""
+            logger.info(f"{self.what}: {self.done:,}{total} ({self._pace(now - self._start)})")
 
     def _pace(self, seconds: float) -> str:
         """The seconds so far, how much is done in one, and how long the rest takes at that rate."""
-        said = f"{seconds:.0f} s"
+        text = f"{seconds:.0f} s"
         if self.done and seconds > 0:
             rate = self.done / seconds
-            said += f", {rate:,.{0 if rate >= 10 else 1}f} a second"
+            text += f", {rate:,.{0 if rate >= 10 else 1}f} a second"
             if self.total and self.total >= self.done:
-                left = (self.total - self.done) / rate
-                said += f", {left:.0f} s left" if left < 100 else f", {left / 60:,.0f} min left"
-        return said
+                remaining = (self.total - self.done) / rate
+                text += f", {remaining:.0f} s left" if remaining < 100 else f", {remaining / 60:,.0f} min left"
+        return text
 
 
 def track(

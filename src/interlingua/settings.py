@@ -33,31 +33,31 @@ class Settings(BaseModel):
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first thing wrong, as a person would say it."""
-    errors = [(_place(model, found["loc"])[0], found) for found in error.errors()]
+    errors = [(_place(model, details["loc"])[0], details) for details in error.errors()]
     # of a field that takes a name or a mapping, what is wrong within the mapping says more than that it is no name, and
     # a key that is not known more than that another is missing
-    here = [(place, found) for place, found in errors if place[:1] == errors[0][0][:1]]
-    deepest = max(len(place) for place, _ in here)
-    within = [(place, found) for place, found in here if len(place) == deepest]
-    place, first = min(within, key=lambda one: one[1]["type"] == "missing") if deepest > 1 else errors[0]
+    field_errors = [(place, details) for place, details in errors if place[:1] == errors[0][0][:1]]
+    depth = max(len(place) for place, _ in field_errors)
+    candidates = [(place, details) for place, details in field_errors if len(place) == depth]
+    place, details = min(candidates, key=lambda entry: entry[1]["type"] == "missing") if depth > 1 else errors[0]
     path = ".".join(str(part) for part in place)
     *parents, name = place or ("",)
-    owner = _place(model, first["loc"])[1]
-    if first["type"] == "extra_forbidden":
-        if (now := getattr(owner, "former_names", {}).get(name)) is not None:
-            return f"{path} is called {'.'.join([*map(str, parents), now])}."
+    owner = _place(model, details["loc"])[1]
+    if details["type"] == "extra_forbidden":
+        if (new_name := getattr(owner, "former_names", {}).get(name)) is not None:
+            return f"{path} is called {'.'.join([*map(str, parents), new_name])}."
         return f"unknown key '{path}'.{suggestion(str(name), owner.model_fields)}"
-    if first["type"] == "missing":
+    if details["type"] == "missing":
         return f"'{path}' is missing."
-    if first["type"] == "model_type":
-        return f"'{path}': must be a mapping (got {first['input']!r})."
-    said = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":
-        return said if not path else f"'{path}': {said}"
+    if details["type"] == "model_type":
+        return f"'{path}': must be a mapping (got {details['input']!r})."
+    message = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "value_error":
+        return message if not path else f"'{path}': {message}"
     guess = ""
-    if (field := owner.model_fields.get(str(name))) is not None and isinstance(first["input"], str):
-        guess = suggestion(first["input"], map(str, _literals(field.annotation)))
-    return f"'{path}': {said.lower()} (got {first['input']!r}).{guess if '?' in guess else ''}"
+    if (field := owner.model_fields.get(str(name))) is not None and isinstance(details["input"], str):
+        guess = suggestion(details["input"], map(str, _literals(field.annotation)))
+    return f"'{path}': {message.lower()} (got {details['input']!r}).{guess if '?' in guess else ''}"
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
@@ -71,16 +71,16 @@ def _place(model: type[BaseModel], path: Sequence[int | str]) -> tuple[list[int 
     """The path of an error without the names that pydantic gives to the alternatives of a field, and the model whose
     field its last part names, walking down the models along the path."""
     place: list[int | str] = []
-    owner, left = model, list(path)
-    while left:
-        place.append(part := left.pop(0))
+    owner, remaining = model, list(path)
+    while remaining:
+        place.append(part := remaining.pop(0))
         owner, field = model, model.model_fields.get(str(part))
         if field is None:
             continue
-        if left and _union(field) and len(set(get_args(field.annotation)) - {NoneType}) > 1:
-            del left[0]
-        elif len(left) > 1 and get_origin(field.annotation) is dict:
-            place.append(left.pop(0))  # a key, which may be called like a field
+        if remaining and _union(field) and len(set(get_args(field.annotation)) - {NoneType}) > 1:
+            del remaining[0]
+        elif len(remaining) > 1 and get_origin(field.annotation) is dict:
+            place.append(remaining.pop(0))  # a key, which may be called like a field
         model = next(iter(_models(field.annotation)), model)
     return place, owner
 
@@ -110,16 +110,16 @@ _SIGNS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 def _values(field: FieldInfo) -> str:
     kinds = get_args(field.annotation) if _union(field) else [field.annotation]
-    named = [f"`{value}`" for kind in kinds for value in _literals(kind)]
-    named += [_KINDS[kind] for kind in kinds if kind in _KINDS]
-    named += ["mapping" for _ in _models(field.annotation)]
+    values = [f"`{value}`" for kind in kinds for value in _literals(kind)]
+    values += [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    values += ["mapping" for _ in _models(field.annotation)]
     bounds = [
         f"{sign} {bound:g}"
-        for one in field.metadata
+        for constraint in field.metadata
         for name, sign in _SIGNS.items()
-        if (bound := getattr(one, name, None)) is not None
+        if (bound := getattr(constraint, name, None)) is not None
     ]
-    return " ".join([", ".join(named), ", ".join(bounds)]).strip()
+    return " ".join([", ".join(values), ", ".join(bounds)]).strip()
 
 
 def _default(field: FieldInfo) -> str:

@@ -25,15 +25,15 @@ def processors() -> int:
 
 def threads() -> int:
     """The threads that may compute, and the processes: as many as $OMP_NUM_THREADS says, else one a processor."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdecimal() and int(given) else processors()
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    return int(value) if value.isdecimal() and int(value) else processors()
 
 
 def default_count() -> int:
     """As many processes as there are processors for this one and threads that may compute, up to `MOST`; none where
     there is one."""
-    allowed = min(processors(), threads())
-    return min(allowed, MOST) if allowed > 1 else 0
+    count = min(processors(), threads())
+    return min(count, MOST) if count > 1 else 0
 
 
 def use_memory_sparingly() -> None:

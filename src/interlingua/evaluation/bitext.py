@@ -100,13 +100,13 @@ def bucc_f1(pairs: Iterable[MinedPair], gold: Collection[tuple[str, str]], thres
 def _best_threshold(ranked: Sequence[MinedPair], gold: Collection[tuple[str, str]]) -> float:
     """Infinity where no pair is correct: then nothing is best kept."""
     best, threshold, correct = 0.0, float("inf"), 0
-    below = [score for _, _, score in ranked[1:]]
+    next_scores = [score for _, _, score in ranked[1:]]
     for count, (x, y, score) in enumerate(ranked, 1):
         correct += (x, y) in gold
         last = count == len(ranked)
         f1 = 2 * correct / (count + len(gold))
-        if f1 > best and (last or below[count - 1] < score):
-            best, threshold = f1, score if last else (score + below[count - 1]) / 2
+        if f1 > best and (last or next_scores[count - 1] < score):
+            best, threshold = f1, score if last else (score + next_scores[count - 1]) / 2
     return threshold
 
 
@@ -120,13 +120,13 @@ def mined_pairs(
     language of each side, which a calibrated one needs. Vectors are kept in temporary files.
     """
     x, y = CorpusSide.of(task.x, task.x_lang), CorpusSide.of(task.y, task.y_lang)
-    found = mine_sentences(
+    rows = mine_sentences(
         x, y, encoder.encode_document, langs=(task.x_lang, task.y_lang), k=k, kind=kind, retrieval=retrieval
     )
-    pairs = pairs_of_ids(found, x, y)
+    pairs = pairs_of_ids(rows, x, y)
     logger.info(
-        f"{task.pair}: {x.said()}; {y.said()}; {len(found):,} pairs mined, "
-        f"{len(found) - len(pairs):,} of them dropped because a sentence came more than once"
+        f"{task.pair}: {x.said()}; {y.said()}; {len(rows):,} pairs mined, "
+        f"{len(rows) - len(pairs):,} of them dropped because a sentence came more than once"
     )
     return pairs, len(x.texts), len(y.texts)
 
@@ -151,15 +151,15 @@ def bucc(
     if protocol not in PROTOCOLS:
         raise BadInput(f"protocol '{protocol}' is unknown.{suggestion(protocol, PROTOCOLS)}")
     options: dict[str, Any] = {"k": k, "kind": kind, "retrieval": retrieval}
-    tuned = None
+    threshold = None
     if protocol == "xtreme" or pair in bucc_pairs(folder, "sample"):
         sample = read_bucc(folder, pair, "sample")
-        tuned = bucc_f1(mined_pairs(encoder, sample, **options)[0], sample.gold).threshold
+        threshold = bucc_f1(mined_pairs(encoder, sample, **options)[0], sample.gold).threshold
     task = read_bucc(folder, pair, "training")
     pairs, *counts = mined_pairs(encoder, task, **options)
     scores = {"train_self": bucc_f1(pairs, task.gold)}
-    if tuned is not None:
-        scores["xtreme"] = bucc_f1(pairs, task.gold, tuned)
+    if threshold is not None:
+        scores["xtreme"] = bucc_f1(pairs, task.gold, threshold)
     return BuccResult(pair, protocol, scores, *counts)
 
 
@@ -180,12 +180,12 @@ def bucc_table(systems: Mapping[str, Mapping[str, BuccResult]], form: str = "tex
                     "mined": score.mined,
                     "correct": score.correct,
                     "gold": score.gold,
-                    "x": found.x_sentences,
-                    "y": found.y_sentences,
+                    "x": result.x_sentences,
+                    "y": result.y_sentences,
                 }
                 for system, results in systems.items()
-                for pair, found in results.items()
-                for protocol, score in found.scores.items()
+                for pair, result in results.items()
+                for protocol, score in result.scores.items()
             ],
             form,
         )
@@ -193,19 +193,19 @@ def bucc_table(systems: Mapping[str, Mapping[str, BuccResult]], form: str = "tex
         [
             system,
             pair,
-            *(found.scores[name].f1 if name in found.scores else "–" for name in PROTOCOLS),
-            found.score.precision,
-            found.score.recall,
-            f"{found.score.threshold:.4f}",
-            found.score.gold,
+            *(result.scores[name].f1 if name in result.scores else "–" for name in PROTOCOLS),
+            result.score.precision,
+            result.score.recall,
+            f"{result.score.threshold:.4f}",
+            result.score.gold,
         ]
         for system, results in systems.items()
-        for pair, found in results.items()
+        for pair, result in results.items()
     ]
     for system, results in systems.items():
         means = [
-            sum(found.scores[name].f1 for found in results.values()) / len(results)
-            if results and all(name in found.scores for found in results.values())
+            sum(result.scores[name].f1 for result in results.values()) / len(results)
+            if results and all(name in result.scores for result in results.values())
             else "–"
             for name in PROTOCOLS
         ]
@@ -238,31 +238,31 @@ def planted(
     rows = list(pairs)
     langs = {(row.source_lang, row.target_lang) for row in rows}
     if len(langs) != 1:
-        found = ", ".join(sorted("-".join(pair) for pair in langs)) or "no pairs"
-        raise BadInput(f"a planted bitext has one pair of languages, this holds {found}.")
+        names = ", ".join(sorted("-".join(pair) for pair in langs)) or "no pairs"
+        raise BadInput(f"a planted bitext has one pair of languages, this holds {names}.")
     keys = [(text_key(row.source), text_key(row.target)) for row in rows]
-    counts = Counter(key for both in keys for key in both)
-    alone = [row for row, (x, y) in zip(rows, keys, strict=True) if counts[x] == counts[y] == 1]
+    counts = Counter(key for pair in keys for key in pair)
+    unique = [row for row, (x, y) in zip(rows, keys, strict=True) if counts[x] == counts[y] == 1]
     draw = random.Random(seed)
-    draw.shuffle(alone)
+    draw.shuffle(unique)
     # a side has gold / share sentences, of which all but the gold take a row that serves the other side nothing
-    gold = int(len(alone) * share / (2 - share))
+    gold = int(len(unique) * share / (2 - share))
     if most is not None:
         gold = min(gold, int(most * share))
     if not gold:
         raise BadInput(
-            f"{len(alone):,} rows without duplicates, of {len(rows):,}, are too few for a share of "
+            f"{len(unique):,} rows without duplicates, of {len(rows):,}, are too few for a share of "
             f"{share:g}: not one pair can be planted. Give more rows or a larger share."
         )
     others = round(gold / share) - gold
-    kept, only_x, only_y = (
-        alone[start : start + count] for start, count in ((0, gold), (gold, others), (gold + others, others))
+    gold_rows, only_x, only_y = (
+        unique[start : start + count] for start, count in ((0, gold), (gold, others), (gold + others, others))
     )
     ((x_lang, y_lang),) = langs
-    x = [*((f"{x_lang}-{i}", row.source) for i, row in enumerate([*kept, *only_x]))]
-    y = [*((f"{y_lang}-{i}", row.target) for i, row in enumerate([*kept, *only_y]))]
+    x = [*((f"{x_lang}-{i}", row.source) for i, row in enumerate([*gold_rows, *only_x]))]
+    y = [*((f"{y_lang}-{i}", row.target) for i, row in enumerate([*gold_rows, *only_y]))]
     logger.info(
-        f"{x_lang}-{y_lang}: {len(rows) - len(alone):,} of {len(rows):,} rows left out as duplicates; {gold:,} pairs "
+        f"{x_lang}-{y_lang}: {len(rows) - len(unique):,} of {len(rows):,} rows left out as duplicates; {gold:,} pairs "
         f"planted among {len(x):,} and {len(y):,} sentences"
     )
     draw.shuffle(x)
@@ -284,5 +284,5 @@ def planted_f1(
     """Plant a task in the parallel file at `path` (`fi-en.tsv.gz`) and mine it; the threshold is tuned on the task
     itself (`train_self`). Arguments are those of `planted` and of `bucc`."""
     task = planted(read_parallel(path), share=share, most=most, seed=seed)
-    found, *counts = mined_pairs(encoder, task, k=k, kind=kind, retrieval=retrieval)
-    return BuccResult(task.pair, "train_self", {"train_self": bucc_f1(found, task.gold)}, *counts)
+    pairs, *counts = mined_pairs(encoder, task, k=k, kind=kind, retrieval=retrieval)
+    return BuccResult(task.pair, "train_self", {"train_self": bucc_f1(pairs, task.gold)}, *counts)

@@ -48,13 +48,13 @@ def peer(
     if weights is not None and (min(weights.values(), default=0) < 0 or not sum(weights.values())):
         raise BadInput(f"weights {dict(weights)}: give numbers of 0 or more by level, not all 0.")
     rank_of = {name: float(rank) for rank, name in enumerate(ranking[:top], 1)}
-    below = (top + 1 + max(len(langs), top + 1)) / 2
-    held = {name: rank for name, rank in rank_of.items() if name in langs}
-    held |= {name: below for name, grade in grades.items() if grade > 0 and name not in rank_of and name in langs}
+    tail = (top + 1 + max(len(langs), top + 1)) / 2
+    doc_ranks = {name: rank for name, rank in rank_of.items() if name in langs}
+    doc_ranks |= {name: tail for name, grade in grades.items() if grade > 0 and name not in rank_of and name in langs}
     values: dict[int, float] = {}
-    for level in sorted({grades.get(name, 0) for name in held}):
+    for level in sorted({grades.get(name, 0) for name in doc_ranks}):
         groups: dict[str, list[float]] = {}
-        for name, rank in held.items():
+        for name, rank in doc_ranks.items():
             if grades.get(name, 0) == level:
                 groups.setdefault(langs[name], []).append(rank)
         ranks = [rank for group in groups.values() for rank in group]
@@ -62,10 +62,10 @@ def peer(
             continue
         alike = len(groups) < 2 or min(ranks) == max(ranks)
         values[level] = 1.0 if alike else _kruskal(list(groups.values()))
-    counted = {level: 1.0 if weights is None else weights.get(level, 0.0) for level in values}
-    if not sum(counted.values()):
+    level_weights = {level: 1.0 if weights is None else weights.get(level, 0.0) for level in values}
+    if not sum(level_weights.values()):
         return 1.0
-    return float(np.average(list(values.values()), weights=list(counted.values())))
+    return float(np.average(list(values.values()), weights=list(level_weights.values())))
 
 
 def _kruskal(groups: Sequence[Sequence[float]]) -> float:
@@ -74,13 +74,13 @@ def _kruskal(groups: Sequence[Sequence[float]]) -> float:
     from scipy.special import chdtrc
 
     rank_of, ties, count = {}, 0, 0
-    for value, alike in groupby(sorted(chain(*groups))):
-        same = len(list(alike))
-        rank_of[value] = count + (same + 1) / 2
-        ties += same**3 - same
-        count += same
-    between = sum(sum(rank_of[value] for value in group) ** 2 / len(group) for group in groups)
-    statistic = 12 / (count * (count + 1)) * between - 3 * (count + 1)
+    for value, members in groupby(sorted(chain(*groups))):
+        size = len(list(members))
+        rank_of[value] = count + (size + 1) / 2
+        ties += size**3 - size
+        count += size
+    between_groups = sum(sum(rank_of[value] for value in group) ** 2 / len(group) for group in groups)
+    statistic = 12 / (count * (count + 1)) * between_groups - 3 * (count + 1)
     return float(chdtrc(len(groups) - 1, statistic / (1 - ties / (count**3 - count))))
 
 
@@ -116,13 +116,13 @@ class MergedPool:
         """The questions in `asked` that have a gold passage in every language: their rows in its collection, and
         passage language → the gold passages of each, as `language:id`. Raises BadInput where there is no such one."""
         own = self.collections[asked]
-        found = {
+        by_lang = {
             lang: _relevant(own if lang == asked else cross(own, one), lang) for lang, one in self.collections.items()
         }
-        rows = [row for row, query in enumerate(own.queries) if all(golds.get(query.id) for golds in found.values())]
+        rows = [row for row, query in enumerate(own.queries) if all(golds.get(query.id) for golds in by_lang.values())]
         if not rows:
             raise BadInput(f"no question in '{asked}' has a relevant passage in every language.")
-        return rows, {lang: [golds[own.queries[row].id] for row in rows] for lang, golds in found.items()}
+        return rows, {lang: [golds[own.queries[row].id] for row in rows] for lang, golds in by_lang.items()}
 
     def ranks(self, queries: Vectors, golds: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
         """For each of `queries` [queries, dim] the ranks of its `golds` (from 1, ascending) in the whole pool."""
@@ -135,8 +135,8 @@ class MergedPool:
 
     def preference(self, first: NDArray[np.int64]) -> NDArray[np.float64]:
         """[languages]: the share of each among the first `TOP` results that `first` gave."""
-        counted = np.bincount(self.spoken[first[:, :TOP]].ravel(), minlength=len(self.langs))
-        shares: NDArray[np.float64] = counted / counted.sum()
+        counts = np.bincount(self.spoken[first[:, :TOP]].ravel(), minlength=len(self.langs))
+        shares: NDArray[np.float64] = counts / counts.sum()
         return shares
 
     def fairness(self, first: NDArray[np.int64], golds: Sequence[Sequence[str]]) -> float:
@@ -184,7 +184,7 @@ class LanguageMatrix:
     @property
     def values(self) -> NDArray[np.float64]:
         """[question languages, passage languages]: means of `measure`, in the order of `langs`."""
-        return np.array([[self.scores[asked, held][self.measure] for held in self.langs] for asked in self.langs])
+        return np.array([[self.scores[q, p][self.measure] for p in self.langs] for q in self.langs])
 
     @property
     def monolingual(self) -> float:
@@ -199,12 +199,12 @@ class LanguageMatrix:
     def records(self) -> list[dict[str, str | float | int]]:
         """One record for each cell and for each number of the pool, at full precision: the matrix for machines."""
         cells = [
-            (self.measure, asked, held, self.scores[asked, held][self.measure], self.scores[asked, held].queries)
-            for asked in self.langs
-            for held in self.langs
+            (self.measure, q, p, self.scores[q, p][self.measure], self.scores[q, p].queries)
+            for q in self.langs
+            for p in self.langs
         ]
         for name, pool in (("AP", self.pool_map), (f"same-language rate @{TOP}", self.same_language_rate)):
-            cells += [(name, asked, "all", value, self.pool_queries[asked]) for asked, value in pool.items()]
+            cells += [(name, lang, "all", value, self.pool_queries[lang]) for lang, value in pool.items()]
         fields = ("measure", "questions", "passages", "value", "queries")
         return [dict(zip(fields, cell, strict=True)) for cell in cells]
 
@@ -253,33 +253,33 @@ def language_matrix(
     queries = {lang: embed_queries(encoder, c.queries, **encode_options) for lang, c in collections.items()}
     passages = {lang: embed_passages(encoder, c.passages, **encode_options) for lang, c in collections.items()}
     scores: dict[tuple[str, str], Scores] = {}
-    for asked in langs:
-        row_of = {query.id: row for row, query in enumerate(collections[asked].queries)}
-        for held in langs:
-            if cells is not None and (asked, held) not in cells:
+    for q_lang in langs:
+        row_of = {query.id: row for row, query in enumerate(collections[q_lang].queries)}
+        for p_lang in langs:
+            if cells is not None and (q_lang, p_lang) not in cells:
                 continue
-            pair = collections[asked] if asked == held else cross(collections[asked], collections[held])
-            place_of = {passage.id: row for row, passage in enumerate(collections[held].passages)}
+            pair = collections[q_lang] if q_lang == p_lang else cross(collections[q_lang], collections[p_lang])
+            place_of = {passage.id: row for row, passage in enumerate(collections[p_lang].passages)}
             query_ids, passage_ids = [query.id for query in pair.queries], [passage.id for passage in pair.passages]
             run = search(
-                queries[asked][[row_of[name] for name in query_ids]],
+                queries[q_lang][[row_of[name] for name in query_ids]],
                 query_ids,
-                passages[held][[place_of[name] for name in passage_ids]],
+                passages[p_lang][[place_of[name] for name in passage_ids]],
                 passage_ids,
                 depth,
             )
-            scores[asked, held] = evaluate(run, pair.qrels, [measure])
+            scores[q_lang, p_lang] = evaluate(run, pair.qrels, [measure])
     pool = MergedPool(collections, passages)
-    pool_map, rate, fair, counts = {}, {}, {}, {}
+    pool_map, rate, peers, counts = {}, {}, {}, {}
     for place, lang in enumerate(langs):
         rows, golds = pool.golds(lang)
-        every = [list(chain(*those)) for those in zip(*golds.values(), strict=True)]
+        all_golds = [list(chain(*parts)) for parts in zip(*golds.values(), strict=True)]
         counts[lang] = len(rows)
-        ranks, first = pool.ranks(queries[lang][rows], every), pool.first(queries[lang][rows], DEEP)
+        ranks, first = pool.ranks(queries[lang][rows], all_golds), pool.first(queries[lang][rows], DEEP)
         pool_map[lang] = sum(map(average_precision, ranks)) / len(ranks)
-        rate[lang], fair[lang] = float(pool.preference(first)[place]), pool.fairness(first, every)
+        rate[lang], peers[lang] = float(pool.preference(first)[place]), pool.fairness(first, all_golds)
     share = dict(zip(langs, pool.share.tolist(), strict=True))
-    return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share, fair, counts)
+    return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share, peers, counts)
 
 
 Matrix = NDArray[np.float64]
@@ -332,29 +332,29 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
     if len(collections) < 2:
         raise BadInput(f"{len(collections)} languages: bias towards a language needs two.")
     langs = list(collections)
-    for lang, one in collections.items():
-        if not one.passages:
-            raise BadInput(f"{one.name}: has no passage in '{lang}'.")
-    held = {lang: embed_passages(encoder, one.passages, **encode_options) for lang, one in collections.items()}
-    pool = MergedPool(collections, held)
+    for lang, collection in collections.items():
+        if not collection.passages:
+            raise BadInput(f"{collection.name}: has no passage in '{lang}'.")
+    passages = {lang: embed_passages(encoder, c.passages, **encode_options) for lang, c in collections.items()}
+    pool = MergedPool(collections, passages)
     rows = []
-    for asked in langs:
-        questions, golds = pool.golds(asked)
-        vectors = embed_queries(encoder, collections[asked].queries, **encode_options)[questions]
-        rows.append(_row(pool, asked, vectors, golds))
-    preference, target, displacement, pool_map, fair = (np.array(column) for column in zip(*rows, strict=True))
+    for q_lang in langs:
+        questions, golds = pool.golds(q_lang)
+        vectors = embed_queries(encoder, collections[q_lang].queries, **encode_options)[questions]
+        rows.append(_row(pool, q_lang, vectors, golds))
+    preference, target, displacement, pool_map, peers = (np.array(column) for column in zip(*rows, strict=True))
     plane, explained = principal_plane(pool.vectors)
-    means = np.stack([held[lang].astype(np.float64).mean(axis=0) for lang in langs])
+    means = np.stack([passages[lang].astype(np.float64).mean(axis=0) for lang in langs])
     unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
     return LanguageBias(
         langs,
         pool.share,
         preference,
-        fair,
+        peers,
         target,
         pool_map,
         displacement,
-        probe(pool.vectors, pool.spoken, [passage.id for one in collections.values() for passage in one.passages]),
+        probe(pool.vectors, pool.spoken, [passage.id for c in collections.values() for passage in c.passages]),
         float(pool.share.max()),
         between(pool.vectors, pool.spoken),
         np.maximum(0, 1 - unit @ unit.T),
@@ -372,35 +372,35 @@ def probe(vectors: Vectors, langs: NDArray[np.int64], ids: list[str]) -> float:
     distinct = sorted(set(ids))
     if len(distinct) < 2:
         raise BadInput("one passage: a probe needs some to learn from and others to tell.")
-    learnt = set(distinct[::2])
-    known = np.array([name in learnt for name in ids])
+    train_ids = set(distinct[::2])
+    train = np.array([name in train_ids for name in ids])
     inputs = np.column_stack([vectors.astype(np.float64), np.ones(len(vectors))])
     # ridge: with fewer passages than dimensions least squares would have no single answer
-    ridge = 1e-3 * np.eye(inputs.shape[1]) * (inputs[known] ** 2).mean() * known.sum()
+    ridge = 1e-3 * np.eye(inputs.shape[1]) * (inputs[train] ** 2).mean() * train.sum()
     weights = np.linalg.solve(
-        inputs[known].T @ inputs[known] + ridge, inputs[known].T @ np.eye(int(langs.max()) + 1)[langs[known]]
+        inputs[train].T @ inputs[train] + ridge, inputs[train].T @ np.eye(int(langs.max()) + 1)[langs[train]]
     )
-    return float(((inputs[~known] @ weights).argmax(axis=1) == langs[~known]).mean())
+    return float(((inputs[~train] @ weights).argmax(axis=1) == langs[~train]).mean())
 
 
 def between(vectors: Vectors, langs: NDArray[np.int64]) -> float:
     """The share of the variance of `vectors` [passages, dim] that lies between the means of the languages, 0 to 1."""
     exact = vectors.astype(np.float64)
     means = np.stack([exact[langs == lang].mean(axis=0) for lang in range(int(langs.max()) + 1)])
-    whole = ((exact - exact.mean(axis=0)) ** 2).sum()
-    return float(((means[langs] - exact.mean(axis=0)) ** 2).sum() / whole) if whole else 0.0
+    total = ((exact - exact.mean(axis=0)) ** 2).sum()
+    return float(((means[langs] - exact.mean(axis=0)) ** 2).sum() / total) if total else 0.0
 
 
-def _row(pool: MergedPool, asked: str, vectors: Vectors, golds: Mapping[str, Sequence[list[str]]]) -> tuple[Any, ...]:
+def _row(pool: MergedPool, q_lang: str, vectors: Vectors, golds: Mapping[str, Sequence[list[str]]]) -> tuple[Any, ...]:
     """The numbers of one question language: preference, target and displacement by language, pool mAP, PEER."""
     ranks = {lang: pool.ranks(vectors, golds[lang]) for lang in pool.langs}
-    every = [np.sort(np.concatenate([ranks[lang][i] for lang in pool.langs])) for i in range(len(vectors))]
-    target, behind = [], []
+    all_ranks = [np.sort(np.concatenate([ranks[lang][i] for lang in pool.langs])) for i in range(len(vectors))]
+    target, displacement = [], []
     for lang in pool.langs:
-        alone = [own - np.searchsorted(every[i], own) + np.arange(len(own)) for i, own in enumerate(ranks[lang])]
-        target.append(float(np.mean([average_precision(found) for found in alone])))
-        behind.append(float(np.median([own[0] - ranks[asked][i][0] for i, own in enumerate(ranks[lang])])))
+        single = [own - np.searchsorted(all_ranks[i], own) + np.arange(len(own)) for i, own in enumerate(ranks[lang])]
+        target.append(float(np.mean([average_precision(places) for places in single])))
+        displacement.append(float(np.median([own[0] - ranks[q_lang][i][0] for i, own in enumerate(ranks[lang])])))
     first = pool.first(vectors, DEEP)
     fair = pool.fairness(first, [[name for lang in pool.langs for name in golds[lang][i]] for i in range(len(first))])
-    precision = float(np.mean(list(map(average_precision, every))))
-    return pool.preference(first), target, behind, precision, fair
+    precision = float(np.mean(list(map(average_precision, all_ranks))))
+    return pool.preference(first), target, displacement, precision, fair

@@ -30,10 +30,10 @@ class PerQuery(dict[str, dict[str, float]]):
     """Measure → query id → value. Aliases find their measure: `["MRR@100"]` is `["RR@100"]`."""
 
     def __missing__(self, name: str) -> dict[str, float]:
-        known = canonical(name)
-        if known not in self:
-            raise BadInput(f"measure '{name}' was not computed.{suggestion(known, self)}")
-        return self[known]
+        measure = canonical(name)
+        if measure not in self:
+            raise BadInput(f"measure '{name}' was not computed.{suggestion(measure, self)}")
+        return self[measure]
 
 
 @dataclass(frozen=True)
@@ -111,30 +111,30 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
     if isinstance(measures, str):
         measures = [measures]
     per_query = PerQuery({canonical(name): dict.fromkeys(qrels, 0.0) for name in measures})
-    ranked = {query_id: run.ids(query_id) for query_id in qrels if query_id in run and qrels[query_id]}
-    judged = {query_id: qrels[query_id] for query_id in ranked}
-    if not ranked:
+    rankings = {query_id: run.ids(query_id) for query_id in qrels if query_id in run and qrels[query_id]}
+    judgements = {query_id: qrels[query_id] for query_id in rankings}
+    if not rankings:
         return Scores(per_query)
     # trec_eval has no cut-off for reciprocal rank: `-M k` cuts the run for it
-    whole = [_parse(name) for name in per_query if not _is_cut_rr(name)]
+    others = [_parse(name) for name in per_query if not _is_cut_rr(name)]
     for name in filter(_is_cut_rr, per_query):
         measure = _parse(name)
         uncut = type(measure)(**{key: value for key, value in measure.params.items() if key != "cutoff"})
-        for query_id, _, value in _calculate([uncut], judged, ranked, measure.params["cutoff"]):
+        for query_id, _, value in _calculate([uncut], judgements, rankings, measure.params["cutoff"]):
             per_query[name][query_id] = value
-    if whole:
-        for query_id, name, value in _calculate(whole, judged, ranked, None):
+    if others:
+        for query_id, name, value in _calculate(others, judgements, rankings, None):
             per_query[name][query_id] = value
     return Scores(per_query)
 
 
 def unanswered(file: str, answered: Container[str], queries: Collection[str], of: str) -> str | None:
     """How many of `queries` a file of results lacks, with one of them as an example; None where it lacks none."""
-    lacking = [query for query in queries if query not in answered]
-    if not lacking:
+    missing = [query for query in queries if query not in answered]
+    if not missing:
         return None
     return (
-        f"{file}: no results for {len(lacking):,} of the {len(queries):,} queries of {of}, such as '{lacking[0]}'; "
+        f"{file}: no results for {len(missing):,} of the {len(queries):,} queries of {of}, such as '{missing[0]}'; "
         "they count as nothing found"
     )
 
@@ -145,14 +145,14 @@ def _is_cut_rr(name: str) -> bool:
 
 
 def _calculate(
-    measures: list[Any], qrels: Qrels, ranked: dict[str, list[str]], depth: int | None
+    measures: list[Any], qrels: Qrels, rankings: dict[str, list[str]], depth: int | None
 ) -> Iterator[tuple[str, str, float]]:
     """`(query id, measure, value)` by trec_eval. Ranks become scores without ties, so that our order is the order."""
     import ir_measures
 
     run = {
         query_id: {passage_id: float(-rank) for rank, passage_id in enumerate(ids[:depth])}
-        for query_id, ids in ranked.items()
+        for query_id, ids in rankings.items()
     }
     for result in ir_measures.pytrec_eval.evaluator(measures, qrels).iter_calc(run):
         yield result.query_id, str(result.measure), float(result.value)

@@ -64,13 +64,13 @@ def plot_languages(
     figure, axes = _axes(max(6.0, 0.25 * len(languages) * (len(systems) + 1)))
     width = 0.8 / max(1, len(systems))
     for i, (system, values) in enumerate(systems.items()):
-        known = [lang for lang in languages if lang in values]
-        x = [languages.index(lang) + (i - (len(systems) - 1) / 2) * width for lang in known]
-        axes.bar(x, [values[lang] for lang in known], width, label=system)
+        langs = [lang for lang in languages if lang in values]
+        x = [languages.index(lang) + (i - (len(systems) - 1) / 2) * width for lang in langs]
+        axes.bar(x, [values[lang] for lang in langs], width, label=system)
         bands = (intervals or {}).get(system, {})
-        for at, lang in zip(x, known, strict=True):
+        for position, lang in zip(x, langs, strict=True):
             if lang in bands:
-                axes.vlines(at, bands[lang].low, bands[lang].high, color="black", linewidth=1)
+                axes.vlines(position, bands[lang].low, bands[lang].high, color="black", linewidth=1)
     axes.set_xticks(range(len(languages)), languages)
     return _finish(figure, axes, path, "language", y_label)
 
@@ -80,21 +80,21 @@ def plot_projections(projections: Mapping[str, Projection], path: str | Path, *,
     that share a colour (CCP, figure 1). Circles are the first language, triangles the second."""
     figure = _figure(4.0 * len(projections))
     panels = figure.subplots(1, len(projections), squeeze=False)[0]
-    for axes, (name, found) in zip(panels, projections.items(), strict=True):
-        sides = list(zip((found.x, found.y), found.langs, ("o", "^"), ("tab:blue", "tab:orange"), strict=True))
+    for axes, (name, result) in zip(panels, projections.items(), strict=True):
+        sides = list(zip((result.x, result.y), result.langs, ("o", "^"), ("tab:blue", "tab:orange"), strict=True))
         for points, lang, marker, color in sides:
             axes.scatter(
                 *points.T, s=6, marker=marker, color=color, alpha=0.35, linewidth=0, label=lang, rasterized=True
             )
-        for i in range(count := min(highlighted, len(found.x))):
-            pair = (2 * i + 1) * len(found.x) // (2 * count)
+        for i in range(count := min(highlighted, len(result.x))):
+            pair = (2 * i + 1) * len(result.x) // (2 * count)
             color = f"C{2 + i}"
-            axes.plot(*zip(found.x[pair], found.y[pair], strict=True), color=color, linewidth=0.8)
+            axes.plot(*zip(result.x[pair], result.y[pair], strict=True), color=color, linewidth=0.8)
             for points, _, marker, _ in sides:
                 axes.scatter(*points[pair], s=45, marker=marker, color=color, edgecolor="black", zorder=3)
-        axes.set_title(f"{name}\ndistance {found.distance:.2f}, accuracy {found.accuracy.mean:.2f}", fontsize=9)
-        axes.set_xlabel(f"component 1 ({found.explained[0]:.0%})")
-        axes.set_ylabel(f"component 2 ({found.explained[1]:.0%})")
+        axes.set_title(f"{name}\ndistance {result.distance:.2f}, accuracy {result.accuracy.mean:.2f}", fontsize=9)
+        axes.set_xlabel(f"component 1 ({result.explained[0]:.0%})")
+        axes.set_ylabel(f"component 2 ({result.explained[1]:.0%})")
         axes.legend(fontsize=8, markerscale=2)
     return _save(figure, path)
 
@@ -152,7 +152,7 @@ caption { text-align: left; padding-bottom: .4rem; } svg { max-width: 100%; heig
 def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirror") -> str:
     """The page (HTML) for some models that were asked the same: numbers, matrices, and their passages in the plane."""
     first = next(iter(models.values()))
-    fair = " to ".join(dict.fromkeys(f"{share:.0%}" for share in (first.share.min(), first.share.max())))
+    shares = " to ".join(dict.fromkeys(f"{share:.0%}" for share in (first.share.min(), first.share.max())))
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p>The same questions in {len(first.langs)} languages, asked of all their passages in one pool. A model that "
@@ -165,7 +165,7 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
         *_matrices(
             models,
             f"Preference: languages of the first {TOP} results",
-            f"Rows are the language of the question. Fair is each language's share of the pool ({fair}).",
+            f"Rows are the language of the question. Fair is each language's share of the pool ({shares}).",
             "preference",
             "{:.0%}",
         ),
@@ -197,7 +197,7 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
         "meaning is all that counts, their colours mix.</p>",
         f'<div class="names">{"".join(_legend(first.langs))}</div>',
         '<div class="models">',
-        *(_picture(name, found) for name, found in models.items()),
+        *(_picture(name, bias) for name, bias in models.items()),
         "</div>",
     ]
     return (
@@ -209,23 +209,23 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
 
 def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[float]]]:
     """Rows of a comparison: a name, the value without bias, and the value of each model."""
-    found = list(models.values())
-    one = found[0]
+    biases = list(models.values())
+    first = biases[0]
     return [
-        ("mean average precision, one pool", "1", [float(each.pool_map.mean()) for each in found]),
+        ("mean average precision, one pool", "1", [float(bias.pool_map.mean()) for bias in biases]),
         (
             f"question's own language among the first {TOP}",
-            f"{one.share.mean():.3f}",
-            [each.same_language_rate for each in found],
+            f"{first.share.mean():.3f}",
+            [bias.same_language_rate for bias in biases],
         ),
-        (f"PEER of the first {DEEP}", "0.5", [float(each.peer.mean()) for each in found]),
+        (f"PEER of the first {DEEP}", "0.5", [float(bias.peer.mean()) for bias in biases]),
         (
             "places lost by being a translation, mean",
             "0",
-            [float(each.displacement[~np.eye(len(each.langs), dtype=bool)].mean()) for each in found],
+            [float(bias.displacement[~np.eye(len(bias.langs), dtype=bool)].mean()) for bias in biases],
         ),
-        ("a linear probe tells the language", f"{one.chance:.3f}", [each.probe for each in found]),
-        ("share of the variance between languages", "0", [each.between for each in found]),
+        ("a linear probe tells the language", f"{first.chance:.3f}", [bias.probe for bias in biases]),
+        ("share of the variance between languages", "0", [bias.between for bias in biases]),
     ]
 
 
@@ -239,12 +239,12 @@ def _numbers(models: Mapping[str, LanguageBias]) -> str:
 
 
 def _matrices(models: Mapping[str, LanguageBias], title: str, text: str, field: str, form: str) -> list[str]:
-    held = {name: getattr(found, field) for name, found in models.items()}
-    low, high = min(found.min() for found in held.values()), max(found.max() for found in held.values())
+    matrices = {name: getattr(bias, field) for name, bias in models.items()}
+    low, high = min(matrix.min() for matrix in matrices.values()), max(matrix.max() for matrix in matrices.values())
     return [
         f"<h2>{escape(title)}</h2><p>{escape(text)}</p>",
         '<div class="models">',
-        *(_matrix(name, models[name].langs, found, form, low, high) for name, found in held.items()),
+        *(_matrix(name, models[name].langs, matrix, form, low, high) for name, matrix in matrices.items()),
         "</div>",
     ]
 
@@ -266,20 +266,20 @@ def _matrix(name: str, langs: Sequence[str], values: Matrix, form: str, low: flo
     return f"<section><table><caption>{escape(name)}</caption><tr><th></th>{head}</tr>{body}</table></section>"
 
 
-def _picture(name: str, found: LanguageBias) -> str:
+def _picture(name: str, bias: LanguageBias) -> str:
     """The passages as dots, in a square of 400."""
-    points = np.concatenate(list(found.plane.values()))
+    points = np.concatenate(list(bias.plane.values()))
     low, size = points.min(axis=0), float(np.ptp(points, axis=0).max()) or 1.0
     dots = []
-    for place, lang in enumerate(found.langs):
-        here = found.plane[lang]
-        here = here[np.linspace(0, len(here) - 1, min(SHOWN, len(here))).astype(int)]
+    for place, lang in enumerate(bias.langs):
+        passages = bias.plane[lang]
+        passages = passages[np.linspace(0, len(passages) - 1, min(SHOWN, len(passages))).astype(int)]
         dots += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{_color(place, len(found.langs))}"'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{_color(place, len(bias.langs))}"'
             f' fill-opacity=".65"><title>{escape(_named(lang))}</title></circle>'
-            for x, y in (10 + 380 * (here - low) / size).tolist()
+            for x, y in (10 + 380 * (passages - low) / size).tolist()
         ]
-    first, second = found.explained
+    first, second = bias.explained
     return (
         f"<section><p>{escape(name)} ({first:.0%} and {second:.0%} of the variance)</p>"
         f'<svg viewBox="0 0 400 400" width="400" height="400" role="img" '

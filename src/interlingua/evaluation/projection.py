@@ -50,17 +50,17 @@ def language_projection(encoders: Mapping[str, Encoder], pairs: Sequence[Paralle
     lang = check_languages(pairs, "the pairs")
     if len(pairs) < 3:
         raise BadInput(f"{len(pairs)} pairs: a picture needs three or more.")
-    found = {}
+    projections = {}
     for name, encoder in encoders.items():
         vectors = pair_vectors(encoder, pairs)
         x, y = (
             searchable(side, encoder.similarity, [str(i) for i in range(len(side))], "sentence") for side in vectors
         )
         first, _, second = lang.partition("-")
-        found[name] = _projection(
+        projections[name] = _projection(
             (first, second or "en"), x, y, TatoebaResult(lang, len(pairs), **tatoeba_accuracy(x, y))
         )
-    return found
+    return projections
 
 
 def principal_plane(vectors: Any) -> tuple[Plane, tuple[float, float]]:
@@ -87,13 +87,13 @@ def projection_table(projections: Mapping[str, Projection], form: str = "text") 
     records: list[dict[str, str | float | int | None]] = [
         {
             "system": name,
-            "languages": "-".join(found.langs),
-            "distance": found.distance,
-            "accuracy": found.accuracy.mean,
-            "explained": sum(found.explained),
-            "pairs": found.accuracy.pairs,
+            "languages": "-".join(projection.langs),
+            "distance": projection.distance,
+            "accuracy": projection.accuracy.mean,
+            "explained": sum(projection.explained),
+            "pairs": projection.accuracy.pairs,
         }
-        for name, found in projections.items()
+        for name, projection in projections.items()
     ]
     if form not in ("text", "markdown"):
         return render_records(records, form)

@@ -47,10 +47,10 @@ def evaluate_on(
     them. `encode_options` go to the encoder. Raises BadInput for two collections with one name, a collection without
     queries, passages or qrels, or a measure that looks deeper than `depth`.
     """
-    given = list(collections)
-    check_collections(given, measures, depth)
-    found: dict[str, Result] = {}
-    for group in by_passages(given):
+    test_collections = list(collections)
+    check_collections(test_collections, measures, depth)
+    results: dict[str, Result] = {}
+    for group in by_passages(test_collections):
         passages, retrieve = group[0].passages, None
         if shards is not None and shards.wanted(len(passages)):
             retrieve = shards.of(encoder, passages, group[0].name, **encode_options).search
@@ -63,8 +63,8 @@ def evaluate_on(
             else:
                 queries = embed_queries(encoder, collection.queries, **encode_options)
                 run = search(queries, [query.id for query in collection.queries], vectors, passage_ids, depth)
-            found[collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
-    return [found[collection.name] for collection in given]
+            results[collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
+    return [results[collection.name] for collection in test_collections]
 
 
 def check_collections(collections: Sequence[Collection], measures: Sequence[str], depth: int) -> None:
@@ -119,21 +119,21 @@ def results_table(
     `expected`: system → column → the paper's number, shown under ours. Raises BadInput when the same
     collection has different numbers of queries for two systems: they are not comparable.
     """
-    known: dict[str, Result] = {}
+    by_name: dict[str, Result] = {}
     for results in systems.values():
-        for found in results:
-            known.setdefault(found.collection, found)
-    unique = max(Counter(found.lang for found in known.values()).values(), default=0) == 1
-    label = {name: found.lang if unique and found.lang else name for name, found in known.items()}
-    counts = {label[name]: found.scores.queries for name, found in known.items()}
+        for entry in results:
+            by_name.setdefault(entry.collection, entry)
+    unique = max(Counter(entry.lang for entry in by_name.values()).values(), default=0) == 1
+    label = {name: entry.lang if unique and entry.lang else name for name, entry in by_name.items()}
+    counts = {label[name]: entry.scores.queries for name, entry in by_name.items()}
     table = Table(
         measure,
         list(label.values()),
         counts=counts,
-        languages={label[name]: found.lang for name, found in known.items()},
+        languages={label[name]: entry.lang for name, entry in by_name.items()},
     )
     for system, results in systems.items():
-        per_query = {label[found.collection]: found.scores.per_query[measure] for found in results}
+        per_query = {label[entry.collection]: entry.scores.per_query[measure] for entry in results}
         for column, queries in per_query.items():
             if len(queries) != counts[column]:
                 raise BadInput(
@@ -153,11 +153,11 @@ def results_table(
 
 
 def _intervals(table: Table, per_query: Mapping[str, Mapping[str, float]]) -> dict[str, Interval]:
-    found = {column: bootstrap_interval(values) for column, values in per_query.items()}
+    intervals = {column: bootstrap_interval(values) for column, values in per_query.items()}
     for name, columns in table.averages.items():
         if all(column in per_query for column in columns):
-            found[name] = stratified_interval({column: per_query[column] for column in columns})
-    return found
+            intervals[name] = stratified_interval({column: per_query[column] for column in columns})
+    return intervals
 
 
 ALPHAS = tuple(round(step / 20, 2) for step in range(41))
@@ -194,12 +194,12 @@ def tune_alpha(
     if not qrels.keys() & (sparse.keys() | dense.keys()):
         raise BadInput("the runs have results for no query of the qrels. They must be of one development set.")
     lists = list(normalised([sparse, dense]))
-    tried: dict[float, float] = {}
+    scores: dict[float, float] = {}
     for alpha in sorted(set(alphas)):
         run = summed(lists, [1.0, alpha])
-        tried[alpha] = evaluate(run if depth is None else run.truncate(depth), qrels, [measure])[measure]
-    best = max(tried, key=lambda alpha: (tried[alpha], -alpha))
-    return TunedAlpha(best, canonical(measure), tried[best], tried)
+        scores[alpha] = evaluate(run if depth is None else run.truncate(depth), qrels, [measure])[measure]
+    best = max(scores, key=lambda alpha: (scores[alpha], -alpha))
+    return TunedAlpha(best, canonical(measure), scores[best], scores)
 
 
 def evaluate_pipelines(
@@ -218,20 +218,20 @@ def evaluate_pipelines(
     `translated`: name of a collection → its questions as the `bm25` stages read them. Models, run files and
     translations are read before anything is searched. Raises BadInput as `run_pipeline` and `evaluate_on` do.
     """
-    given = list(collections)
-    check_collections(given, measures, depth)
+    test_collections = list(collections)
+    check_collections(test_collections, measures, depth)
     load = encoder_loader(load)
-    check_stages(pipelines.values(), given, load)
-    found: dict[tuple[str, str], Result] = {}
-    for group in by_passages(given):
+    check_stages(pipelines.values(), test_collections, load)
+    results: dict[tuple[str, str], Result] = {}
+    for group in by_passages(test_collections):
         stages = RetrieverPool(group[0].passages, load)
         for collection in group:
             for name, pipeline in pipelines.items():
                 run = stages.run(
                     pipeline, collection.queries, depth, translated=(translated or {}).get(collection.name)
                 )
-                found[name, collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
-    return {name: [found[name, collection.name] for collection in given] for name in pipelines}
+                results[name, collection.name] = result(collection, run, evaluate(run, collection.qrels, measures))
+    return {name: [results[name, collection.name] for collection in test_collections] for name in pipelines}
 
 
 def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection], load: Load) -> None:
@@ -240,8 +240,8 @@ def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection
     Raises BadInput for a model that cannot be loaded, a run file without a question of one of the
     collections, and translations that lack a question.
     """
-    named = dict.fromkeys(leaf for pipeline in pipelines for leaf in leaves(pipeline))
-    for path in dict.fromkeys(leaf.path for leaf in named if isinstance(leaf, RunFile)):
+    stages = dict.fromkeys(leaf for pipeline in pipelines for leaf in leaves(pipeline))
+    for path in dict.fromkeys(leaf.path for leaf in stages if isinstance(leaf, RunFile)):
         run = Run.read_trec(path)
         for collection in collections:
             if not any(query.id in run for query in collection.queries):
@@ -249,18 +249,18 @@ def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection
                     f"{path}: has results for no query of {collection.name}. The run and the "
                     "collection must be of one test set."
                 )
-    for path in dict.fromkeys(leaf.queries for leaf in named if isinstance(leaf, Lexical | Model) and leaf.queries):
+    for path in dict.fromkeys(leaf.queries for leaf in stages if isinstance(leaf, Lexical | Model) and leaf.queries):
         translations = read_translations(path)
         for collection in collections:
             translated_queries(collection.queries, translations, language_of(collection.passages), path)
-    for name in dict.fromkeys(leaf.name for leaf in named if isinstance(leaf, Model)):
+    for name in dict.fromkeys(leaf.name for leaf in stages if isinstance(leaf, Model)):
         load(name)
 
 
 def incomplete_runs(pipelines: Iterable[Pipeline], collections: Sequence[Collection]) -> list[str]:
     """What to tell of the run files in the pipelines that have no results for some of a collection's judged queries, a
     line for each file and collection."""
-    named = dict.fromkeys(leaf.path for pipeline in pipelines for leaf in leaves(pipeline) if isinstance(leaf, RunFile))
-    runs = {path: Run.read_trec(path) for path in named}
-    told = [unanswered(path, run, one.qrels, one.name) for path, run in runs.items() for one in collections]
-    return [said for said in told if said is not None]
+    paths = dict.fromkeys(leaf.path for pipeline in pipelines for leaf in leaves(pipeline) if isinstance(leaf, RunFile))
+    runs = {path: Run.read_trec(path) for path in paths}
+    warnings = [unanswered(path, run, one.qrels, one.name) for path, run in runs.items() for one in collections]
+    return [warning for warning in warnings if warning is not None]

@@ -78,9 +78,9 @@ def compare_all(
 
     `correction`: "holm", "bonferroni" or None. Names of collections come from the mapping's keys.
     """
-    named = collections if isinstance(collections, Mapping) else {str(i): c for i, c in enumerate(collections, 1)}
+    by_name = collections if isinstance(collections, Mapping) else {str(i): c for i, c in enumerate(collections, 1)}
     pairs = []
-    for run_a, run_b, qrels in named.values():
+    for run_a, run_b, qrels in by_name.values():
         values = [evaluate(run, qrels, [measure]).per_query[measure] for run in (run_a, run_b)]
         pairs.append([np.array([value[query_id] for query_id in qrels]) for value in values])
     p_values = [paired_p(a, b, test, seed=seed) for a, b in pairs]
@@ -99,7 +99,7 @@ def compare_all(
             test,
             correction,
         )
-        for name, (a, b), p, p_corrected in zip(named, pairs, p_values, corrected, strict=True)
+        for name, (a, b), p, p_corrected in zip(by_name, pairs, p_values, corrected, strict=True)
     ]
 
 
@@ -217,9 +217,9 @@ def spread_ratio(first: Sequence[float], last: Sequence[float]) -> Interval:
     one, two = _values(first), _values(last)
     if min(len(one), len(two)) < 3:
         raise BadInput("a standard deviation between seeds needs three seeds at least.")
-    if (before := float(one.std(ddof=1))) == 0:
+    if (base := float(one.std(ddof=1))) == 0:
         raise BadInput("the first values do not vary: there is no ratio of standard deviations.")
-    ratio = float(two.std(ddof=1)) / before
+    ratio = float(two.std(ddof=1)) / base
     low, high = f.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], len(two) - 1, len(one) - 1)
     return Interval(
         ratio,

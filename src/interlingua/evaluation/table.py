@@ -85,14 +85,14 @@ class Table:
 
     def records(self) -> list[dict[str, str | float | int | None]]:
         """One record for each system and column, at full precision: the table for machines."""
-        found: list[dict[str, str | float | int | None]] = []
+        records: list[dict[str, str | float | int | None]] = []
         for row in self.rows_:
             values, expected = self.filled(row.values), self.filled(row.expected)
             for column in [*self.columns, *self.averages]:
                 if column not in values and column not in expected:
                     continue
                 interval = row.intervals.get(column)
-                found.append(
+                records.append(
                     {
                         "system": row.system,
                         "measure": self.measure,
@@ -106,7 +106,7 @@ class Table:
                         "queries": self.counts.get(column),
                     }
                 )
-        return found
+        return records
 
     def render(self, form: str = "text", *, digits: int = 3, intervals: bool = False) -> str:
         """The table as "text" (terminal), "markdown", "tsv" or "json" (the last two: `records`, full precision)."""

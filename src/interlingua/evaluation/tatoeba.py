@@ -142,27 +142,27 @@ def tatoeba_table(
 ) -> str:
     """system → file → result as "text" or "markdown", a row for each file and their macro mean; "tsv" or "json" at
     full precision. `protocol`: "both" directions and their mean, or "xtreme", its one direction."""
-    shown = ("xtreme",) if _known(protocol) == "xtreme" else ("forward", "backward", "mean")
+    keys = ("xtreme",) if _known(protocol) == "xtreme" else ("forward", "backward", "mean")
     records: list[dict[str, str | float | int | None]] = []
     for system, results in systems.items():
         records += [
             {
                 "system": system,
                 "file": file,
-                "language": found.lang,
-                **{key: getattr(found, key) for key in shown},
-                "pairs": found.pairs,
+                "language": result.lang,
+                **{key: getattr(result, key) for key in keys},
+                "pairs": result.pairs,
             }
-            for file, found in results.items()
+            for file, result in results.items()
         ]
-        means = {key: sum(getattr(found, key) for found in results.values()) / len(results) for key in shown}
+        means = {key: sum(getattr(result, key) for result in results.values()) / len(results) for key in keys}
         records.append(
             {
                 "system": system,
                 "file": None,
                 "language": "avg",
                 **means,
-                "pairs": sum(found.pairs for found in results.values()),
+                "pairs": sum(result.pairs for result in results.values()),
             }
         )
     if form not in ("text", "markdown"):
@@ -211,7 +211,7 @@ def _accuracy(questions: NDArray[np.float32], answers: NDArray[np.float32], keys
     from interlingua.retrieval.dense.exact import search_exact
 
     nearest = search_exact(questions, answers, 1)[0][:, 0]
-    return sum(bool(keys[found] == keys[i]) for i, found in enumerate(nearest.tolist())) / len(questions)
+    return sum(bool(keys[row] == keys[i]) for i, row in enumerate(nearest.tolist())) / len(questions)
 
 
 def _known(protocol: str) -> str:
@@ -252,12 +252,12 @@ def pivot_pairs(first: Sequence[ParallelPair], second: Sequence[ParallelPair], l
     left, right = [_foreign(pair) for pair in first], [_foreign(pair) for pair in second]
     langs = [{lang for _, lang, _ in side} for side in (left, right)]
     if [len(side) for side in langs] != [1, 1] or langs[0] == langs[1]:
-        held = " and ".join(", ".join(sorted(side)) or "nothing" for side in langs)
-        raise BadInput(f"a join through English needs one language on each side, two in all; given: {held}.")
+        languages = " and ".join(", ".join(sorted(side)) or "nothing" for side in langs)
+        raise BadInput(f"a join through English needs one language on each side, two in all; given: {languages}.")
     translations: dict[str, list[tuple[str, str]]] = {}
     for english, lang, text in right:
         translations.setdefault(english, []).append((lang, text))
-    found: list[ParallelPair] = []
+    pairs: list[ParallelPair] = []
     used: Counter[tuple[str, str]] = Counter()
     repeated = 0
     for english, lang, text in left:
@@ -267,8 +267,8 @@ def pivot_pairs(first: Sequence[ParallelPair], second: Sequence[ParallelPair], l
                 repeated += 1
                 continue
             used.update(sentences)
-            found.append(ParallelPair(text, translated, lang, other))
-    return Joined(found[:limit], repeated, len(found[limit:]))
+            pairs.append(ParallelPair(text, translated, lang, other))
+    return Joined(pairs[:limit], repeated, len(pairs[limit:]))
 
 
 def pairs_between(codes: str, sets: Sets) -> tuple[str, list[ParallelPair]]:
@@ -283,10 +283,10 @@ def pairs_between(codes: str, sets: Sets) -> tuple[str, list[ParallelPair]]:
     source, target = (normalise_code(part) for part in parts)
     if source == target:
         raise BadInput(f"'{codes}': both are '{source}'. A pair needs two languages.")
-    held = {
+    langs_of = {
         name: {lang for pair in pairs for lang in (pair.source_lang, pair.target_lang)} for name, pairs in sets.items()
     }
-    direct = [name for name, langs in held.items() if langs == {source, target}]
+    direct = [name for name, langs in langs_of.items() if langs == {source, target}]
     if direct:
         name = _only(direct, f"{source} and {target}")
         return name, [
@@ -295,14 +295,14 @@ def pairs_between(codes: str, sets: Sets) -> tuple[str, list[ParallelPair]]:
             else replace(pair, source=pair.target, target=pair.source, source_lang=source, target_lang=target)
             for pair in sets[name]
         ]
-    english = {lang: [name for name, langs in held.items() if langs == {lang, "en"}] for lang in (source, target)}
+    english = {lang: [name for name, langs in langs_of.items() if langs == {lang, "en"}] for lang in (source, target)}
     for lang, names in english.items():
         if not names:
             raise BadInput(
                 f"'{codes}': no file has '{lang}' and English, and none has {source} and {target}."
-                f"{suggestion(lang, set().union(*held.values()))}"
+                f"{suggestion(lang, set().union(*langs_of.values()))}"
             )
-    names = [_only(found, f"{lang} and English") for lang, found in english.items()]
+    names = [_only(files, f"{lang} and English") for lang, files in english.items()]
     joined = pivot_pairs(sets[names[0]], sets[names[1]])
     if not joined.pairs:
         raise BadInput(

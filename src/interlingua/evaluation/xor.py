@@ -45,8 +45,8 @@ def recall_at_tokens(
     NLTK or its data is missing.
     """
     name = measure_name(tokens) + TOKENISED * normalize_answers
-    found = xor_results(run_texts(run, passages), questions, (tokens,), tokenize=tokenize)
-    values = {result.lang: result.scores[name] for result in found}
+    results = xor_results(run_texts(run, passages), questions, (tokens,), tokenize=tokenize)
+    values = {result.lang: result.scores[name] for result in results}
     return {**values, "mean": sum(values.values()) / len(values)}
 
 
@@ -62,19 +62,19 @@ def xor_results(
     tokenize = tokenize or nltk_tokenizer()
     if not budgets or min(budgets) < 1:
         raise BadInput(f"token budgets {list(budgets)}: at least one is needed, each 1 or more.")
-    names = [measure_name(budget) + how for how in ("", TOKENISED) for budget in budgets]
+    names = [measure_name(budget) + suffix for suffix in ("", TOKENISED) for budget in budgets]
     by_lang: dict[str, PerQuery] = {}
     short = missing = 0
     for question in questions:
         answers = [answer for answer in question.answers if answer not in NO_SPAN]
         if not answers:
             continue
-        held = first_tokens(texts.get(question.id, ()), max(budgets), tokenize)
+        tokens = first_tokens(texts.get(question.id, ()), max(budgets), tokenize)
         missing += question.id not in texts
-        short += question.id in texts and len(held) < max(budgets)
-        strings = [" ".join(held[:budget]) for budget in budgets]
-        also = [*answers, *filter(None, (" ".join(tokenize(answer)) for answer in answers))]
-        hits = [any(answer in string for answer in given) for given in (answers, also) for string in strings]
+        short += question.id in texts and len(tokens) < max(budgets)
+        strings = [" ".join(tokens[:budget]) for budget in budgets]
+        variants = [*answers, *filter(None, (" ".join(tokenize(answer)) for answer in answers))]
+        hits = [any(answer in string for answer in group) for group in (answers, variants) for string in strings]
         scores = by_lang.setdefault(question.lang, PerQuery({name: {} for name in names}))
         for name, hit in zip(names, hits, strict=True):
             scores[name][question.id] = 100.0 * hit
@@ -89,12 +89,12 @@ def xor_results(
 
 def first_tokens(texts: Iterable[str], count: int, tokenize: Tokenize) -> list[str]:
     """The first `count` tokens of `texts` one after another; no text is tokenised that is not needed."""
-    held: list[str] = []
+    tokens: list[str] = []
     for text in texts:
-        held += tokenize(text)
-        if len(held) >= count:
+        tokens += tokenize(text)
+        if len(tokens) >= count:
             break
-    return held[:count]
+    return tokens[:count]
 
 
 def run_texts(run: Run, passages: Iterable[Passage]) -> dict[str, list[str]]:
@@ -102,13 +102,13 @@ def run_texts(run: Run, passages: Iterable[Passage]) -> dict[str, list[str]]:
 
     Raises BadInput for a passage of the run that is not among `passages`.
     """
-    wanted = {name for query in run for name in run.ids(query)}
-    text_of = {passage.id: passage.text for passage in passages if passage.id in wanted}
-    if len(text_of) < len(wanted):
-        absent = min(wanted - text_of.keys())
+    ids = {name for query in run for name in run.ids(query)}
+    text_of = {passage.id: passage.text for passage in passages if passage.id in ids}
+    if len(text_of) < len(ids):
+        example = min(ids - text_of.keys())
         raise BadInput(
-            f"the run names {len(wanted) - len(text_of):,} passage(s) that are not among the "
-            f"passages given, '{absent}' for one. Give those that the run was made on."
+            f"the run names {len(ids) - len(text_of):,} passage(s) that are not among the "
+            f"passages given, '{example}' for one. Give those that the run was made on."
         )
     return {query: [text_of[name] for name in run.ids(query)] for query in run}
 

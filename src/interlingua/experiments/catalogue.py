@@ -100,11 +100,11 @@ class Fetched(Settings):
         groups: dict[bool, list[str]] = {}
         for name in names:
             groups.setdefault(all(_filled(home, pattern) for pattern in self.files(name)), []).append(name)
-        for there, of_group in groups.items():
-            files = list(dict.fromkeys(pattern for name in of_group for pattern in self.files(name)))
-            state = "not" if not there else "partly" if self.unchecked else "there, not read,"
-            yield f"- {state} in ir_datasets' folder {home}: {self.name}: {', '.join(of_group)}"
-            if not there:
+        for exists, group in groups.items():
+            files = list(dict.fromkeys(pattern for name in group for pattern in self.files(name)))
+            state = "not" if not exists else "partly" if self.unchecked else "there, not read,"
+            yield f"- {state} in ir_datasets' folder {home}: {self.name}: {', '.join(group)}"
+            if not exists:
                 yield f"    missing: {', '.join(pattern for pattern in files if not _filled(home, pattern))}"
             for key in ("address", "size", "licence", "fetch"):
                 yield f"    {key}: {getattr(self, key)}"
@@ -173,8 +173,8 @@ class Found:
     def lines(self) -> Iterator[str]:
         """What there is, and where the rest comes from."""
         name = self.data.name if self.data is not None else "files of which no public data set is known here"
-        found = "there" if self.named else "complete"
-        state = "MISSING" if self.missing else "MALFORMED" if self.malformed else found
+        default = "there" if self.named else "complete"
+        state = "MISSING" if self.missing else "MALFORMED" if self.malformed else default
         if self.data is None and self.ready:
             yield f"- there, not read: {', '.join(self.complete)}"
             return
@@ -191,7 +191,7 @@ class Found:
             checks: dict[str, list[str]] = {}
             for path, check in self.checks.items():
                 checks.setdefault(check.said(), []).append(path)
-            yield from (f"    check: {said}: {', '.join(paths)}" for said, paths in checks.items())
+            yield from (f"    check: {description}: {', '.join(paths)}" for description, paths in checks.items())
 
 
 def examine(place: Path, path: str, check: Check, entry: Found) -> None:
@@ -204,25 +204,25 @@ def examine(place: Path, path: str, check: Check, entry: Found) -> None:
             entry.missing.append(path)
             return
     try:
-        said = measured(place, check)
+        summary = measured(place, check)
     except (BadInput, NotFound, Damaged, OSError, EOFError) as error:
         entry.malformed.append(f"{path}: {error}")
         return
-    where = entry.named if check.holds else entry.complete
-    where.append(path if entry.data is None else f"{path} ({said})")
+    paths = entry.named if check.holds else entry.complete
+    paths.append(path if entry.data is None else f"{path} ({summary})")
 
 
 def measured(place: Path, check: Check) -> str:
     """What was counted. Raises BadInput where that is not enough."""
     if check.holds:
-        absent = [pattern for pattern in check.holds if not any(place.glob(f"{pattern}*"))]
-        if absent:
-            raise BadInput(f"has no {', '.join(absent)}")
-        found = [file for pattern in check.holds for file in sorted(place.glob(f"{pattern}*"))]
-        empty = [file.name for file in found if file.is_file() and not file.stat().st_size]
+        missing = [pattern for pattern in check.holds if not any(place.glob(f"{pattern}*"))]
+        if missing:
+            raise BadInput(f"has no {', '.join(missing)}")
+        matches = [file for pattern in check.holds for file in sorted(place.glob(f"{pattern}*"))]
+        empty = [file.name for file in matches if file.is_file() and not file.stat().st_size]
         if empty:
             raise BadInput(f"has empty files: {', '.join(empty)}")
-        return f"{len(found)} files"
+        return f"{len(matches)} files"
     if check.pairs:
         total = 0
         for pattern, needed in check.pairs.items():
@@ -242,19 +242,19 @@ def measured(place: Path, check: Check) -> str:
                 raise BadInput(f"has {counts[name]:,} {name}, {needed:,} are needed")
         return f"{counts['passages']:,} passages, {counts['queries']:,} queries"
     if check.kind is not None:
-        what, exactly, least = "rows", check.rows, check.least
+        unit, exact, minimum = "rows", check.rows, check.least
         options: dict[str, Any] = UNLIMITED.get(check.format or "", {})
         langs: Counter[str] = Counter(
             getattr(record, "lang", "") for record in READERS[check.kind](place, format=check.format, **options)
         )
         count = langs.total()
-        if absent := [lang for lang in check.langs if lang not in langs]:
-            raise BadInput(f"has no {check.kind} in {', '.join(absent)}")
+        if missing := [lang for lang in check.langs if lang not in langs]:
+            raise BadInput(f"has no {check.kind} in {', '.join(missing)}")
     else:
-        what, exactly, least = "lines", check.lines, check.least_lines
-        count = sum(1 for _ in read_lines(place)) if (exactly or least) and place.is_file() else 0
-    if exactly is not None and count != exactly:
-        raise BadInput(f"has {count:,} {what}, {exactly:,} are needed")
-    if least is not None and count < least:
-        raise BadInput(f"has {count:,} {what}, {least:,} at least are needed")
-    return f"{count:,} {what}"
+        unit, exact, minimum = "lines", check.lines, check.least_lines
+        count = sum(1 for _ in read_lines(place)) if (exact or minimum) and place.is_file() else 0
+    if exact is not None and count != exact:
+        raise BadInput(f"has {count:,} {unit}, {exact:,} are needed")
+    if minimum is not None and count < minimum:
+        raise BadInput(f"has {count:,} {unit}, {minimum:,} at least are needed")
+    return f"{count:,} {unit}"

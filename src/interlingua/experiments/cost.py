@@ -29,11 +29,11 @@ def trainings(work: Reproduction) -> list[str]:
     """How many models are trained, after sharing, and which of them are there."""
     rows = work.trained_rows()
     recipes = {digest(work, row, seed): (row, seed) for row in rows for seed in range(1, work.seeds + 1)}
-    every, done = len(rows) * work.seeds, 0
+    total, done = len(rows) * work.seeds, 0
     for row, seed in recipes.values():
         done += (work.run_folder(row, seed) / "model").exists()
     lines = [
-        f"Trainings: {len(rows)} rows × {work.seeds} seed(s) = {every}; {every - len(recipes)} shared between rows; "
+        f"Trainings: {len(rows)} rows × {work.seeds} seed(s) = {total}; {total - len(recipes)} shared between rows; "
         f"{done} done before by this or another table in {work.out}; {len(recipes) - done} left."
     ]
     start = work.start_folder()
@@ -56,47 +56,47 @@ def costs(work: Reproduction, catalogue: Catalogue, read: Sequence[str], fetched
         f"Cost a training (estimated: {QUESTION} subwords a question, {PASSAGE} a passage, {SENTENCE} a sentence, "
         f"{SPEED / 1e12:.0f} TFLOP/s, an A100 at 35%):"
     ]
-    measured = evaluated(catalogue, read, fetched)
-    same: dict[str, list[str]] = {}
+    test_sets = evaluated(catalogue, read, fetched)
+    groups: dict[str, list[str]] = {}
     for row in work.trained_rows():
         estimate = training_cost(work, row, catalogue)
         if estimate is None:
-            said = ["not estimated: the backbone is no model of the hub that is known here"]
+            details = ["not estimated: the backbone is no model of the hub that is known here"]
         else:
-            said = estimate.lines
-            if work.table.rows[row].shown and (asked := evaluation_cost(work, row, catalogue, measured)) is not None:
-                said = [*said, asked.line]
-        same.setdefault("\n".join(f"    {line}" for line in said), []).append(row)
-    return [*lines, *(f"- {'; '.join(rows)}:\n{said}" for said, rows in same.items())]
+            details = estimate.lines
+            if work.table.rows[row].shown and (cost := evaluation_cost(work, row, catalogue, test_sets)) is not None:
+                details = [*details, cost.line]
+        groups.setdefault("\n".join(f"    {line}" for line in details), []).append(row)
+    return [*lines, *(f"- {'; '.join(rows)}:\n{text}" for text, rows in groups.items())]
 
 
 def in_all(parts: Sequence[tuple[Reproduction, Sequence[str], Sequence[str]]], catalogue: Catalogue) -> str:
     """The cost of a whole table, what rows and scales share counted once. A part is a scale and what it needs."""
-    trained: dict[str, Training | None] = {}
-    asked: list[Evaluation] = []
+    by_digest: dict[str, Training | None] = {}
+    evaluations: list[Evaluation] = []
     for work, read, fetched in parts:
-        measured = evaluated(catalogue, read, fetched)
+        test_sets = evaluated(catalogue, read, fetched)
         for seed in range(1, work.seeds + 1):
-            trained |= {digest(work, row, seed): training_cost(work, row, catalogue) for row in work.trained_rows()}
+            by_digest |= {digest(work, row, seed): training_cost(work, row, catalogue) for row in work.trained_rows()}
         for row in work.rows():
-            if work.table.rows[row].shown and (one := evaluation_cost(work, row, catalogue, measured)) is not None:
-                asked += [one] * work.seeds
-    known = [one for one in trained.values() if one is not None]
-    if not known and not asked:
+            if work.table.rows[row].shown and (cost := evaluation_cost(work, row, catalogue, test_sets)) is not None:
+                evaluations += [cost] * work.seeds
+    estimates = [one for one in by_digest.values() if one is not None]
+    if not estimates and not evaluations:
         return "In all: not estimated."
-    vectors = max((one.vectors for one in asked), default=0.0)
-    parts_of = [
-        f"{len(trained)} training{'s' if len(trained) != 1 else ''}",
-        hours(sum(one.hours for one in known)),
-        f"{max((one.memory for one in known), default=0.0) / 2**30:,.0f} GiB of GPU memory for the largest",
-        f"{sum(one.disk for one in known) / 2**30:,.0f} GiB of disk",
-        f"{len(asked)} evaluation{'s' if len(asked) != 1 else ''}",
-        hours(sum(one.hours for one in asked)),
+    vectors = max((one.vectors for one in evaluations), default=0.0)
+    items = [
+        f"{len(by_digest)} training{'s' if len(by_digest) != 1 else ''}",
+        hours(sum(one.hours for one in estimates)),
+        f"{max((one.memory for one in estimates), default=0.0) / 2**30:,.0f} GiB of GPU memory for the largest",
+        f"{sum(one.disk for one in estimates) / 2**30:,.0f} GiB of disk",
+        f"{len(evaluations)} evaluation{'s' if len(evaluations) != 1 else ''}",
+        hours(sum(one.hours for one in evaluations)),
         f"{vectors / 2**30:,.0f} GiB of vectors on the disk meanwhile",
     ]
-    unknown = len(trained) - len(known)
-    left = f"; {unknown} of the trainings not estimated" if unknown else ""
-    return f"In all: {', '.join(parts_of)}{left}. Mining and calibration are not counted."
+    unknown = len(by_digest) - len(estimates)
+    note = f"; {unknown} of the trainings not estimated" if unknown else ""
+    return f"In all: {', '.join(items)}{note}. Mining and calibration are not counted."
 
 
 def hours(count: float) -> str:
@@ -131,16 +131,16 @@ class Measured(NamedTuple):
 def evaluated(catalogue: Catalogue, read: Sequence[str], fetched: Sequence[str]) -> list[Measured]:
     """What is measured on, of the paths in the data folder that are read and of ir_datasets, where several splits are
     of one set of passages."""
-    found: dict[str, Measured] = {}
+    test_sets: dict[str, Measured] = {}
     for path in read:
         check = catalogue.of(path)[1]
         if check.passages is not None:
-            found[path] = Measured(check.passages, PASSAGE, check.queries or 0, True)
+            test_sets[path] = Measured(check.passages, PASSAGE, check.queries or 0, True)
         elif check.texts is not None:
-            found[path] = Measured(check.texts, check.tokens or SENTENCE, 0, check.tokens is not None)
+            test_sets[path] = Measured(check.texts, check.tokens or SENTENCE, 0, check.tokens is not None)
     for name in dict.fromkeys(fetched):
-        about = next((one for pattern, one in catalogue.fetched.items() if fnmatchcase(name, pattern)), None)
-        if about is not None and not name.startswith("clirmatrix/"):  # which is trained on
+        entry = next((entry for pattern, entry in catalogue.fetched.items() if fnmatchcase(name, pattern)), None)
+        if entry is not None and not name.startswith("clirmatrix/"):  # which is trained on
             import ir_datasets
 
             try:
@@ -150,16 +150,16 @@ def evaluated(catalogue: Catalogue, read: Sequence[str], fetched: Sequence[str])
                 continue
             if count := facts.get("docs", {}).get("count"):
                 collection = name.rpartition("/")[0]
-                before = found[collection].questions if collection in found else 0
-                asked = before + facts.get("queries", {}).get("count", 0)
-                found[collection] = Measured(count, about.tokens, asked, True)
-    return list(found.values())
+                previous = test_sets[collection].questions if collection in test_sets else 0
+                questions = previous + facts.get("queries", {}).get("count", 0)
+                test_sets[collection] = Measured(count, entry.tokens, questions, True)
+    return list(test_sets.values())
 
 
 def reranked(pipeline: str) -> int | None:
     """How many passages a question the model of a row reads, where it only reranks what another retriever found."""
-    found = re.search(r"%\s*(\d+)\s*>>\s*\{model\}", pipeline)
-    return int(found[1]) if found and pipeline.count("{model}") == 1 else None
+    match = re.search(r"%\s*(\d+)\s*>>\s*\{model\}", pipeline)
+    return int(match[1]) if match and pipeline.count("{model}") == 1 else None
 
 
 class Training(NamedTuple):
@@ -179,16 +179,16 @@ def training_cost(work: Reproduction, row: str, catalogue: Catalogue) -> Trainin
     body = backbone.parameters - backbone.embedding
     encoders = 1 if recipe.model.encoders == "tied" else 2
     weights = encoders * backbone.parameters
-    used = {name for name, options in recipe.objectives.items() if options is not None}
+    objectives = {name for name, options in recipe.objectives.items() if options is not None}
     batch = {name: spec.batch for name, spec in recipe.data.items()}
     options = recipe.objectives.get("retrieval") or recipe.objectives.get("late_interaction") or {}
     parts = []
     if "questions" in batch:
-        each = QUESTION + PASSAGE * (1 + int(options.get("hard_negatives", 0)))
-        parts.append((batch["questions"] * each, f"{batch['questions']} × {each}"))
-    if used & {"semantic", "language"} and "parallel" in batch:
+        per_question = QUESTION + PASSAGE * (1 + int(options.get("hard_negatives", 0)))
+        parts.append((batch["questions"] * per_question, f"{batch['questions']} × {per_question}"))
+    if objectives & {"semantic", "language"} and "parallel" in batch:
         parts.append((2 * batch["parallel"] * SENTENCE, f"2 × {batch['parallel']} × {SENTENCE}"))
-    if "language" in used and "sentences" in batch:
+    if "language" in objectives and "sentences" in batch:
         parts.append((batch["sentences"] * SENTENCE, f"{batch['sentences']} × {SENTENCE}"))
     shares = recipe.training.objective_sampling or {}  # one objective a step, with these probabilities
     for objective, entry, times in (
@@ -196,33 +196,33 @@ def training_cost(work: Reproduction, row: str, catalogue: Catalogue) -> Trainin
         ("masked_language_modelling", "sentences", 1),
         ("comparable", "linked", 2),
     ):
-        if objective in used and entry in batch:
+        if objective in objectives and entry in batch:
             share = shares.get(objective, 1.0)
             length = PASSAGE if entry == "linked" else SENTENCE
-            said = (
+            formula = (
                 f"{f'{share:g} × ' if share < 1 else ''}{f'{times} × ' if times > 1 else ''}{batch[entry]} × {length}"
             )
-            parts.append((round(share * times * batch[entry] * length), said))
+            parts.append((round(share * times * batch[entry] * length), formula))
     if not parts:
         return Training(0.0, 0.0, 0.0, ["not estimated: the recipe reads nothing that is counted here"])
-    together = recipe.training.accumulate
-    tokens = together * sum(count for count, _ in parts)
+    batches = recipe.training.accumulate
+    tokens = batches * sum(count for count, _ in parts)
     steps = recipe.training.steps
     time = 6 * body * tokens * steps / SPEED / 3600
     # bytes of activations a token and layer: 34 · hidden + 5 · heads · length (Korthikanti et al. 2022), half precision
     layer = 34 * backbone.hidden + 5 * backbone.heads * PASSAGE
     largest = max(count for count, _ in parts) if parts else 0
-    held = largest if recipe.training.gradient_cache is None else min(largest, recipe.training.chunk_tokens)
-    memory = 16 * weights + held * layer * backbone.layers
+    chunk = largest if recipe.training.gradient_cache is None else min(largest, recipe.training.chunk_tokens)
+    memory = 16 * weights + chunk * layer * backbone.layers
     files = weights * (12 * recipe.training.keep_checkpoints + 4 * 3)
     lines = [
-        f"{steps:,} steps × {f'{together} batches × ' if together > 1 else ''}"
-        f"({' + '.join(said for _, said in parts)} = "
-        f"{tokens // together:,} tokens) × 6 × {body / 1e6:.0f}M "
+        f"{steps:,} steps × {f'{batches} batches × ' if batches > 1 else ''}"
+        f"({' + '.join(formula for _, formula in parts)} = "
+        f"{tokens // batches:,} tokens) × 6 × {body / 1e6:.0f}M "
         f"= {6 * body * tokens * steps:.1e} operations: {hours(time)}",
         f"memory on one GPU: 16 bytes × {weights / 1e6:,.0f}M parameters (weight, gradient, two moments) = "
-        f"{16 * weights / 2**30:.0f} GiB, and activations of {held:,} tokens × {backbone.layers} layers × {layer:,} "
-        f"bytes = {held * layer * backbone.layers / 2**30:.0f} GiB: {memory / 2**30:.0f} GiB (GPUs share the latter)",
+        f"{16 * weights / 2**30:.0f} GiB, and activations of {chunk:,} tokens × {backbone.layers} layers × {layer:,} "
+        f"bytes = {chunk * layer * backbone.layers / 2**30:.0f} GiB: {memory / 2**30:.0f} GiB (GPUs share the latter)",
         f"disk: {weights / 1e6:,.0f}M parameters × ({recipe.training.keep_checkpoints} checkpoints × 12 + start, best "
         f"and model × 4 bytes) = {files / 2**30:.0f} GiB",
     ]
@@ -248,19 +248,19 @@ def evaluation_cost(
     depth = None if ranking is None else reranked(ranking.pipeline)
     body = backbone.parameters - backbone.embedding
     terms: dict[tuple[str, int], int] = {}
-    for one in measured:
-        what = "passages" if one.searched else "sentences"
-        count = one.texts if depth is None else min(one.texts, one.questions * depth)
-        terms[what, one.tokens] = terms.get((what, one.tokens), 0) + count
+    for test_set in measured:
+        unit = "passages" if test_set.searched else "sentences"
+        count = test_set.texts if depth is None else min(test_set.texts, test_set.questions * depth)
+        terms[unit, test_set.tokens] = terms.get((unit, test_set.tokens), 0) + count
     operations = 2 * body * sum(count * tokens for (_, tokens), count in terms.items())
-    said = " + ".join(f"{count:,} {what} × {tokens} tokens" for (what, tokens), count in terms.items())
+    formula = " + ".join(f"{count:,} {unit} × {tokens} tokens" for (unit, tokens), count in terms.items())
     if depth is not None:
-        said = f"{sum(one.questions for one in measured):,} questions × {depth:,} passages at most = {said}"
-    searched = sum(one.texts for one in measured if one.searched) if depth is None else 0
-    number = 2 if work.table.scale(work.scale).vectors == "float16" else 4
-    vectors = searched * backbone.hidden * number
-    size = f"{searched:,} × {backbone.hidden} × {number} bytes = {vectors / 2**30:.0f} GiB"
+        formula = f"{sum(one.questions for one in measured):,} questions × {depth:,} passages at most = {formula}"
+    passages = sum(one.texts for one in measured if one.searched) if depth is None else 0
+    width = 2 if work.table.scale(work.scale).vectors == "float16" else 4
+    vectors = passages * backbone.hidden * width
+    size = f"{passages:,} × {backbone.hidden} × {width} bytes = {vectors / 2**30:.0f} GiB"
     time = operations / SPEED / 3600
-    whole = said if len(terms) == 1 else f"({said})"
-    line = f"evaluation: {whole} × 2 × {body / 1e6:.0f}M = {operations:.1e} operations: {hours(time)}"
-    return Evaluation(time, vectors, line + (f"; vectors on the disk meanwhile: {size}" if searched else ""))
+    term = formula if len(terms) == 1 else f"({formula})"
+    line = f"evaluation: {term} × 2 × {body / 1e6:.0f}M = {operations:.1e} operations: {hours(time)}"
+    return Evaluation(time, vectors, line + (f"; vectors on the disk meanwhile: {size}" if passages else ""))

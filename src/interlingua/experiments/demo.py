@@ -41,14 +41,14 @@ def demo(out: str | Path) -> None:
     train(resolve(tree, ["objectives.semantic=null"]), out / "retrieval")
     logger.info("\n2. The same and sentences beside their translations (the semantic loss of Hu et al. 2023).")
     train(resolve(tree), out / "semantic")
-    both = DualEncoder.load(out / "semantic/model")
+    semantic = DualEncoder.load(out / "semantic/model")
     models = {
         "bundled": DualEncoder.load("default"),
         "+ retrieval": DualEncoder.load(out / "retrieval/model"),
-        "+ semantic": both,
+        "+ semantic": semantic,
     }
     picture(print_tables(models), out / "demo.svg")
-    answer(both, out)
+    answer(semantic, out)
     print(f"""
 What next?
   ask it something         interlingua search {out}/index "Apa kegunaan huruf Braille?"
@@ -63,7 +63,7 @@ def print_tables(models: dict[str, DualEncoder]) -> dict[str, dict[str, float]]:
 
     Returns the second table of A, system → language → MRR@100: it is the one to draw.
     """
-    drawn: dict[str, dict[str, float]] = {}
+    scores: dict[str, dict[str, float]] = {}
     settings = (
         (
             "train",
@@ -77,12 +77,12 @@ def print_tables(models: dict[str, DualEncoder]) -> dict[str, dict[str, float]]:
         ),
     )
     for split, title in settings:
-        own = {lang: load_collection(f"encyclopedia:{lang}", split=split) for lang in encyclopedia.languages()}
+        by_lang = {lang: load_collection(f"encyclopedia:{lang}", split=split) for lang in encyclopedia.languages()}
         pools = (
-            ("question and passages in one language", list(own.values())),
+            ("question and passages in one language", list(by_lang.values())),
             (
                 "questions in each language, English passages",
-                [renamed(cross(c, own["en"]), lang) for lang, c in own.items() if lang != "en"],
+                [renamed(cross(c, by_lang["en"]), lang) for lang, c in by_lang.items() if lang != "en"],
             ),
         )
         print(f"\n{title}")
@@ -90,8 +90,8 @@ def print_tables(models: dict[str, DualEncoder]) -> dict[str, dict[str, float]]:
             systems = {system: evaluate_on(model, collections, ["RR@100"]) for system, model in models.items()}
             print(f"\n{name}, MRR@100\n{results_table(systems, 'RR@100', intervals=False).render()}")
             if split == "train":
-                drawn = {system: {r.lang: r.scores["RR@100"] for r in results} for system, results in systems.items()}
-    return drawn
+                scores = {system: {r.lang: r.scores["RR@100"] for r in results} for system, results in systems.items()}
+    return scores
 
 
 def picture(systems: dict[str, dict[str, float]], path: Path) -> None:
@@ -118,11 +118,11 @@ def answer(model: DualEncoder, out: Path) -> None:
     index = Index.build(model, unique, out / "index", model_path=out / "semantic" / "model", overwrite=True)
     topics = {topic.id: topic for topic in encyclopedia.topics()}
     print(f"\nA few questions against all {len(index):,} passages in all languages at once:")
-    for chosen in QUESTIONS:
-        name, _, lang = chosen.partition(":")
+    for key in QUESTIONS:
+        name, _, lang = key.partition(":")
         print(f"\n[{lang}] {topics[name].question[lang]}   ({topics[name].question['en']})")
         for rank, hit in enumerate(index.search(topics[name].question[lang], k=3), 1):
-            right = "✓" if hit.passage.id.startswith(f"{name}.") else " "
+            mark = "✓" if hit.passage.id.startswith(f"{name}.") else " "
             print(
-                f"  {rank}. {hit.score:.3f} {right} [{hit.passage.lang}] {hit.passage.title}: {hit.passage.text[:70]}…"
+                f"  {rank}. {hit.score:.3f} {mark} [{hit.passage.lang}] {hit.passage.title}: {hit.passage.text[:70]}…"
             )

@@ -25,50 +25,50 @@ def plan(work: Reproduction) -> tuple[str, list[str]]:
     work.check_columns()
     catalogue = Catalogue.read()
     parts = [(part, needs(part)) for part in work.parts()]
-    wanted, fetched, models = (list(dict.fromkeys(name for _, read in parts for name in read[i])) for i in range(3))
-    if wanted and work.data is None:
+    paths, fetched, models = (list(dict.fromkeys(name for _, need in parts for name in need[i])) for i in range(3))
+    if paths and work.data is None:
         raise BadInput(f"{work.name} at scale {work.scale} reads files. Say where with --data FOLDER.")
-    found: dict[str, Found] = {}
-    for path in wanted:
+    entries: dict[str, Found] = {}
+    for path in paths:
         data, check = catalogue.of(path)
-        entry = found.setdefault("" if data is None else data.name, Found(data))
+        entry = entries.setdefault("" if data is None else data.name, Found(data))
         examine(Path(str(work.data)) / path, path, check, entry)
-    changed = f", changed: {', '.join(work.table.changes)}" if work.table.changes else ""
-    lines = [f"{work.name} at scale {work.scale}{changed}", "", "Rows:", *(f"- {line}" for line in work.plan()), ""]
+    changes = f", changed: {', '.join(work.table.changes)}" if work.table.changes else ""
+    lines = [f"{work.name} at scale {work.scale}{changes}", "", "Rows:", *(f"- {line}" for line in work.plan()), ""]
     lines += [*(line for part, _ in parts for line in trainings(part)), *together(work), ""]
-    lines += [f"Data in {work.data}:" if wanted else "Data: none but what is bundled."]
-    lines += [line for entry in found.values() for line in entry.lines()]
+    lines += [f"Data in {work.data}:" if paths else "Data: none but what is bundled."]
+    lines += [line for entry in entries.values() for line in entry.lines()]
     lines += elsewhere(catalogue, fetched, models)
-    for part, read in parts:
-        lines += ["", *costs(part, catalogue, read[0], read[1])]
-    lines += ["", in_all([(part, read[0], read[1]) for part, read in parts], catalogue)]
-    lacking = [name or entry.missing[0] for name, entry in found.items() if not entry.ready]
-    whole = "" not in found and not any(entry.named for entry in found.values())
-    end = "The data folder is complete." if whole else "All that is named above as complete was read to its end."
-    lines += ["", f"Not ready: {'; '.join(lacking)}." if lacking else end]
-    return "\n".join(lines) + "\n", lacking
+    for part, need in parts:
+        lines += ["", *costs(part, catalogue, need[0], need[1])]
+    lines += ["", in_all([(part, need[0], need[1]) for part, need in parts], catalogue)]
+    incomplete = [name or entry.missing[0] for name, entry in entries.items() if not entry.ready]
+    complete = "" not in entries and not any(entry.named for entry in entries.values())
+    end = "The data folder is complete." if complete else "All that is named above as complete was read to its end."
+    lines += ["", f"Not ready: {'; '.join(incomplete)}." if incomplete else end]
+    return "\n".join(lines) + "\n", incomplete
 
 
 def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
     """What the rows of one scale read: paths under the data folder, collections of ir_datasets, models of the hub."""
     scale, table = work.table.scale(work.scale), work.table
-    read: list[str] = [path for row in work.rows() if (path := table.rows[row].vectors) is not None]
+    paths: list[str] = [path for row in work.rows() if (path := table.rows[row].vectors) is not None]
     hub: list[str] = []
     recipes = [table.recipe(row, work.scale, MARK, 1, None) for row in work.trained_rows()]
     if scale.start is not None:
         recipes.append(read_recipe(str(table.folder / scale.start), data=MARK))
     for recipe in recipes:
         # an entry that no objective reads is there for the tokenizer of a new model, or not read at all
-        read += [path for spec in recipe.data.values() for path in spec.files()]
+        paths += [path for spec in recipe.data.values() for path in spec.files()]
         if recipe.validation is not None:
-            read += recipe.validation.questions.files()
+            paths += recipe.validation.questions.files()
         if (name := Backbone.of(recipe.model.backbone).name) is not None:
-            (read if MARK in name else hub).append(name)
+            (paths if MARK in name else hub).append(name)
     if isinstance(scale.calibrate_on, DataSpec):
-        read += scale.calibrate_on.paths()
+        paths += scale.calibrate_on.paths()
     for suite in table.suites(work.scale).values():
-        read += [path for paths in work.columns_of(suite).values() for path in paths]
-    unique = list(dict.fromkeys(read))
+        paths += [path for files in work.columns_of(suite).values() for path in files]
+    unique = list(dict.fromkeys(paths))
     return (
         [path.replace(f"{MARK}/", "") for path in unique if MARK in path],
         [path.removeprefix(FETCHED).partition("#")[0] for path in unique if path.startswith(FETCHED)],
@@ -116,6 +116,6 @@ def elsewhere(catalogue: Catalogue, fetched: Iterable[str], models: Iterable[str
             lines.append(f"- of ir_datasets, not checked here: see https://ir-datasets.com: {', '.join(names)}")
     for name in models:
         backbone = catalogue.models.get(name)
-        about_model = f"{backbone.parameters:,} parameters, {backbone.licence}, {backbone.address}" if backbone else ""
-        lines.append(f"- fetched from the hub at first use, not checked here: {name} {about_model}".rstrip())
+        description = f"{backbone.parameters:,} parameters, {backbone.licence}, {backbone.address}" if backbone else ""
+        lines.append(f"- fetched from the hub at first use, not checked here: {name} {description}".rstrip())
     return ["Not in the data folder:", *lines] if lines else []

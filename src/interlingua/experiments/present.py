@@ -46,64 +46,64 @@ def comparisons(
 
     Columns and questions that one of the two rows lacks are left out, and so are pairs with a row that was not run.
     """
-    found = []
+    lines = []
     columns = list(dict.fromkeys(column for pair in pairs for column in _shared(pair, results, suite, measure)[1]))
     for pair in pairs:
         seeds, shared = _shared(pair, results, suite, measure)
         if not shared:
             continue
-        both = {column: _questions(*([run[column] for run in runs] for runs in seeds)) for column in shared}
-        tested = {column: paired_p(*values) for column, values in both.items() if len(values[0]) > 1}
-        tests = max(family or 0, len(tested))
+        questions = {column: _questions(*([run[column] for run in runs] for runs in seeds)) for column in shared}
+        p_values = {column: paired_p(*values) for column, values in questions.items() if len(values[0]) > 1}
+        tests = max(family or 0, len(p_values))
         cells = []
         for column in columns:
-            if column in both:
-                significant = column in tested and tested[column] * tests < ALPHA
+            if column in questions:
+                significant = column in p_values and p_values[column] * tests < ALPHA
                 mark = pair[2] if len(pair) == 3 else "*"
-                cells.append(f"{float(np.subtract(*both[column]).mean()):+.3f}{mark if significant else ''}")
+                cells.append(f"{float(np.subtract(*questions[column]).mean()):+.3f}{mark if significant else ''}")
             else:
                 cells.append("–")
         means = [{column: fmean(fmean(run[column].values()) for run in runs) for column in shared} for runs in seeds]
         gains = relative_gains(*means)
-        found.append(
+        lines.append(
             [
                 f"{pair[0]} − {pair[1]}",
                 *cells,
-                *_difference(seeds, both),
+                *_difference(seeds, questions),
                 *("–" if gain is None else f"{100 * gain:+.1f}%" for gain in gains),
             ]
         )
-    return [["difference", *columns, "mean", "95% interval", "Δ", "Δ of means"], *found] if found else []
+    return [["difference", *columns, "mean", "95% interval", "Δ", "Δ of means"], *lines] if lines else []
 
 
 def subset_differences(
     pairs: Sequence[Pair], results: Results, suite: str, measure: str, subsets: Mapping[str, Sequence[str]]
 ) -> list[list[str]]:
     """The difference of the mean over each subset of the columns, with its intervals, as `comparisons` has it."""
-    found = []
+    lines = []
     for pair in pairs:
         seeds, shared = _shared(pair, results, suite, measure)
         cells = []
         for names in subsets.values():
             columns = [column for column in names if column in shared]
-            within = tuple([{column: run[column] for column in columns} for run in runs] for runs in seeds)
-            both = {column: _questions(*([run[column] for run in runs] for runs in within)) for column in columns}
-            cells.append(" ".join(_difference(within, both)) if columns else "–")
+            subset = tuple([{column: run[column] for column in columns} for run in runs] for runs in seeds)
+            questions = {column: _questions(*([run[column] for run in runs] for runs in subset)) for column in columns}
+            cells.append(" ".join(_difference(subset, questions)) if columns else "–")
         if shared and cells:
-            found.append([f"{pair[0]} − {pair[1]}", *cells])
-    return [["difference", *subsets], *found] if found else []
+            lines.append([f"{pair[0]} − {pair[1]}", *cells])
+    return [["difference", *subsets], *lines] if lines else []
 
 
-def _difference(seeds: Sequence[Sequence[Columns]], both: Mapping[str, tuple[Floats, Floats]]) -> tuple[str, str]:
+def _difference(seeds: Sequence[Sequence[Columns]], questions: Mapping[str, tuple[Floats, Floats]]) -> tuple[str, str]:
     """The difference of the mean of two rows' columns, and its 95% intervals: over seeds, paired, where there are
-    several, and over questions. `both` has the questions of each column, as `_questions` gives them."""
+    several, and over questions. `questions` has the questions of each column, as `_questions` gives them."""
     differences = [macro(a) - macro(b) for a, b in zip(*seeds, strict=True)]
     intervals = []
     if _vary(differences):
         intervals.append(f"{bounds(seed_interval(differences))} seeds")
-    if all(len(first) > 1 for first, _ in both.values()):
-        over = stratified_interval({column: (a - b).tolist() for column, (a, b) in both.items()})
-        intervals.append(f"{bounds(over)} questions")
+    if all(len(first) > 1 for first, _ in questions.values()):
+        stratified = stratified_interval({column: (a - b).tolist() for column, (a, b) in questions.items()})
+        intervals.append(f"{bounds(stratified)} questions")
     return f"{fmean(differences):+.4f}", "; ".join(intervals) or "–"
 
 
@@ -111,9 +111,9 @@ def relative_gains(of: Mapping[str, float], over: Mapping[str, float]) -> tuple[
     """The gain of one row over another in two ways: the mean of the columns' relative gains, and the relative gain of
     their means (Yang et al. 2022 print one without saying which). None where a value to divide by is zero."""
     columns = [column for column in of if column in over]
-    whole = fmean(over[column] for column in columns)
-    each = None if any(over[column] == 0 for column in columns) else fmean(of[c] / over[c] - 1 for c in columns)
-    return each, None if whole == 0 else fmean(of[column] for column in columns) / whole - 1
+    baseline = fmean(over[column] for column in columns)
+    mean_gain = None if any(over[column] == 0 for column in columns) else fmean(of[c] / over[c] - 1 for c in columns)
+    return mean_gain, None if baseline == 0 else fmean(of[column] for column in columns) / baseline - 1
 
 
 def _shared(
@@ -121,13 +121,13 @@ def _shared(
 ) -> tuple[tuple[list[Columns], list[Columns]], list[str]]:
     """The values of both rows in the seeds that both have, and the columns that all of these have."""
     runs = [results.get(row, ()) for row in pair[:2]]
-    held = [
+    seeds = [
         (a[suite][measure], b[suite][measure])
         for a, b in zip(*runs, strict=False)
         if a.get(suite, {}).get(measure) and b.get(suite, {}).get(measure)
     ]
-    columns = [column for column in (held[0][0] if held else ()) if all(column in run for both in held for run in both)]
-    return ([{c: a[c] for c in columns} for a, _ in held], [{c: b[c] for c in columns} for _, b in held]), columns
+    columns = [c for c in (seeds[0][0] if seeds else ()) if all(c in run for seed in seeds for run in seed)]
+    return ([{c: a[c] for c in columns} for a, _ in seeds], [{c: b[c] for c in columns} for _, b in seeds]), columns
 
 
 def _questions(first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]]) -> tuple[Floats, Floats]:
@@ -149,40 +149,40 @@ def present(
     """The whole reproduction as Markdown (or plain text): `problems` first, as what is not in it, and at the end what
     calibration did."""
     seeds = max(map(len, results.values()))
-    changed = f" Every recipe was changed: {', '.join(table.changes)}." if table.changes else ""
-    parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}.{changed}"]
+    changes = f" Every recipe was changed: {', '.join(table.changes)}." if table.changes else ""
+    parts = [f"# {table.title}", f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}.{changes}"]
     if problems:
         parts.append("**Not complete:**\n\n" + "\n".join(f"- {problem}" for problem in problems))
     for suite, measure in _measured(results):
         # a row that is ranked by a pipeline has no numbers of the suites that are not searched
-        these = {row: runs for row, runs in results.items() if done(runs, suite, measure)}
+        by_row = {row: runs for row, runs in results.items() if done(runs, suite, measure)}
         parts.append(f"## {suite}: {measure}")
-        parts.append(suite_table(table, scale, these, suite, measure).render(form))
-        parts.append(averages(table, scale, these, suite, measure))
-        if varied := spreads(table, these, suite, measure):
-            parts.append(varied)
-        if tested := comparisons(table.compare, these, suite, measure, table.family):
+        parts.append(suite_table(table, scale, by_row, suite, measure).render(form))
+        parts.append(averages(table, scale, by_row, suite, measure))
+        if spread := spreads(table, by_row, suite, measure):
+            parts.append(spread)
+        if differences := comparisons(table.compare, by_row, suite, measure, table.family):
             marks = "".join(dict.fromkeys(pair[2] if len(pair) == 3 else "*" for pair in table.compare))
-            counted = f"a family of {table.family}" if table.family else "the columns a family"
+            family = f"a family of {table.family}" if table.family else "the columns a family"
             parts.append(
                 f"Differences. {' or '.join(marks)}: significant (paired t-test over questions, Bonferroni with "
-                f"{counted}, p < .05). Δ: mean of the columns' relative gains."
+                f"{family}, p < .05). Δ: mean of the columns' relative gains."
             )
-            parts.append(_lined(tested, form))
+            parts.append(_lined(differences, form))
         subsets = {
-            name: [column for column in names if column in columns_of(these, suite, measure)]
+            name: [column for column in names if column in columns_of(by_row, suite, measure)]
             for name, names in table.subsets.get(scale, {}).items()
         }
-        if within := subset_differences(table.compare, these, suite, measure, {k: v for k, v in subsets.items() if v}):
-            parts += ["Differences of the means over some of the columns:", _lined(within, form)]
+        if lines := subset_differences(table.compare, by_row, suite, measure, {k: v for k, v in subsets.items() if v}):
+            parts += ["Differences of the means over some of the columns:", _lined(lines, form)]
     for suite, by_measure in table.expected.items():
         for measure, rows in by_measure.items():
             parts.append(f"## The paper's numbers, {suite}: {measure}")
             parts.append(paper_table(measure, rows).render(form))
             if gains := paper_gains(table, rows):
                 parts.append("\n".join(gains))
-    for row, said in (calibrations or {}).items():
-        parts.append(f"## What calibration did: {row}, seed 1\n\n```\n{said}\n```")
+    for row, text in (calibrations or {}).items():
+        parts.append(f"## What calibration did: {row}, seed 1\n\n```\n{text}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -238,7 +238,7 @@ def suite_table(table: TableSpec, scale: str, results: Results, suite: str, meas
             for column, questions in run.items():
                 if set(questions) != {"mean"}:
                     counts[column] = max(counts.get(column, 0), len(questions))
-    drawn = Table(measure, columns, counts=counts)
+    result = Table(measure, columns, counts=counts)
     expected = table.expected.get(suite, {}).get(measure, {}) if of_the_paper(scale) else {}
     for row, runs in results.items():
         seeds = done(runs, suite, measure)
@@ -247,20 +247,20 @@ def suite_table(table: TableSpec, scale: str, results: Results, suite: str, meas
             for column in columns
             if any(column in run for run in seeds)
         }
-        drawn.add(Row(row, values, expected={k: v for k, v in expected.get(row, {}).items() if k in columns}))
-    return drawn
+        result.add(Row(row, values, expected={k: v for k, v in expected.get(row, {}).items() if k in columns}))
+    return result
 
 
 def paper_table(measure: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
     """The paper's numbers as printed."""
     columns = list(dict.fromkeys(column for row in rows.values() if isinstance(row, Mapping) for column in row))
-    drawn = Table(measure, columns or list(rows))
+    table = Table(measure, columns or list(rows))
     if not columns:
-        drawn.add(Row("paper", rows))  # type: ignore[arg-type]
-        return drawn
+        table.add(Row("paper", rows))  # type: ignore[arg-type]
+        return table
     for name, values in rows.items():
-        drawn.add(Row(name, values))
-    return drawn
+        table.add(Row(name, values))
+    return table
 
 
 def paper_gains(table: TableSpec, rows: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -269,9 +269,9 @@ def paper_gains(table: TableSpec, rows: Mapping[str, Mapping[str, float]]) -> li
     for row, other, *_ in table.compare:
         of, over = rows.get(row), rows.get(other)
         if isinstance(of, Mapping) and isinstance(over, Mapping) and set(of) & set(over):
-            each, whole = relative_gains(of, over)
-            if each is not None and whole is not None:
-                lines.append(f"- {row} over {other}: Δ {100 * each:+.1f}%, Δ of means {100 * whole:+.1f}%")
+            mean_gain, gain_of_means = relative_gains(of, over)
+            if mean_gain is not None and gain_of_means is not None:
+                lines.append(f"- {row} over {other}: Δ {100 * mean_gain:+.1f}%, Δ of means {100 * gain_of_means:+.1f}%")
     return lines
 
 
@@ -290,14 +290,14 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
         seeds = done(runs, suite, measure)
         per_seed = [macro(run) for run in seeds]
         line = f"- {row}: {fmean(per_seed):.4f} {shown(interval(seeds))}".rstrip()
-        if (held := sum(all(column in run for run in seeds) for column in columns)) < len(columns):
-            line += f" over {held} of {len(columns)} columns"
+        if (count := sum(all(column in run for run in seeds) for column in columns)) < len(columns):
+            line += f" over {count} of {len(columns)} columns"
         if len(seeds) < len(runs):
             line += f" ({len(seeds)} of {len(runs)} seeds)"
-        for name, of_subset in subsets.items():
-            kept = [some for run in seeds if (some := {c: run[c] for c in of_subset if c in run})]
-            if kept:
-                line += f"; {name} ({' '.join(kept[0])}) {fmean(macro(k) for k in kept):.4f}"
+        for name, names in subsets.items():
+            parts = [part for run in seeds if (part := {c: run[c] for c in names if c in run})]
+            if parts:
+                line += f"; {name} ({' '.join(parts[0])}) {fmean(macro(k) for k in parts):.4f}"
         if row != first:
             (own, theirs), shared = _shared((row, first), results, suite, measure)
             gains = [macro(a) - macro(b) for a, b in zip(own, theirs, strict=True)] if shared else []
@@ -320,10 +320,10 @@ def spreads(table: TableSpec, results: Results, suite: str, measure: str) -> str
     if len(points) < 2 or not np.ptp(points[0][1]):
         return ""
     points.sort(key=lambda point: point[0])
-    each = ", ".join(f"{x:g}: {np.std(values, ddof=1):.4f}" for x, values in points)
+    deviations = ", ".join(f"{x:g}: {np.std(values, ddof=1):.4f}" for x, values in points)
     ratio = spread_ratio(points[0][1], points[-1][1])
     return (
-        f"standard deviation between seeds, by {table.x}: {each}. From the first to the last it is multiplied by "
+        f"standard deviation between seeds, by {table.x}: {deviations}. From the first to the last it is multiplied by "
         f"{ratio.mean:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] ({ratio.method})."
     )
 
@@ -357,12 +357,12 @@ def bounds(interval: Interval) -> str:
 
 def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Path]:
     """SVG files named after `stem`, one a suite and its first measure; none (and a word) without the extra `plots`."""
-    made = []
-    first: dict[str, str] = {}
+    paths = []
+    measures: dict[str, str] = {}
     for suite, measure in _measured(results):
-        first.setdefault(suite, measure)
-    for suite, measure in first.items():
-        these = {row: seeds for row, runs in results.items() if (seeds := done(runs, suite, measure))}
+        measures.setdefault(suite, measure)
+    for suite, measure in measures.items():
+        by_row = {row: seeds for row, runs in results.items() if (seeds := done(runs, suite, measure))}
         path = stem.with_name(f"{stem.name}-{suite.lower().replace(' ', '-')}.svg")
         try:
             if table.x is None:
@@ -372,46 +372,46 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
                         for c in columns_of(results, suite, measure)
                         if any(c in run for run in seeds)
                     }
-                    for row, seeds in these.items()
+                    for row, seeds in by_row.items()
                 }
-                made.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
+                paths.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
             else:
-                points = [(table.rows[row].x, interval(seeds)) for row, seeds in these.items()]
-                known = [(x, i) for x, i in points if x is not None and i is not None]
-                if known:
-                    made.append(plot_curves({suite: known}, path, x_label=table.x, y_label=measure))
+                points = [(table.rows[row].x, interval(seeds)) for row, seeds in by_row.items()]
+                curve = [(x, i) for x, i in points if x is not None and i is not None]
+                if curve:
+                    paths.append(plot_curves({suite: curve}, path, x_label=table.x, y_label=measure))
         except NotFound as error:
             logger.warning(str(error))
             break
-    return made
+    return paths
 
 
 def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     """CCP's figure 1 for every suite that asks for it: a panel a row, of the first seed; none (and a word) without the
     extra `plots`."""
-    made: list[Path] = []
+    paths: list[Path] = []
     work.processes.wait()  # until the first has written its values
-    drawn = [
+    pictures = [
         (name, suite, column)
         for name, suite in work.table.suites(work.scale).items()
         if suite.projection
         for column in work.columns_of(suite)
     ]
     # a row that crashed has no picture, nor have vectors made elsewhere
-    pictured = [
+    rows = [
         row
-        for row in (work.rows() if drawn else ())
+        for row in (work.rows() if pictures else ())
         if work.table.rows[row].vectors is None and (work.folder(row, 1) / "values.json").exists()
     ]
-    models = {row: work.model(row, 1) for row in pictured}  # by every process: each waits for the others
+    models = {row: work.model(row, 1) for row in rows}  # by every process: each waits for the others
     if not work.processes.first:
-        return made
+        return paths
     points = {row: model for row, model in models.items() if isinstance(model, DualEncoder)}  # one vector a text
-    for name, suite, column in drawn:
+    for name, suite, column in pictures:
         path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
         try:
             pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
-            made.append(plot_projections(language_projection(points, pairs), path))
+            paths.append(plot_projections(language_projection(points, pairs), path))
         except NotFound as error:
             logger.warning(str(error))
-    return made
+    return paths

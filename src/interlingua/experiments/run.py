@@ -61,11 +61,11 @@ class Reproduction:
         """The rows to run; an unknown name among those asked for is an error, and so is no seed."""
         if self.seeds < 1:
             raise BadInput(f"--seeds {self.seeds}: at least one is needed.")
-        there = [name for name, row in self.table.rows_at(self.scale).items() if row.shown]
+        names = [name for name, row in self.table.rows_at(self.scale).items() if row.shown]
         for name in self.only or ():
-            if name not in there:
-                raise BadInput(f"row '{name}' is not in this table.{suggestion(name, there)}")
-        return [name for name in there if self.only is None or name in self.only]
+            if name not in names:
+                raise BadInput(f"row '{name}' is not in this table.{suggestion(name, names)}")
+        return [name for name in names if self.only is None or name in self.only]
 
     def trained_rows(self) -> list[str]:
         """The rows to train, with those that they start from."""
@@ -85,9 +85,9 @@ class Reproduction:
         if self.scale in self.table.merged:
             return [f"{part.scale}: {line}" for part in self.parts() for line in part.plan()]
         lines = []
-        wanted = self.rows()
-        before = dict.fromkeys(after for row in wanted if (after := self.table.rows[row].after) is not None)
-        for row in [*(row for row in before if row not in wanted), *wanted]:
+        rows = self.rows()
+        predecessors = dict.fromkeys(after for row in rows if (after := self.table.rows[row].after) is not None)
+        for row in [*(row for row in predecessors if row not in rows), *rows]:
             spec = self.table.rows[row]
             if spec.vectors is not None:
                 lines.append(f"{row}: vectors of {spec.vectors}")
@@ -95,12 +95,12 @@ class Reproduction:
             recipe = self.recipe(row, 1)
             check(recipe)
             ranking = self.table.ranking(row, self.scale)
-            ranked = "" if ranking is None else f", ranked by {ranking.pipeline}"
+            suffix = "" if ranking is None else f", ranked by {ranking.pipeline}"
             if not self.table.has_model(row, self.scale):
-                lines.append(f"{row}: no model{ranked}")
+                lines.append(f"{row}: no model{suffix}")
                 continue
             if spec.of is not None:
-                lines.append(f"{row}: the model of '{spec.of}'{', calibrated' * (spec.calibrate is not None)}{ranked}")
+                lines.append(f"{row}: the model of '{spec.of}'{', calibrated' * (spec.calibrate is not None)}{suffix}")
                 continue
             objectives = " + ".join(
                 f"{options.get('weight', 1.0)}·{name}"
@@ -111,7 +111,7 @@ class Reproduction:
             backbone = Backbone.of(recipe.model.backbone).name or "new"
             lines.append(
                 f"{row}: {backbone}, {objectives}, {recipe.training.steps:,} steps, batch {batches}, "
-                f"{self.seeds} seed(s){ranked}"
+                f"{self.seeds} seed(s){suffix}"
             )
         return lines
 
@@ -120,18 +120,18 @@ class Reproduction:
         names = self.table.parts(self.scale)
         if names == [self.scale]:
             return [self]
-        held = [self.table.scale(name).columns for name in names]
-        asked = [
+        limits = [self.table.scale(name).columns for name in names]
+        scales = [
             name
-            for name, columns in zip(names, held, strict=True)
+            for name, columns in zip(names, limits, strict=True)
             if self.columns is None or columns is None or set(columns) & set(self.columns)
         ]
-        found = []
-        for name in asked or names:
-            there = self.table.rows_at(name)
-            only = None if self.only is None else [row for row in self.only if row in there]
-            found.append(replace(self, scale=name, only=only, problems=[], calibrations={}, formats={}))
-        return found
+        parts = []
+        for name in scales or names:
+            rows = self.table.rows_at(name)
+            only = None if self.only is None else [row for row in self.only if row in rows]
+            parts.append(replace(self, scale=name, only=only, problems=[], calibrations={}, formats={}))
+        return parts
 
     def run(self) -> dict[str, list[Values]]:
         """Train and measure everything: row → one `Values` a seed, empty for a seed that crashed. Raises what happened
@@ -142,67 +142,67 @@ class Reproduction:
             self.device = str(self.processes.device)
         if self.scale in self.table.merged:
             return self._merged(rows, self.parts())
-        wanted = self._wanted()
+        suites = self._wanted()
         for row in self.trained_rows():  # a mistake in a recipe is said before hours of training
             check(self.recipe(row, 1))
         if any(self.table.has_model(row, self.scale) for row in rows):
             self._start()
         results: dict[str, list[Values]] = {}
-        crashed: dict[tuple[str, int], Exception] = {}
+        errors: dict[tuple[str, int], Exception] = {}
         for row in rows:
             seeds = list(range(1, self.seeds + 1)) if self.table.has_model(row, self.scale) else [1] * self.seeds
-            results[row] = [self._attempt(row, seed, wanted, crashed) for seed in seeds]
-        if crashed and not any(any(runs) for runs in results.values()):
-            raise next(iter(crashed.values()))
+            results[row] = [self._attempt(row, seed, suites, errors) for seed in seeds]
+        if errors and not any(any(runs) for runs in results.values()):
+            raise next(iter(errors.values()))
         self._compare_questions(results)
-        if said := of_formats(self.formats):
-            self._say(said)
+        if warning := of_formats(self.formats):
+            self._say(warning)
         return results
 
     def _merged(self, rows: Sequence[str], parts: Sequence[Reproduction]) -> dict[str, list[Values]]:
         """The results of several scales, their columns side by side."""
-        found: dict[str, list[Values]] = {row: [{} for _ in range(self.seeds)] for row in rows}
-        failed: list[Exception] = []
+        merged: dict[str, list[Values]] = {row: [{} for _ in range(self.seeds)] for row in rows}
+        errors: list[Exception] = []
         for part in parts:
             try:
                 results = part.run()
             except Exception as error:
                 if self.processes.count > 1:  # the others would wait for this one
                     raise
-                failed.append(error)
+                errors.append(error)
                 self.problems.append(f"{part.scale}: {error}")
                 continue
             for row, runs in results.items():
-                for whole, values in zip(found[row], runs, strict=True):
-                    join(whole, values)
+                for target, values in zip(merged[row], runs, strict=True):
+                    join(target, values)
             self.problems += [f"{part.scale}: {problem}" for problem in part.problems]
             self.calibrations |= part.calibrations
-        if len(failed) == len(parts):
-            raise failed[0]
-        return found
+        if len(errors) == len(parts):
+            raise errors[0]
+        return merged
 
     def _attempt(
-        self, row: str, seed: int, wanted: Mapping[str, Suite], crashed: dict[tuple[str, int], Exception]
+        self, row: str, seed: int, suites: Mapping[str, Suite], errors: dict[tuple[str, int], Exception]
     ) -> Values:
         """The values of a row and seed; where it crashes, that is said, and the other rows go on without it."""
-        if (row, seed) in crashed:
+        if (row, seed) in errors:
             return {}
         spec = self.table.rows[row]
         for name in (spec.of, spec.after):
-            if name is not None and (name, seed) in crashed and not (self.folder(name, seed) / "model").exists():
+            if name is not None and (name, seed) in errors and not (self.folder(name, seed) / "model").exists():
                 self._say(f"row '{row}', seed {seed}: not measured, since '{name}' has no model")
                 return {}
         try:
-            return self._row(row, seed, wanted)
+            return self._row(row, seed, suites)
         except Exception as error:
             if self.processes.count > 1:  # the others would wait for this one
                 raise
             logger.debug("", exc_info=True)
-            crashed[row, seed] = error
+            errors[row, seed] = error
             if spec.after is not None:  # which is trained by the first row that comes after it
-                crashed.setdefault((spec.after, seed), error)
-            what = str(error) if isinstance(error, InterlinguaError) else f"{type(error).__name__}: {error}"
-            self._say(f"row '{row}', seed {seed}: {what}")
+                errors.setdefault((spec.after, seed), error)
+            reason = str(error) if isinstance(error, InterlinguaError) else f"{type(error).__name__}: {error}"
+            self._say(f"row '{row}', seed {seed}: {reason}")
             return {}
 
     def _say(self, problem: str) -> None:
@@ -212,8 +212,8 @@ class Reproduction:
 
     def _compare_questions(self, results: Mapping[str, Sequence[Values]]) -> None:
         """Say which rows have fewer questions in a column than others: results of another copy of the data, say."""
-        asked: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        every = [
+        all_questions: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        entries = [
             (row, number, (suite, measure, column), set(questions))
             for row, runs in results.items()
             for number, run in enumerate(runs, 1)
@@ -221,13 +221,13 @@ class Reproduction:
             for measure, columns in by_measure.items()
             for column, questions in columns.items()
         ]
-        for _, _, place, questions in every:
-            asked[place] |= questions
-        for row, number, place, questions in every:
-            if lacking := asked[place] - questions:
+        for _, _, place, questions in entries:
+            all_questions[place] |= questions
+        for row, number, place, questions in entries:
+            if missing := all_questions[place] - questions:
                 self._say(
-                    f"row '{row}', seed {number}, {', '.join(place)}: no value of {len(lacking):,} of the "
-                    f"{len(asked[place]):,} questions, such as '{min(lacking)}'"
+                    f"row '{row}', seed {number}, {', '.join(place)}: no value of {len(missing):,} of the "
+                    f"{len(all_questions[place]):,} questions, such as '{min(missing)}'"
                 )
 
     def recipe(self, row: str, seed: int) -> Recipe:
@@ -245,7 +245,7 @@ class Reproduction:
         """All that a row's values depend on beside its recipe and the columns; what is kept with them."""
         scale, spec = self.table.scale(self.scale), self.table.rows[row]
         suites = self.table.suites(self.scale)
-        asked = {
+        settings = {
             "measures": self.table.measures,
             "suites": {name: suite.model_dump(mode="json", exclude_defaults=True) for name, suite in suites.items()},
             "data": self.data,
@@ -258,59 +258,59 @@ class Reproduction:
         }
         ranking = self.table.ranking(row, self.scale)
         if ranking is not None:
-            asked["pipeline"] = {ranking.pipeline: spec.tune}
+            settings["pipeline"] = {ranking.pipeline: spec.tune}
         if (after := self.table.rows[self._trained_as(row)].after) is not None:
-            asked["after"] = recipe_text(self.recipe(after, seed))
+            settings["after"] = recipe_text(self.recipe(after, seed))
         if spec.vectors is not None:
-            asked["vectors"] = spec.vectors
-        return asked
+            settings["vectors"] = spec.vectors
+        return settings
 
-    def _row(self, row: str, seed: int, wanted: Mapping[str, Suite]) -> Values:
+    def _row(self, row: str, seed: int, suites: Mapping[str, Suite]) -> Values:
         folder = self.folder(row, seed)
-        file, spec, asked = folder / "values.json", self.table.rows[row], self._asked(row, seed)
+        file, spec, settings = folder / "values.json", self.table.rows[row], self._asked(row, seed)
         recipe = self.recipe(self._trained_as(row), seed) if self.table.has_model(row, self.scale) else None
         ranking = self.table.ranking(row, self.scale)
-        kept = Kept.read(file, recipe, asked, self.table.suites(self.scale))
-        stored = StoredVectors(Path(fill(spec.vectors, self.data))) if spec.vectors is not None else None
-        left: dict[str, Suite] = {}
-        for name, suite in wanted.items():
-            if measured(suite.kind, stored, ranking) and (some := kept.left(name, suite)) is not None:
-                left[name] = some
-        lacking: list[str] = []  # of columns that are tried again next time
+        results = Kept.read(file, recipe, settings, self.table.suites(self.scale))
+        vectors = StoredVectors(Path(fill(spec.vectors, self.data))) if spec.vectors is not None else None
+        remaining: dict[str, Suite] = {}
+        for name, suite in suites.items():
+            if measured(suite.kind, vectors, ranking) and (rest := results.left(name, suite)) is not None:
+                remaining[name] = rest
+        missing: list[str] = []  # of columns that are tried again next time
         done = file.exists()
         self.processes.wait()  # all have looked before the first one writes
-        if done and not left:
+        if done and not remaining:
             logger.info(f"{row}, seed {seed}: done before ({file})")
         else:
             logger.info(f"{row}, seed {seed}")
-            model: Any = stored
+            model: Any = vectors
             if recipe is not None:
-                model, kept.calibration = self.read(row, seed)
-                kept.formats = sorted({*kept.formats, self._format()})
+                model, results.calibration = self.read(row, seed)
+                results.formats = sorted({*results.formats, self._format()})
             shards = Shards(folder / "vectors", self.table.scale(self.scale).vectors, processes=self.processes)
-            wrong, told = kept.problems.append, lacking.append
+            report, add_missing = results.problems.append, missing.append
             try:
-                found = measure(model, left, self.table.measures, self.data, ranking, wrong, shards, told)
+                values = measure(model, remaining, self.table.measures, self.data, ranking, report, shards, add_missing)
             except (BadInput, NotFound) as error:
-                if not kept.values:
+                if not results.values:
                     raise
-                found = {}  # of what is left nothing can be measured; the rest was before
-                lacking.append(str(error))
-            kept.add(found, left)
+                values = {}  # of what is left nothing can be measured; the rest was before
+                missing.append(str(error))
+            results.add(values, remaining)
             if self.processes.first:
-                kept.write(file, recipe, asked)
+                results.write(file, recipe, settings)
             shards.remove()
-        for problem in (*kept.problems, *lacking):
+        for problem in (*results.problems, *missing):
             self._say(f"row '{row}': {problem}")
-        self.formats[row] = sorted({*self.formats.get(row, ()), *kept.formats})
-        if kept.calibration and spec.calibrate is not None and spec.calibrate.rotate != "none":
-            self.calibrations.setdefault(row, kept.calibration)
-        return chosen(kept.values, wanted)
+        self.formats[row] = sorted({*self.formats.get(row, ()), *results.formats})
+        if results.calibration and spec.calibrate is not None and spec.calibrate.rotate != "none":
+            self.calibrations.setdefault(row, results.calibration)
+        return chosen(results.values, suites)
 
     def _format(self) -> str:
         """The number format that models compute in."""
-        wished = self.table.scale(self.scale).read.precision
-        return on_processor(wished or "float32", self.device) or "that of a GPU"
+        precision = self.table.scale(self.scale).read.precision
+        return on_processor(precision or "float32", self.device) or "that of a GPU"
 
     def model(self, row: str, seed: int) -> Model:
         """Load the model of a row, read as the scale says and calibrated if the row is."""
@@ -320,7 +320,7 @@ class Reproduction:
         """The model of a row, and what calibration did to it ("" if it is not calibrated)."""
         scale, spec, start = self.table.scale(self.scale), self.table.rows[row], self.start_folder()
         model: Model
-        said = ""
+        report = ""
         if spec.of == "start" and start is None:
             model = self._untrained(row, seed)
         else:
@@ -329,18 +329,18 @@ class Reproduction:
         if spec.calibrate is not None and scale.calibrate_on is not None:
             if not isinstance(model, DualEncoder):
                 raise BadInput(f"row '{row}': only a model with one vector a text can be calibrated.")
-            model, said = calibrated(
+            model, report = calibrated(
                 model, spec.calibrate, filled(scale.calibrate_on, self.data), self.folder(row, seed)
             )
-        return model, said
+        return model, report
 
     def _trained(self, row: str, seed: int) -> Path:
         """Train the model of a row unless that is done, by whichever table; return its folder."""
-        trained = self._trained_as(row)
-        if (after := self.table.rows[trained].after) is not None:
+        source = self._trained_as(row)
+        if (after := self.table.rows[source].after) is not None:
             self._trained(after, seed)
-        recipe, folder = self.recipe(trained, seed), self.run_folder(trained, seed)
-        if folder != self.folder(trained, seed):
+        recipe, folder = self.recipe(source, seed), self.run_folder(source, seed)
+        if folder != self.folder(source, seed):
             logger.info(f"{row}, seed {seed}: trained before, by the same recipe, in {folder}")
             return folder / "model"
         train(recipe, folder, self.device, wait=True)  # another run may share this row
@@ -362,22 +362,22 @@ class Reproduction:
         if (own / "model").exists() or not note.exists():
             return own
         other = self.out / note.read_text(encoding="utf-8").strip()
-        text = other / "recipe.yaml"
-        kept = kept_recipe(text.read_text(encoding="utf-8")) if (other / "model").exists() and text.exists() else None
-        return other if kept is not None and training_digest(kept) == training_digest(recipe) else own
+        file = other / "recipe.yaml"
+        theirs = kept_recipe(file.read_text(encoding="utf-8")) if (other / "model").exists() and file.exists() else None
+        return other if theirs is not None and training_digest(theirs) == training_digest(recipe) else own
 
     def _untrained(self, row: str, seed: int) -> DualEncoder:
         """The untrained model of a recipe where the scale has no start: its backbone, pooled as it says."""
-        read = self.table.scale(self.scale).read
-        how = read.model_dump(exclude_none=True, exclude={"precision"})
-        spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=how)
+        reading = self.table.scale(self.scale).read
+        options = reading.model_dump(exclude_none=True, exclude={"precision"})
+        spec = self.table.recipe(row, self.scale, self.data, seed, None).model.model_copy(update=options)
         if Backbone.of(spec.backbone).name is None:
             raise BadInput(
                 f"row '{row}' measures what training starts from, but the recipe of this scale "
                 "starts from nothing. Give the scale a start."
             )
         model = dual_of(spec, None, None, seed)
-        if (precision := on_processor(read.precision, self.device)) is None:
+        if (precision := on_processor(reading.precision, self.device)) is None:
             return model.to(default_device(self.device)).eval()
         folder = self.folder(row, seed) / "untrained"
         if self.processes.first:
@@ -406,24 +406,24 @@ class Reproduction:
 
     def columns_of(self, suite: Suite) -> dict[str, list[str]]:
         """The columns of a suite that the scale has and that are asked for, each with what it reads."""
-        limits = [some for some in (self.table.scale(self.scale).columns, self.columns) if some is not None]
+        limits = [limit for limit in (self.table.scale(self.scale).columns, self.columns) if limit is not None]
         return {
             column: paths
             for column, paths in suite.columns().items()
-            if not column or all(column in some for some in limits)
+            if not column or all(column in limit for limit in limits)
         }
 
     def check_columns(self) -> None:
         """Raise BadInput for a column that is asked for and is in no suite of this scale, or of those it merges."""
-        known = {
+        columns = {
             column
             for part in self.table.parts(self.scale)
             for suite in self.table.suites(part).values()
             for column in suite.columns()
         }
         for column in self.columns or ():
-            if column not in known:
-                raise BadInput(f"column '{column}' is not in this table.{suggestion(column, known)}")
+            if column not in columns:
+                raise BadInput(f"column '{column}' is not in this table.{suggestion(column, columns)}")
 
     def _wanted(self) -> dict[str, Suite]:
         """The suites with those of their columns that are asked for and have their data; the others are `problems`.
@@ -435,29 +435,29 @@ class Reproduction:
         self.check_columns()
         texts = [] if scale.calibrate_on is None else [path for path in scale.calibrate_on.paths() if "*" not in path]
         for path in texts:
-            if why := self._missing(path):
-                raise BadInput(why)
-        wanted: dict[str, Suite] = {}
+            if reason := self._missing(path):
+                raise BadInput(reason)
+        selected: dict[str, Suite] = {}
         missing: list[str] = []
         for name, suite in suites.items():
-            there: list[str] = []
+            columns: list[str] = []
             complete = True
             for column, paths in self.columns_of(suite).items():
-                why = next(filter(None, map(self._missing, paths)), None)
-                if why is None:
-                    there.append(column)
+                reason = next(filter(None, map(self._missing, paths)), None)
+                if reason is None:
+                    columns.append(column)
                 else:
                     complete = False
-                    missing.append(f"{name}{column and f', {column}'}: {why}")
-            if there and (complete or not suite.merged):  # the pool of some languages is another pool
-                wanted[name] = suite.only(there)
-        if any(suite.xor is not None for suite in wanted.values()):
+                    missing.append(f"{name}{column and f', {column}'}: {reason}")
+            if columns and (complete or not suite.merged):  # the pool of some languages is another pool
+                selected[name] = suite.only(columns)
+        if any(suite.xor is not None for suite in selected.values()):
             nltk_tokenizer()
-        if not wanted:
+        if not selected:
             raise BadInput(missing[0].partition(": ")[2] if missing else "no column is asked for.")
         for problem in missing:
             self._say(problem)
-        return wanted
+        return selected
 
     def _missing(self, path: str) -> str | None:
         """Why a path of a suite cannot be read, or None. Two Moses files may be named by their common beginning."""

@@ -74,62 +74,62 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
     have, for fewer texts than a batch, where nothing would become smaller, and for a folder of another run.
     """
     out, teacher = Path(out), model_folder(model)
-    asked = {"model": str(teacher), **spec.model_dump(mode="json")}
-    noted = read_json(out / ASKED) or {}
-    if {name: noted.get(name) for name in asked} != asked or "kept" not in noted:
+    options = {"model": str(teacher), **spec.model_dump(mode="json")}
+    record = read_json(out / ASKED) or {}
+    if {name: record.get(name) for name in options} != options or "kept" not in record:
         if (out / "model").exists() or any((out / "checkpoints").glob("*")):
-            if noted and {name: noted.get(name) for name in asked} == asked:
+            if record and {name: record.get(name) for name in options} == options:
                 raise BadInput(
                     f"{out}: an earlier version began this, which taught otherwise. Give another folder, or delete it."
                 )
             raise BadInput(f"{out}: holds another run, or one with other options. Give another folder, or delete it.")
-        noted = {**asked, **_prepare(teacher, out, spec)}
+        record = {**options, **_prepare(teacher, out, spec)}
         with atomic_write(out / ASKED) as stream:
-            json.dump(noted, stream)
-    shrunk = train(_recipe(teacher, out, spec, noted["kept"]), out, device)
-    assert isinstance(shrunk, DualEncoder)
+            json.dump(record, stream)
+    student = train(_recipe(teacher, out, spec, record["kept"]), out, device)
+    assert isinstance(student, DualEncoder)
     copy_card(teacher, out / "model", "Made smaller by `interlingua shrink`, and taught by the whole model.")
-    return shrunk
+    return student
 
 
 def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> dict[str, object]:
     """Write the texts and the student before it has learned anything; which layers it has."""
     texts = sample_texts(spec.texts, spec.limit, spec.seed)
-    logger.info("texts: " + ", ".join(f"{lang} {len(those):,}" for lang, those in texts.items()))
+    logger.info("texts: " + ", ".join(f"{lang} {len(sample):,}" for lang, sample in texts.items()))
     encoder, backbone = _to_cut(teacher)
     layers, subwords = backbone.layers, _subwords(backbone)
-    chosen = _chosen(backbone, spec)
+    selection = _chosen(backbone, spec)
     if spec.vocabulary != "all":
-        most = spec.vocabulary if isinstance(spec.vocabulary, int) else None
+        limit = spec.vocabulary if isinstance(spec.vocabulary, int) else None
         try:
-            trim_vocabulary(encoder, track(chain.from_iterable(texts.values()), "read texts"), spec.langs, most)
+            trim_vocabulary(encoder, track(chain.from_iterable(texts.values()), "read texts"), spec.langs, limit)
         except BadInput as error:
             raise BadInput(f"{error} vocabulary 'all' keeps all subwords.") from error
-    kept = _subwords(backbone)
-    if (len(chosen), kept) == (layers, subwords):
+    remaining = _subwords(backbone)
+    if (len(selection), remaining) == (layers, subwords):
         raise BadInput(f"{layers} layers and {subwords:,} subwords are all that the model has. Ask for fewer of them.")
     if (count := sum(map(len, texts.values()))) < spec.batch:
         raise BadInput(f"texts: {count:,} are fewer than a batch of {spec.batch:,}. Give more, or a smaller batch.")
-    logger.info(f"{len(chosen)} of {layers} layers, {kept:,} of {subwords:,} subwords")
+    logger.info(f"{len(selection)} of {layers} layers, {remaining:,} of {subwords:,} subwords")
     (out / ASKED).unlink(missing_ok=True)  # what it says is no longer so from here on, also after a kill
-    for former in (CUT, "start"):  # of a call with other options that was stopped before it had a checkpoint
-        shutil.rmtree(out / former, ignore_errors=True)
+    for name in (CUT, "start"):  # of a call with other options that was stopped before it had a checkpoint
+        shutil.rmtree(out / name, ignore_errors=True)
     if can_pack(backbone.model):
-        backbone.keep(chosen)
+        backbone.keep(selection)
     else:
-        backbone.cut(len(chosen))
+        backbone.cut(len(selection))
     encoder.save(out / CUT)
     with atomic_write(out / TEXTS) as stream:
-        for lang, those in texts.items():
-            stream.writelines(json.dumps({"text": text, "lang": lang}, ensure_ascii=False) + "\n" for text in those)
-    return {"kept": chosen}
+        for lang, sample in texts.items():
+            stream.writelines(json.dumps({"text": text, "lang": lang}, ensure_ascii=False) + "\n" for text in sample)
+    return {"kept": selection}
 
 
-def _recipe(teacher: Path, out: Path, spec: ShrinkSpec, kept: Sequence[int]) -> Recipe:
+def _recipe(teacher: Path, out: Path, spec: ShrinkSpec, layers: Sequence[int]) -> Recipe:
     """The training of the student in the run folder `out`, which has these layers of the teacher."""
-    taught: dict[str, object] = {"teacher": str(teacher), "precision": spec.precision}
-    if middle := len(kept) // 2:
-        taught |= {"layer": middle, "teacher_layer": kept[middle - 1] + 1}
+    distillation: dict[str, object] = {"teacher": str(teacher), "precision": spec.precision}
+    if middle := len(layers) // 2:
+        distillation |= {"layer": middle, "teacher_layer": layers[middle - 1] + 1}
     return resolve(
         {
             "description": "An encoder made smaller, taught by the whole one on raw text.",
@@ -137,7 +137,7 @@ def _recipe(teacher: Path, out: Path, spec: ShrinkSpec, kept: Sequence[int]) -> 
             # the teacher's vectors have unit length, and what is copied is not noise
             "model": {"backbone": str(out / CUT), "encoders": "tied", "normalize": True, "dropout": 0.0},
             "data": {"sentences": {"path": str(out / TEXTS), "batch": spec.batch, "alpha": 0.5}},
-            "objectives": {"state_distillation": taught},
+            "objectives": {"state_distillation": distillation},
             "optimizer": {"lr": spec.lr, "warmup": spec.steps // 10, "clip": 1.0, "sparse_embeddings": True},
             "training": {
                 "steps": spec.steps,

@@ -57,13 +57,13 @@ class Ranking:
 
     def settings(self) -> list[str]:
         """The pipeline with every choice of its numbers, in the order of the grid."""
-        filled = []
+        pipelines = []
         for numbers in product(*self.grid.values()):
             text = self.pipeline.replace("{model}", MODEL)
             for name, number in zip(self.grid, numbers, strict=True):
                 text = text.replace(f"{{{name}}}", repr(number))
-            filled.append(text)
-        return filled
+            pipelines.append(text)
+        return pipelines
 
     def scores(
         self,
@@ -86,49 +86,49 @@ class Ranking:
         questions that it is not in (every other question, as they come): none is tuned on what it is measured on.
         """
         stages = RetrieverPool(collection.passages, None if model is None else lambda name: model)
-        read = (
+        translations = (
             None
             if translated is None
             else [Query(query.id, translated[query.id].text, translated[query.id].lang) for query in collection.queries]
         )
 
-        def scored(settings: Sequence[str], asked: PipelineRun, of: Collection) -> dict[str, Scored]:
-            return {setting: evaluate(asked.run(setting, DEPTH), of.qrels, measures).per_query for setting in settings}
+        def scored(settings: Sequence[str], run: PipelineRun, split: Collection) -> dict[str, Scored]:
+            return {setting: evaluate(run.run(setting, DEPTH), split.qrels, measures).per_query for setting in settings}
 
         settings = self.settings()
-        asked = PipelineRun(stages, collection.queries, read)
-        tuning = PipelineRun(stages, dev.queries) if len(settings) > 1 and dev is not None else None
+        test_run = PipelineRun(stages, collection.queries, translations)
+        dev_run = PipelineRun(stages, dev.queries) if len(settings) > 1 and dev is not None else None
         if shards is not None and shards.wanted(len(collection.passages)):
-            for one in filter(None, (asked, tuning)):
-                one.search_ahead(settings, DEPTH, shards, collection.name)
+            for run in filter(None, (test_run, dev_run)):
+                run.search_ahead(settings, DEPTH, shards, collection.name)
         if shards is not None and not shards.processes.first:
             return {}
-        for said in incomplete_runs([parse_pipeline(settings[0])], [collection]):
-            report(said)
-        if tuning is not None and dev is not None:
-            settings = [_best(scored(settings, tuning, dev), measures[0], list(dev.qrels))]
+        for warning in incomplete_runs([parse_pipeline(settings[0])], [collection]):
+            report(warning)
+        if dev_run is not None and dev is not None:
+            settings = [_best(scored(settings, dev_run, dev), measures[0], list(dev.qrels))]
             logger.info(f"{collection.name}: tuned on {dev.name}: {settings[0]}")
-        tried = scored(settings, asked, collection)
-        if len(tried) == 1:
-            return tried[settings[0]]
+        results = scored(settings, test_run, collection)
+        if len(results) == 1:
+            return results[settings[0]]
         halves = [list(collection.qrels)[start::2] for start in (0, 1)]
         if not halves[1]:
             raise BadInput(f"collection '{collection.name}': tuning takes 2 questions at least.")
-        chosen = [_best(tried, measures[0], half) for half in reversed(halves)]
-        logger.info(f"{collection.name}: tuned on the other half: {', '.join(dict.fromkeys(chosen))}")
+        best = [_best(results, measures[0], half) for half in reversed(halves)]
+        logger.info(f"{collection.name}: tuned on the other half: {', '.join(dict.fromkeys(best))}")
         return {
             measure: {
-                query: tried[pipeline][measure][query]
-                for half, pipeline in zip(halves, chosen, strict=True)
+                query: results[pipeline][measure][query]
+                for half, pipeline in zip(halves, best, strict=True)
                 for query in half
             }
             for measure in measures
         }
 
 
-def _best(tried: Mapping[str, Scored], measure: str, queries: Sequence[str]) -> str:
+def _best(results: Mapping[str, Scored], measure: str, queries: Sequence[str]) -> str:
     """The pipeline with the highest mean over these questions, the first of equals."""
-    return max(tried, key=lambda pipeline: fsum(tried[pipeline][measure][query] for query in queries))
+    return max(results, key=lambda pipeline: fsum(results[pipeline][measure][query] for query in queries))
 
 
 def steps_of(questions: int, batch: int, epochs: int, devices: int = 8) -> int:
@@ -296,23 +296,23 @@ class Suite(Settings):
             return {"": [self.xor.questions, self.xor.passages]}
         shared = [path for path in (self.passages, self.questions) if path is not None]
         translations = self.translations if isinstance(self.translations, dict) else {}
-        found = {}
+        files = {}
         for column, path in getattr(self, self.kind).items():
             own = [path] if isinstance(path, str) else list(path)
-            of_column = [where[column] for where in (self.dev, translations) if column in where]
-            found[column] = [*own, *of_column, *shared]
-        return found
+            of_column = [mapping[column] for mapping in (self.dev, translations) if column in mapping]
+            files[column] = [*own, *of_column, *shared]
+        return files
 
     def paths(self) -> list[str]:
         """Every file and folder that it reads, `{data}` not yet filled in."""
-        return [path for needed in self.columns().values() for path in needed]
+        return [path for files in self.columns().values() for path in files]
 
     def only(self, columns: Container[str]) -> Suite:
         """The same suite with some of its columns."""
         if self.xor is not None:
             return self
-        kept = {column: path for column, path in getattr(self, self.kind).items() if column in columns}
-        return self.model_copy(update={self.kind: kept})
+        subset = {column: path for column, path in getattr(self, self.kind).items() if column in columns}
+        return self.model_copy(update={self.kind: subset})
 
 
 class TableRow(BaseModel):
@@ -366,10 +366,10 @@ class TableSpec(Settings):
 
     @model_validator(mode="after")
     def _known_scales(self) -> TableSpec:
-        named = {*self.set, *self.subsets}
+        names = {*self.set, *self.subsets}
         for row in self.rows.values():
-            named.update(row.scales or (), row.model_extra or (), row.recipe)
-        if unknown := sorted(named - set(self.scales)):
+            names.update(row.scales or (), row.model_extra or (), row.recipe)
+        if unknown := sorted(names - set(self.scales)):
             raise ValueError(f"'{unknown[0]}' is neither a key of a row nor a scale of this table")
         for name, parts in self.merged.items():
             if name in self.scales or not parts or not set(parts) <= set(self.scales):
@@ -378,14 +378,14 @@ class TableSpec(Settings):
             if name not in self.rows:
                 raise ValueError(f"compare names '{name}', which is no row of this table")
         for name, row in self.rows.items():
-            named_there = {part.split("}")[0] for part in (row.pipeline or "").split("{")[1:]} - {
+            variables = {part.split("}")[0] for part in (row.pipeline or "").split("{")[1:]} - {
                 "model",
                 "maxp",
                 "analyzer",
                 "first",
             }
-            if named_there != set(row.tune):
-                raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(named_there)}")
+            if variables != set(row.tune):
+                raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(variables)}")
             if "{model}" not in (row.pipeline or "{model}") and (row.of or row.calibrate or row.set):
                 raise ValueError(f"row '{name}': its pipeline has no {{model}}, so of, calibrate and set say nothing")
             if row.vectors is not None and (row.set or row.of or row.after or row.calibrate or row.pipeline):
@@ -406,8 +406,8 @@ class TableSpec(Settings):
                 raise ValueError(f"row '{name}' is of '{row.of}', which is no row that is trained")
             if (
                 row.of in self.rows
-                and (there := self.rows[str(row.of)].scales) is not None
-                and not set(row.scales or self.scales) <= set(there)
+                and (scales := self.rows[str(row.of)].scales) is not None
+                and not set(row.scales or self.scales) <= set(scales)
             ):
                 raise ValueError(f"row '{name}' is of '{row.of}', which not all of its scales have")
             if row.of not in (None, "start") and row.set:
@@ -419,8 +419,8 @@ class TableSpec(Settings):
     def scale(self, name: str) -> Scale:
         """The scale called `name`, or an error naming those there are."""
         if name not in self.scales:
-            known = [*self.scales, *self.merged]
-            raise BadInput(f"scale '{name}' is not known for this table.{suggestion(name, known)}")
+            names = [*self.scales, *self.merged]
+            raise BadInput(f"scale '{name}' is not known for this table.{suggestion(name, names)}")
         return self.scales[name]
 
     def parts(self, scale: str) -> list[str]:
@@ -437,9 +437,9 @@ class TableSpec(Settings):
         spec = self.rows[row]
         if spec.pipeline is None:
             return None
-        at = self.scale(scale)
-        filled = spec.pipeline.replace("{maxp}", at.maxp).replace("{analyzer}", at.analyzer)
-        return Ranking(filled.replace("{first}", str(at.first)), spec.tune)
+        scale_spec = self.scale(scale)
+        pipeline = spec.pipeline.replace("{maxp}", scale_spec.maxp).replace("{analyzer}", scale_spec.analyzer)
+        return Ranking(pipeline.replace("{first}", str(scale_spec.first)), spec.tune)
 
     def has_model(self, row: str, scale: str) -> bool:
         """Whether a row measures a model. Without one nothing depends on the recipe and the seed."""
@@ -448,15 +448,15 @@ class TableSpec(Settings):
 
     def trained_rows(self, rows: Iterable[str], scale: str) -> list[str]:
         """The rows to train for `rows`: they, or those whose model they measure, and those that these start from."""
-        found = []
+        names = []
         for row in rows:
             if not self.has_model(row, scale):
                 continue
             of = self.rows[row].of
-            trained = row if of is None else of
-            if trained != "start":
-                found += [name for name in (self.rows[trained].after, trained) if name is not None]
-        return list(dict.fromkeys(found))
+            source = row if of is None else of
+            if source != "start":
+                names += [name for name in (self.rows[source].after, source) if name is not None]
+        return list(dict.fromkeys(names))
 
     def recipe(self, row: str, scale: str, data: str | None, seed: int, start: Path | None) -> Recipe:
         """The checked recipe of one row with one seed."""

@@ -69,26 +69,26 @@ def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec, fold
     each step did, as a table of the languages. Meanwhile the vectors are in a file a language under `folder`: 75,000
     sentences in each of 108 languages, 1,024 numbers each, are 31 GiB."""
     texts: dict[str, list[str]] = defaultdict(list)
-    seen: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     random = Random(0)
     for sentence in read("calibrate_on", source):
-        held = texts[sentence.lang]
-        seen[sentence.lang] += 1
-        if source.limit is None or len(held) < source.limit:
-            held.append(sentence.text)
-        elif (place := random.randrange(seen[sentence.lang])) < source.limit:  # Vitter's reservoir: all equally likely
-            held[place] = sentence.text
+        sample = texts[sentence.lang]
+        total[sentence.lang] += 1
+        if source.limit is None or len(sample) < source.limit:
+            sample.append(sentence.text)
+        elif (place := random.randrange(total[sentence.lang])) < source.limit:  # Vitter's reservoir: all equally likely
+            sample[place] = sentence.text
     reports = []
     for role in ("passage",) if model.tied else ("query", "passage"):
         encoder = model.encoder(role)
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix="calibration-", dir=folder) as beside:
+        with TemporaryDirectory(prefix="calibration-", dir=folder) as temporary:
             vectors = {}
-            for index, (lang, those) in enumerate(texts.items()):
-                file = Path(beside) / f"{index}.npy"
-                np.save(file, encoder.encode(those, role=role))
+            for index, (lang, sentences) in enumerate(texts.items()):
+                file = Path(temporary) / f"{index}.npy"
+                np.save(file, encoder.encode(sentences, role=role))
                 vectors[lang] = np.load(file, mmap_mode="r")
-            fitted = Calibration.fit(
+            calibration = Calibration.fit(
                 vectors,
                 pivot=spec.pivot,
                 shift=spec.shift,
@@ -99,14 +99,14 @@ def calibrated(model: DualEncoder, spec: CalibrationSpec, source: DataSpec, fold
                 remove=spec.remove,
             )
             vectors.clear()
-        encoder.language_maps = fitted.maps
-        reports.append(fitted.table())
+        encoder.language_maps = calibration.maps
+        reports.append(calibration.table())
     return model, "\n\n".join(reports)
 
 
 def tatoeba_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The mean accuracy of the two directions; of two files, on the pairs that they share English with."""
-    found: Columns = {}
+    accuracies: Columns = {}
     for column in columns:
         files = suite.tatoeba[column]
         if isinstance(files, str):
@@ -124,19 +124,19 @@ def tatoeba_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: F
                     f"{column}: {len(pairs):,} pairs through English; {FEW} at least are needed, an accuracy over "
                     "fewer says nothing. Take a file of direct pairs, or tatoeba_dump."
                 )
-        add_accuracy(found, model, column, pairs[: suite.most])
-    return {"accuracy": found}
+        add_accuracy(accuracies, model, column, pairs[: suite.most])
+    return {"accuracy": accuracies}
 
 
 def tatoeba_dump_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The mean accuracy of the two directions on pairs that the dump of Tatoeba links directly."""
-    found: Columns = {}
+    accuracies: Columns = {}
     columns = list(columns)
     for folder in dict.fromkeys(suite.tatoeba_dump[column] for column in columns):
         names = tuple(column for column in columns if suite.tatoeba_dump[column] == folder)
         for column, pairs in _dump(fill(folder), names).items():
-            add_accuracy(found, model, column, pairs)
-    return {"accuracy": found}
+            add_accuracy(accuracies, model, column, pairs)
+    return {"accuracy": accuracies}
 
 
 @lru_cache(maxsize=1)
@@ -148,9 +148,9 @@ def _dump(folder: str, pairs: tuple[str, ...]) -> dict[str, list[ParallelPair]]:
 def tatoeba_all_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The same for every language that LASER's folder has (CCP's AVG_all): a value a language. Nothing for vectors made
     elsewhere, which are of a table's own columns."""
-    found: Columns = {}
+    accuracies: Columns = {}
     if isinstance(model, StoredVectors):
-        return {"accuracy": found}
+        return {"accuracy": accuracies}
     for column in columns:
         sets = laser_sets(fill(suite.tatoeba_all[column]))
         if suite.languages is not None and len(sets) != suite.languages:
@@ -158,10 +158,10 @@ def tatoeba_all_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fil
                 f"{fill(suite.tatoeba_all[column])}: {len(sets):,} languages, {suite.languages:,} are needed for the "
                 "average over all of them. Fetch LASER's folder again."
             )
-        found[column] = {
+        accuracies[column] = {
             lang: tatoeba_pairs(model, list(read_parallel(files)), lang).mean for lang, files in sets.items()
         }
-    return {"accuracy": found}
+    return {"accuracy": accuracies}
 
 
 def add_accuracy(found: Columns, model: AnyModel, column: str, pairs: Sequence[ParallelPair]) -> None:
@@ -174,11 +174,11 @@ def add_accuracy(found: Columns, model: AnyModel, column: str, pairs: Sequence[P
 
 def planted_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """F1 with the threshold tuned on the task itself."""
-    found: Columns = {}
+    scores: Columns = {}
     for column in columns:
         task = planted(_of_origins(fill(suite.planted[column]), suite))
-        found[column] = {"mean": bucc_f1(mined_pairs(model, task)[0], task.gold).f1 / 100}
-    return {"F1": found}
+        scores[column] = {"mean": bucc_f1(mined_pairs(model, task)[0], task.gold).f1 / 100}
+    return {"F1": scores}
 
 
 def bucc_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
@@ -192,10 +192,10 @@ def bucc_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill)
 
 def projection_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
     """The numbers beside CCP's figure 1 (the picture itself is drawn of all rows together)."""
-    found = {column: language_projection({"": model}, drawn_pairs(suite, column, fill))[""] for column in columns}
+    projections = {column: language_projection({"": model}, drawn_pairs(suite, column, fill))[""] for column in columns}
     return {
-        "distance of the languages": {column: {"mean": one.distance} for column, one in found.items()},
-        "accuracy": {column: {"mean": one.accuracy.mean} for column, one in found.items()},
+        "distance of the languages": {column: {"mean": result.distance} for column, result in projections.items()},
+        "accuracy": {column: {"mean": result.accuracy.mean} for column, result in projections.items()},
     }
 
 
@@ -214,8 +214,8 @@ def pool_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill)
 
 def _pooled(matrix: LanguageMatrix) -> dict[str, Columns]:
     return {
-        label: {lang: {"mean": value} for lang, value in found.items()}
-        for label, found in (
+        label: {lang: {"mean": value} for lang, value in values.items()}
+        for label, values in (
             ("AP", matrix.pool_map),
             (f"same language @{TOP}", matrix.same_language_rate),
             (f"PEER @{DEEP}", matrix.pool_peer),
@@ -235,12 +235,12 @@ def matrix_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fil
     }
     collections = {column: load_collection(fill(suite.matrix[column])) for column in columns}
     matrix = language_matrix(model, collections, cells={cell for kind in kinds.values() for cell in kind.values()})
-    found = _pooled(matrix)
+    results = _pooled(matrix)
     for kind, cells in kinds.items():
         values = {lang: dict(matrix.scores[cell].per_query[matrix.measure]) for lang, cell in cells.items()}
         if values:
-            found[f"{matrix.measure}, {kind}"] = values
-    return found
+            results[f"{matrix.measure}, {kind}"] = values
+    return results
 
 
 class ReadAgain:
@@ -264,11 +264,11 @@ def xor_suite(model: Encoder, suite: Suite, fill: Fill, shards: Shards | None = 
     else:
         passages = list(passages)
         run = retrieve(model, Collection("XOR-Retrieve", passages, list(questions)), depth=DEPTH)
-    found: dict[str, Columns] = {}
+    results: dict[str, Columns] = {}
     for result in xor_results(run_texts(run, passages), questions):
         for measure, values in result.scores.per_query.items():
-            found.setdefault(measure, {})[result.lang] = {query: value / 100 for query, value in values.items()}
-    return found
+            results.setdefault(measure, {})[result.lang] = {query: value / 100 for query, value in values.items()}
+    return results
 
 
 def _of_origins(path: str, suite: Suite) -> list[ParallelPair]:
@@ -317,15 +317,15 @@ def measure(
     With `shards`, the passages of large collections are on the disk; of several processes each encodes and searches its
     part of them. What is not divided the first process does alone, and it alone has all values.
     """
-    found: Values = {}
-    failed: list[InterlinguaError] = []
+    values: Values = {}
+    errors: list[InterlinguaError] = []
     first, lacking = shards is None or shards.processes.first, lacking or report
-    filled = partial(fill, data=data)
+    fill_data = partial(fill, data=data)
     if isinstance(model, StoredVectors):
         for name, suite in suites.items():
             if first and measured(suite.kind, model, None) and getattr(suite, suite.kind):
-                found |= _each(name, suite, model, PAIRS[suite.kind], filled, failed)
-        return _or_raise(found, failed, lacking)
+                values |= _each(name, suite, model, PAIRS[suite.kind], fill_data, errors)
+        return _or_raise(values, errors, lacking)
     for name, suite in suites.items():
         # several vectors a text: searched by MaxSim
         if ranking is not None or model is None or has_token_vectors(model):
@@ -334,29 +334,29 @@ def measure(
                 continue
             by_column: dict[str, Scored] = {}
             for column in suite.collections:
-                with _left_out(failed, f"{name}, {column}"):
+                with _left_out(errors, f"{name}, {column}"):
                     by_column[column] = _ranked(ranking, model, suite, column, measures, data, report, shards)
             if by_column and first:
-                found[name] = {m: {column: dict(values[m]) for column, values in by_column.items()} for m in measures}
+                values[name] = {m: {column: dict(scored[m]) for column, scored in by_column.items()} for m in measures}
             continue
         # passages shared by all columns are encoded once; others are held one collection at a time
-        chosen = list(suite.collections)
-        groups = [chosen] if suite.passages is not None else [[column] for column in chosen]
+        columns = list(suite.collections)
+        groups = [columns] if suite.passages is not None else [[column] for column in columns]
         results = []
         for group in filter(None, groups):
-            held_now: list[Collection] = []
+            collections: list[Collection] = []
             for column in group:
-                with _left_out(failed, f"{name}, {column}"):
-                    held_now.append(held(suite, column, data)[0])
-            results += _evaluated(model, held_now, measures, shards, failed, name)
+                with _left_out(errors, f"{name}, {column}"):
+                    collections.append(held(suite, column, data)[0])
+            results += _evaluated(model, collections, measures, shards, errors, name)
         if results:
-            found[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
+            values[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
         if first and suite.kind in SUITES and getattr(suite, suite.kind):
-            found |= _each(name, suite, model, SUITES[suite.kind], filled, failed)
+            values |= _each(name, suite, model, SUITES[suite.kind], fill_data, errors)
         if suite.xor is not None:
-            with _left_out(failed, name, alone=_is_alone(shards)):
-                found[name] = xor_suite(model, suite, filled, shards)
-    return _or_raise(found, failed, lacking)
+            with _left_out(errors, name, alone=_is_alone(shards)):
+                values[name] = xor_suite(model, suite, fill_data, shards)
+    return _or_raise(values, errors, lacking)
 
 
 def _evaluated(
@@ -364,7 +364,7 @@ def _evaluated(
     group: Sequence[Collection],
     measures: Sequence[str],
     shards: Shards | None,
-    failed: list[InterlinguaError],
+    errors: list[InterlinguaError],
     name: str,
 ) -> list[Result]:
     """The results of a group of collections; those that cannot be measured are left out."""
@@ -377,7 +377,7 @@ def _evaluated(
             raise
     results: list[Result] = []
     for collection in group:
-        with _left_out(failed, f"{name}, {collection.name}"):
+        with _left_out(errors, f"{name}, {collection.name}"):
             results += evaluate_on(model, [collection], measures, DEPTH, shards=shards)
     return results
 
@@ -392,48 +392,48 @@ def _each(
     suite: Suite,
     model: M,
     measured_by: Callable[[M, Suite, Iterable[str], Fill], dict[str, Columns]],
-    filled: Fill,
-    failed: list[InterlinguaError],
+    fill_data: Fill,
+    errors: list[InterlinguaError],
 ) -> Values:
     """The values of the columns of a suite; those that raise BadInput or NotFound are left out, and the errors
-    added to `failed`."""
+    added to `errors`."""
     columns = list(getattr(suite, suite.kind))
     try:
-        return {name: measured_by(model, suite, columns, filled)}
+        return {name: measured_by(model, suite, columns, fill_data)}
     except (BadInput, NotFound) as error:
         if suite.merged:  # the pool of some languages is another pool
-            failed.append(error)
+            errors.append(error)
             return {}
         if len(columns) > 1:
             logger.info(f"{name}: a column cannot be measured; each is tried by itself.")
-    found: Values = {}
+    values: Values = {}
     for column in columns:
         try:
-            join(found, {name: measured_by(model, suite, [column], filled)})
+            join(values, {name: measured_by(model, suite, [column], fill_data)})
         except (BadInput, NotFound) as error:
-            failed.append(error)
-    return found
+            errors.append(error)
+    return values
 
 
 @contextmanager
-def _left_out(failed: list[InterlinguaError], what: str, alone: bool = True) -> Iterator[None]:
-    """Go on without what cannot be read or measured, and add the error to `failed`; raise it where other processes
+def _left_out(errors: list[InterlinguaError], what: str, alone: bool = True) -> Iterator[None]:
+    """Go on without what cannot be read or measured, and add the error to `errors`; raise it where other processes
     wait."""
     try:
         yield
     except (BadInput, NotFound) as error:
         if not alone:
             raise
-        failed.append(type(error)(f"{what}: {error}"))
+        errors.append(type(error)(f"{what}: {error}"))
 
 
-def _or_raise(found: Values, failed: Sequence[InterlinguaError], report: Callable[[str], None]) -> Values:
+def _or_raise(values: Values, errors: Sequence[InterlinguaError], report: Callable[[str], None]) -> Values:
     """What was measured, the rest reported; where nothing was, the first error is raised."""
-    if failed and not found:
-        raise failed[0]
-    for error in failed:
+    if errors and not values:
+        raise errors[0]
+    for error in errors:
         report(str(error))
-    return found
+    return values
 
 
 def _ranked(
@@ -446,8 +446,8 @@ def _ranked(
     report: Callable[[str], None],
     shards: Shards | None,
 ) -> Scored:
-    collection, theirs = held(suite, column, data)
-    translated: Mapping[str, Query] | None = theirs if isinstance(suite.translations, str) else None
+    collection, counterparts = held(suite, column, data)
+    translated: Mapping[str, Query] | None = counterparts if isinstance(suite.translations, str) else None
     if isinstance(suite.translations, dict) and column in suite.translations:
         path = fill(suite.translations[column], data)
         translated = (
@@ -478,15 +478,15 @@ def held(suite: Suite, column: str, data: str | None) -> tuple[Collection, dict[
     return Collection(column, collection.passages, collection.queries, collection.qrels), {}
 
 
-def _with_counterparts(column: str, asked: Collection, other: Collection) -> tuple[Collection, dict[str, Query]]:
-    """`asked` without the questions that have no counterpart in `other`, under the name of the column; and those
-    counterparts by the ids of `asked`."""
-    translated = question_translations(asked, other)
-    if left := len(asked.queries) - len(translated):
-        logger.warning(f"{column}: {left:,} of {len(asked.queries):,} questions have no counterpart and are left out")
-    queries = [query for query in asked.queries if query.id in translated]
-    qrels = {name: grades for name, grades in asked.qrels.items() if name in translated}
-    return Collection(column, asked.passages, queries, qrels), translated
+def _with_counterparts(column: str, source: Collection, other: Collection) -> tuple[Collection, dict[str, Query]]:
+    """`source` without the questions that have no counterpart in `other`, under the name of the column; and those
+    counterparts by the ids of `source`."""
+    translated = question_translations(source, other)
+    if count := len(source.queries) - len(translated):
+        logger.warning(f"{column}: {count:,} of {len(source.queries):,} questions have no counterpart and are left out")
+    queries = [query for query in source.queries if query.id in translated]
+    qrels = {name: grades for name, grades in source.qrels.items() if name in translated}
+    return Collection(column, source.passages, queries, qrels), translated
 
 
 @lru_cache(maxsize=2)

@@ -26,12 +26,12 @@ def join(values: Values, more: Values) -> None:
 
 def chosen(values: Values, wanted: Mapping[str, Suite]) -> Values:
     """The values of the suites and columns that are wanted, in their order."""
-    found: Values = {}
+    result: Values = {}
     for name, suite in wanted.items():
         for label, columns in values.get(name, {}).items():
             order = columns if suite.xor is not None else [column for column in suite.columns() if column in columns]
-            found.setdefault(name, {})[label] = {column: columns[column] for column in order}
-    return found
+            result.setdefault(name, {})[label] = {column: columns[column] for column in order}
+    return result
 
 
 @dataclass
@@ -54,49 +54,49 @@ class Kept:
         (None: the row has no model) and on the same `asked`: measures, suites and what else the row says."""
         if not file.exists():
             return cls()
-        found = json.loads(file.read_text(encoding="utf-8"))
-        before = dict(found.get("asked") or {})
-        before.pop("columns", None)  # as older runs have it: which columns there are, the values tell
-        if before.get("calibrate"):  # an option that did not exist yet has its default
-            before["calibrate"] = CalibrationSpec.model_validate(before["calibrate"]).model_dump()
+        content = json.loads(file.read_text(encoding="utf-8"))
+        stored = dict(content.get("asked") or {})
+        stored.pop("columns", None)  # as older runs have it: which columns there are, the values tell
+        if stored.get("calibrate"):  # an option that did not exist yet has its default
+            stored["calibrate"] = CalibrationSpec.model_validate(stored["calibrate"]).model_dump()
         if "after" in asked:  # older runs have it of the rows that are trained alone
-            before.setdefault("after", asked["after"])
-        trained = before.pop("recipe", "")
-        if (recipe is not None and not same_recipe(trained, recipe)) or before != asked:
+            stored.setdefault("after", asked["after"])
+        stored_recipe = stored.pop("recipe", "")
+        if (recipe is not None and not same_recipe(stored_recipe, recipe)) or stored != asked:
             raise BadInput(
                 f"{file.parent}: holds results of another recipe, suite or --data folder, or --out was given in "
                 "another way (relative, absolute). Give it as before, use another --out, or delete the folder."
             )
-        values = found["values"]
+        values = content["values"]
         return cls(
             values,
-            found.get("measured") or measured_columns(suites, values),
-            found.get("problems", []),
-            found.get("calibration", ""),
-            found.get("formats", []),
+            content.get("measured") or measured_columns(suites, values),
+            content.get("problems", []),
+            content.get("calibration", ""),
+            content.get("formats", []),
         )
 
     def left(self, name: str, suite: Suite) -> Suite | None:
         """What is still to be measured of a suite. The languages of a pool are measured together: that of other
         languages is another pool."""
-        there, wanted = self.columns.get(name, []), list(suite.columns())
+        done, columns = self.columns.get(name, []), list(suite.columns())
         if suite.merged:
-            return None if sorted(there) == sorted(wanted) else suite
-        missing = [column for column in wanted if column not in there]
+            return None if sorted(done) == sorted(columns) else suite
+        missing = [column for column in columns if column not in done]
         return suite.only(missing) if missing else None
 
     def add(self, found: Values, suites: Mapping[str, Suite]) -> None:
         """Take in what was measured of these suites. A column without values is tried again."""
-        for name, there in measured_columns(suites, found).items():
+        for name, columns in measured_columns(suites, found).items():
             if suites[name].merged:
                 self.values.pop(name, None)
                 self.columns[name] = []
-            self.columns[name] = list(dict.fromkeys([*self.columns.get(name, ()), *there]))
+            self.columns[name] = list(dict.fromkeys([*self.columns.get(name, ()), *columns]))
         join(self.values, found)
 
     def write(self, file: Path, recipe: Recipe | None, asked: Mapping[str, Any]) -> None:
         """Write the file, whole or not at all."""
-        kept = {
+        content = {
             "asked": {"recipe": "" if recipe is None else recipe_text(recipe), **asked},
             "measured": self.columns,
             "values": self.values,
@@ -105,7 +105,7 @@ class Kept:
             "formats": self.formats,
         }
         with atomic_write(file) as stream:
-            json.dump(kept, stream)
+            json.dump(content, stream)
 
 
 def measured_columns(suites: Mapping[str, Suite], values: Values) -> dict[str, list[str]]:
@@ -123,10 +123,10 @@ def of_formats(formats: Mapping[str, Sequence[str]]) -> str | None:
     """What to tell where the models of some rows computed in other number formats than those of others: row → its
     formats, as far as they are known."""
     rows: dict[str, list[str]] = {}
-    for row, those in formats.items():
-        for one in those:
-            rows.setdefault(one, []).append(row)
+    for row, row_formats in formats.items():
+        for name in row_formats:
+            rows.setdefault(name, []).append(row)
     if len(rows) < 2:
         return None
-    said = "; ".join(f"{one}: {', '.join(names)}" for one, names in sorted(rows.items()))
-    return f"rows were measured in different number formats, so small differences may be theirs ({said})"
+    summary = "; ".join(f"{name}: {', '.join(names)}" for name, names in sorted(rows.items()))
+    return f"rows were measured in different number formats, so small differences may be theirs ({summary})"
