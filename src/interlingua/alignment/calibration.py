@@ -57,18 +57,18 @@ class Moments:
     @classmethod
     def pooled(cls, moments: Iterable[Moments]) -> Moments:
         """The moments of all these vectors together, each language weighing the same."""
-        known = list(moments)
-        mean = np.mean([one.mean for one in known], axis=0)
-        square = np.mean([one.std**2 + one.mean**2 for one in known], axis=0)
-        return cls(sum(one.texts for one in known), mean, np.sqrt(np.maximum(0, square - mean**2)))
+        languages = list(moments)
+        mean = np.mean([language.mean for language in languages], axis=0)
+        square = np.mean([language.std**2 + language.mean**2 for language in languages], axis=0)
+        return cls(sum(language.texts for language in languages), mean, np.sqrt(np.maximum(0, square - mean**2)))
 
     def map(self, shift: bool, scale: str, rotation: Floats | None = None) -> LanguageMap:
         """x → (x − mean) / scale, where `scale` is "std", "variance" (as Wu et al. 2022 write, which leaves a
         variance of 1/variance) or "none"; without `shift` the mean stays. Then times the `rotation` [dim, dim]."""
         divisor = {"std": self.std + EPSILON, "variance": self.std**2 + EPSILON, "none": np.ones_like(self.std)}[scale]
-        moved = self.mean if shift else np.zeros_like(self.mean)
+        offset = self.mean if shift else np.zeros_like(self.mean)
         turn = None if rotation is None else torch.from_numpy(rotation)
-        return LanguageMap(torch.from_numpy(moved).float(), torch.from_numpy(divisor).float(), turn)
+        return LanguageMap(torch.from_numpy(offset).float(), torch.from_numpy(divisor).float(), turn)
 
 
 def without_components(vectors: Floats, count: int) -> Floats:
@@ -76,9 +76,9 @@ def without_components(vectors: Floats, count: int) -> Floats:
     [texts, dim], whose mean is not subtracted before: those hold what all texts of a language share (Yang et al. 2021,
     LIR). Signs and order of the components do not matter to it."""
     square = vectors.T.astype(np.float64) @ vectors
-    first = np.linalg.eigh(square).eigenvectors[:, -count:]
-    kept: Floats = (np.eye(len(square)) - first @ first.T).astype(np.float32)
-    return kept
+    components = np.linalg.eigh(square).eigenvectors[:, -count:]
+    projection: Floats = (np.eye(len(square)) - components @ components.T).astype(np.float32)
+    return projection
 
 
 def checked(vectors: Any, what: str) -> Floats:
@@ -91,14 +91,14 @@ def checked(vectors: Any, what: str) -> Floats:
     array: Floats = np.asarray(vectors, dtype=np.float32)
     if array.ndim != 2 or 0 in array.shape:
         raise BadInput(f"{what}: vectors of shape {array.shape}; [texts, dim] is needed, with a text.")
-    for bad, why in (
+    for bad, problem in (
         (~np.isfinite(array).all(axis=1), "holds NaN or infinity. Encode in float32"),
         (~array.any(axis=1), "is zero. Is its text empty? Leave it out"),
     ):
         if bad.any():
             raise BadInput(
                 f"{what}, row {int(bad.argmax())} (the first is 0; {int(bad.sum())} of {len(array)} "
-                f"are like it): its vector {why}."
+                f"are like it): its vector {problem}."
             )
     return array
 
@@ -129,12 +129,12 @@ class Steps:
 def steps_table(report: Iterable[Steps]) -> str:
     """One row for each language."""
     report = list(report)
-    taken = [step for step in STEPS if step != "remove" or any(step in one.criterion for one in report)]
+    steps = [step for step in STEPS if step != "remove" or any(step in one.criterion for one in report)]
     rows = [
         [
             one.lang,
             f"{one.texts:,}",
-            *(f"{one.criterion[step]:.4f} ({one.csls[step]:.3f})" if step in one.criterion else "–" for step in taken),
+            *(f"{one.criterion[step]:.4f} ({one.csls[step]:.3f})" if step in one.criterion else "–" for step in steps),
             f"{one.rounds}{' (converged)' if one.converged else ''}",
             f"{one.pairs:,}",
             one.note,
@@ -143,9 +143,9 @@ def steps_table(report: Iterable[Steps]) -> str:
     ]
     body: str = tabulate(
         rows,
-        ["language", "texts", *taken, "rounds", "pairs", ""],
+        ["language", "texts", *steps, "rounds", "pairs", ""],
         disable_numparse=True,
-        colalign=["left", *["right"] * (len(taken) + 3), "left"],
+        colalign=["left", *["right"] * (len(steps) + 3), "left"],
     )
     return f"{body}\n\n{NOTE}"
 
@@ -176,9 +176,9 @@ class CalibrationFitter:
                 f"remove={self.remove} goes with the shift alone: set scale and rotate to none. Scaling moves the "
                 "components that are removed, and a rotation would be fitted without them."
             )
-        for name, value, known in (("scale", self.scale, SCALES), ("rotate", self.rotate, ROTATIONS)):
-            if value not in known:
-                raise BadInput(f"{name}={value!r} is unknown.{suggestion(str(value), known)}")
+        for name, value, choices in (("scale", self.scale, SCALES), ("rotate", self.rotate, ROTATIONS)):
+            if value not in choices:
+                raise BadInput(f"{name}={value!r} is unknown.{suggestion(str(value), choices)}")
 
     def sample(self, vectors: Floats, lang: str) -> Floats:
         """At most `MOST_TEXTS` of the vectors, in an order drawn for the language."""
@@ -204,49 +204,49 @@ class CalibrationFitter:
         row by row, are for "supervised"."""
         source = self.sample(vectors, lang)
         held_out = np.arange(len(source)) % HELD_OUT == 0
-        mine = self.projection(source)
-        done: dict[str, tuple[bool, str, bool]] = {"raw": (False, "none", False)}
+        projection = self.projection(source)
+        transforms: dict[str, tuple[bool, str, bool]] = {"raw": (False, "none", False)}
         if self.remove:
-            done["remove"] = (False, "none", True)
+            transforms["remove"] = (False, "none", True)
         if self.shift:
-            done["shift"] = (True, "none", True)
+            transforms["shift"] = (True, "none", True)
         if self.scale != "none":
-            done["scale"] = (self.shift, self.scale, True)
+            transforms["scale"] = (self.shift, self.scale, True)
         steps = Steps(lang, len(vectors))
-        for step, (shift, scale, removed) in done.items():
-            x = _applied(own.map(shift, scale, mine if removed else None), source)
+        for step, (shift, scale, removed) in transforms.items():
+            x = _applied(own.map(shift, scale, projection if removed else None), source)
             y = _applied(home.map(shift, scale, kept if removed else None), target)
             before = csls_matches(x, y)
             steps = _measured(steps, step, before, held_out)
-        placed = own.map(self.shift, self.scale, mine)
+        mapping = own.map(self.shift, self.scale, projection)
         if self.rotate == "none":
-            return placed, steps
+            return mapping, steps
         if pairs is not None:
-            given = procrustes(_applied(placed, pairs[0]), _applied(home.map(self.shift, self.scale), pairs[1]))
-            found = Refinement(given, csls_matches(rotated(x, given), y), 0.0, pairs=len(pairs[0]))
+            rotation = procrustes(_applied(mapping, pairs[0]), _applied(home.map(self.shift, self.scale), pairs[1]))
+            refinement = Refinement(rotation, csls_matches(rotated(x, rotation), y), 0.0, pairs=len(pairs[0]))
         else:
-            found, said = self._unsupervised(lang, x, y, held_out, before)
-            steps = replace(steps, note=said)
-        steps = replace(steps, rounds=found.rounds, converged=found.converged)
-        if pairs is not None or not self.gate or clear_gain(before, found.matches, held_out):
-            steps = replace(_measured(steps, "rotate", found.matches, held_out), pairs=found.pairs)
-            return replace(placed, rotation=torch.from_numpy(found.rotation).float()), steps
-        why = "every rotation tried lowered it"
-        if found.rounds == 0:
-            why = f"fewer pairs matched than the {x.shape[1]} dimensions"
-        elif not np.array_equal(found.rotation, np.eye(x.shape[1])):
+            refinement, summary = self._unsupervised(lang, x, y, held_out, before)
+            steps = replace(steps, note=summary)
+        steps = replace(steps, rounds=refinement.rounds, converged=refinement.converged)
+        if pairs is not None or not self.gate or clear_gain(before, refinement.matches, held_out):
+            steps = replace(_measured(steps, "rotate", refinement.matches, held_out), pairs=refinement.pairs)
+            return replace(mapping, rotation=torch.from_numpy(refinement.rotation).float()), steps
+        reason = "every rotation tried lowered it"
+        if refinement.rounds == 0:
+            reason = f"fewer pairs matched than the {x.shape[1]} dimensions"
+        elif not np.array_equal(refinement.rotation, np.eye(x.shape[1])):
             cosines, csls = (
                 f"{a[held_out].mean():.4f} → {b[held_out].mean():.4f}"
-                for a, b in ((before.cosines, found.matches.cosines), (before.csls, found.matches.csls))
+                for a, b in ((before.cosines, refinement.matches.cosines), (before.csls, refinement.matches.csls))
             )
-            why = f"{cosines} (CSLS {csls}) is no clear gain"
-        note = "; ".join(filter(None, (steps.note, f"not rotated: {why}")))
-        return placed, replace(_measured(steps, "rotate", before, held_out), note=note)
+            reason = f"{cosines} (CSLS {csls}) is no clear gain"
+        note = "; ".join(filter(None, (steps.note, f"not rotated: {reason}")))
+        return mapping, replace(_measured(steps, "rotate", before, held_out), note=note)
 
     def of_few(self, lang: str, own: Moments, home: Moments) -> tuple[LanguageMap, Steps]:
         """The map of a language of few texts: its own mean, and the scale of the pivot, whose moments are `home`."""
-        taken = "nothing is removed" if self.remove else "its own mean, the pivot's scale, no rotation"
-        note = f"fewer than {MIN_TEXTS} texts: {taken}"
+        effect = "nothing is removed" if self.remove else "its own mean, the pivot's scale, no rotation"
+        note = f"fewer than {MIN_TEXTS} texts: {effect}"
         logger.warning(f"{lang}: {own.texts} texts, {note}")
         return Moments(own.texts, own.mean, home.std).map(self.shift, self.scale), Steps(lang, own.texts, note=note)
 
@@ -265,10 +265,10 @@ class CalibrationFitter:
                 return float(csls_matches(rotated(x, rotation), y).cosines[held_out].mean())
 
             seed = key_of(self.seed, lang, "adversarial") >> 1
-            start = adversarial_rotation(
+            search = adversarial_rotation(
                 x[~held_out], y, criterion, options=self.adversarial, seed=seed, identity=self.gate
             )
-            return refine(x, y, held_out, start.rotation), str(start)
+            return refine(x, y, held_out, search.rotation), str(search)
         return refine(x, y, held_out, matches=before), ""
 
 
@@ -296,8 +296,8 @@ def clear_gain(before: Matches, after: Matches, held_out: NDArray[np.bool_]) -> 
     return rise((after.cosines - before.cosines)[held_out]) > 3 and rise((after.csls - before.csls)[held_out]) > -1
 
 
-def _applied(one: LanguageMap, vectors: Floats) -> Floats:
-    mapped: Floats = one(torch.from_numpy(vectors)).numpy()
+def _applied(language_map: LanguageMap, vectors: Floats) -> Floats:
+    mapped: Floats = language_map(torch.from_numpy(vectors)).numpy()
     return mapped
 
 
@@ -354,19 +354,19 @@ class Calibration:
         fitter = CalibrationFitter(
             shift, scale or "none", rotate or "none", seed, adversarial or Adversarial(), gate, remove
         )
-        given, pivot = _by_code(vectors), find_code(pivot) or pivot
-        if pivot not in given:
-            raise BadInput(f"there are no vectors of the pivot '{pivot}'.{suggestion(pivot, given)}")
-        clouds = {lang: checked(given[lang], lang) for lang in sorted(given)}
+        by_code, pivot = _by_code(vectors), find_code(pivot) or pivot
+        if pivot not in by_code:
+            raise BadInput(f"there are no vectors of the pivot '{pivot}'.{suggestion(pivot, by_code)}")
+        clouds = {lang: checked(by_code[lang], lang) for lang in sorted(by_code)}
         moments = {lang: Moments.of(cloud) for lang, cloud in clouds.items()}
         home = moments[pivot]
         _check(clouds, moments, pivot, remove)
         translations = _translations(pairs, fitter, clouds, pivot)
         target = fitter.sample(clouds[pivot], pivot)
-        kept = fitter.projection(target)
+        projection = fitter.projection(target)
         maps = {
             ANY: Moments.pooled(moments.values()).map(shift, fitter.scale),
-            pivot: home.map(shift, fitter.scale, kept),
+            pivot: home.map(shift, fitter.scale, projection),
         }
         report = {pivot: Steps(pivot, home.texts, note="the pivot")}
         for lang in track([lang for lang in clouds if lang != pivot], "calibrate (languages)"):
@@ -374,15 +374,15 @@ class Calibration:
                 maps[lang], report[lang] = fitter.of_few(lang, moments[lang], home)
             else:
                 maps[lang], report[lang] = fitter.fit(
-                    lang, clouds[lang], moments[lang], target, home, kept, translations.get(lang)
+                    lang, clouds[lang], moments[lang], target, home, projection, translations.get(lang)
                 )
-        about = {
+        description = {
             "format": "interlingua calibration 1",
             "pivot": pivot,
             "settings": json.dumps(fitter.settings()),
-            "report": json.dumps([asdict(one) for one in report.values()], ensure_ascii=False),
+            "report": json.dumps([asdict(steps) for steps in report.values()], ensure_ascii=False),
         }
-        return cls(LanguageMaps(maps, about), pivot, report)
+        return cls(LanguageMaps(maps, description), pivot, report)
 
     def transform(self, vectors: Any, lang: str | None) -> Any:
         """`vectors` [texts, dim] of a language in the pivot's space, float32; a tensor for a tensor, else NumPy.
@@ -390,14 +390,14 @@ class Calibration:
         `lang=None` takes the entry "*". Raises BadInput with a suggestion for a language that was not fitted,
         for another dim, NaN and zero vectors.
         """
-        name = self.of(lang)
+        language_map = self.of(lang)
         array = checked(vectors, lang or "vectors")
         if array.shape[1] != self.maps.dim:
             raise BadInput(
                 f"the calibration is for vectors of size {self.maps.dim}, these have "
                 f"{array.shape[1]}: they come from another encoder."
             )
-        mapped = name(torch.from_numpy(array))
+        mapped = language_map(torch.from_numpy(array))
         return mapped.to(vectors.device) if isinstance(vectors, Tensor) else mapped.numpy()
 
     def of(self, lang: str | None) -> LanguageMap:
@@ -424,26 +424,26 @@ class Calibration:
         maps = LanguageMaps.load(path)
         try:
             report = [Steps(**row) for row in json.loads(maps.about["report"])]
-            return cls(maps, maps.about["pivot"], {one.lang: one for one in report})
+            return cls(maps, maps.about["pivot"], {steps.lang: steps for steps in report})
         except (KeyError, TypeError, ValueError) as error:
             raise Damaged(f"{path}: its description cannot be read ({error}). Fit it again.") from error
 
 
 def _by_code(vectors: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    by_code: dict[str, Any] = {}
     for lang, cloud in vectors.items():
         code = find_code(lang) or lang
-        if code in found or code == ANY:
+        if code in by_code or code == ANY:
             raise BadInput(
                 f"'{lang}': the language '{code}' "
                 + (
                     "is given twice. Pass all its vectors under one name."
-                    if code in found
+                    if code in by_code
                     else "means any language. Pass a language code."
                 )
             )
-        found[code] = cloud
-    return found
+        by_code[code] = cloud
+    return by_code
 
 
 def _check(clouds: Mapping[str, Floats], moments: Mapping[str, Moments], pivot: str, remove: int) -> None:
@@ -476,18 +476,18 @@ def _translations(
         if pairs:
             raise BadInput(f"pairs are used by rotate='supervised' only; rotate is '{fitter.rotate}'. Leave them out.")
         return {}
-    given = _by_code(pairs or {})
+    by_code = _by_code(pairs or {})
     dim = clouds[pivot].shape[1]
-    found = {}
+    translations = {}
     for lang in clouds:
         if lang == pivot or len(clouds[lang]) < MIN_TEXTS:
             continue
-        if lang not in given:
+        if lang not in by_code:
             raise BadInput(f"rotate='supervised' needs pairs of '{lang}' and '{pivot}'; none were passed.")
-        source, target = (checked(side, f"pairs of {lang}") for side in given[lang])
+        source, target = (checked(side, f"pairs of {lang}") for side in by_code[lang])
         if source.shape != target.shape or source.shape[1] != dim:
             raise BadInput(
                 f"pairs of {lang}: vectors of shapes {source.shape} and {target.shape}; both must be [pairs, {dim}]."
             )
-        found[lang] = source, target
-    return found
+        translations[lang] = source, target
+    return translations

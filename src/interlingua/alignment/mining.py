@@ -46,10 +46,10 @@ def margin(cosines: Scores, mean_x: Scores, mean_y: Scores, kind: str = "ratio")
         raise BadInput(f"margin '{kind}' is unknown.{suggestion(kind, KINDS)}")
     if kind == "absolute":
         return cosines
-    between = (mean_x + mean_y) / np.float32(2)
+    mean = (mean_x + mean_y) / np.float32(2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Scores = cosines / between if kind == "ratio" else cosines - between
-    return found
+        margins: Scores = cosines / mean if kind == "ratio" else cosines - mean
+    return margins
 
 
 def margin_scores(x: Any, y: Any, k: int = 4, kind: str = "ratio") -> Scores:
@@ -139,30 +139,30 @@ class CorpusSide:
         options = {} if lang is None else {"lang": lang}
         vectors: np.memmap[Any, Any] | None = None
         dtype = np.float16 if half else np.float32
-        keep: list[int] = []
+        rows: list[int] = []
         for start in track(range(0, len(self.texts), WINDOW), f"encode {self.name} (of {WINDOW:,} sentences)"):
-            found = np.asarray(encode(self.texts[start : start + WINDOW], **options), dtype=dtype)
+            block = np.asarray(encode(self.texts[start : start + WINDOW], **options), dtype=dtype)
             if vectors is None:
-                vectors = mapped_array(path, dtype, (len(self.texts), found.shape[1]))
-            known = np.flatnonzero(found.any(axis=1))
-            vectors[len(keep) : len(keep) + len(known)] = found[known]
-            keep += (known + start).tolist()
-        if vectors is None or not keep:
+                vectors = mapped_array(path, dtype, (len(self.texts), block.shape[1]))
+            nonzero = np.flatnonzero(block.any(axis=1))
+            vectors[len(rows) : len(rows) + len(nonzero)] = block[nonzero]
+            rows += (nonzero + start).tolist()
+        if vectors is None or not rows:
             raise BadInput(f"{self.name}: the encoder knows no token of any of its sentences.")
         vectors.flush()
-        self.zero = len(self.texts) - len(keep)
-        self.texts, self.ids = [self.texts[i] for i in keep], [self.ids[i] for i in keep]
-        self.repeated = [self.repeated[i] for i in keep]
+        self.zero = len(self.texts) - len(rows)
+        self.texts, self.ids = [self.texts[i] for i in rows], [self.ids[i] for i in rows]
+        self.repeated = [self.repeated[i] for i in rows]
         stored: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return stored[: len(keep)]
+        return stored[: len(rows)]
 
     def said(self) -> str:
         """The counts of rows, for a message."""
         parts = [f"{self.rows:,} lines", f"{len(self.texts):,} distinct sentences"]
-        again = self.rows - self.empty - self.zero - len(self.texts)
+        repeats = self.rows - self.empty - self.zero - len(self.texts)
         parts += [
-            f"{count:,} {what}"
-            for count, what in ((again, "came again"), (self.empty, "blank"), (self.zero, "with a zero vector"))
+            f"{count:,} {label}"
+            for count, label in ((repeats, "came again"), (self.empty, "blank"), (self.zero, "with a zero vector"))
             if count
         ]
         return f"{self.name}: {', '.join(parts)}"
@@ -173,10 +173,10 @@ def read_rows(path: Path, lang: str | None = None) -> Iterator[tuple[str, str]]:
     start = head(path)
     if start.lstrip().startswith("{"):
         rows = ((number, (number, line)) for number, line in read_lines(path))
-        for found in BadRows(advice="Mend the line or take it out.").parsed(
+        for sentences in BadRows(advice="Mend the line or take it out.").parsed(
             path, rows, lambda row: _parsed(*row, lang)
         ):
-            yield from found
+            yield from sentences
     elif columns(start) == {2}:
         yield from read_sentences(path)
     else:
@@ -251,9 +251,9 @@ def mine_bitext(
     Proposals whose neighbours' mean cosine is not positive have no ratio: they are left out, and a message says how
     many. Raises BadInput for an unknown option, and naming side and row for NaN, infinity and zero vectors.
     """
-    for name, value, known in (("margin", kind, KINDS), ("retrieval", retrieval, RETRIEVALS)):
-        if value not in known:
-            raise BadInput(f"{name} '{value}' is unknown.{suggestion(value, known)}")
+    for name, value, choices in (("margin", kind, KINDS), ("retrieval", retrieval, RETRIEVALS)):
+        if value not in choices:
+            raise BadInput(f"{name} '{value}' is unknown.{suggestion(value, choices)}")
     of_x, of_y = nearest_both(x, y, k, device=device)
     if not len(of_x.indices) or not len(of_y.indices):
         return Bitext(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
@@ -270,17 +270,17 @@ def mine_bitext(
     if retrieval == "max":
         proposals = tuple(np.concatenate(pair) for pair in zip(forward, backward, strict=True))
     else:
-        agreed = backward[0][forward[1]] == rows_x if retrieval == "intersection" else slice(None)
-        proposals = tuple(part[agreed] for part in forward)
+        mutual = backward[0][forward[1]] == rows_x if retrieval == "intersection" else slice(None)
+        proposals = tuple(part[mutual] for part in forward)
     pairs_x, pairs_y, scores = proposals
-    without = int(np.isneginf(scores).sum())
-    if without:
+    undefined = int(np.isneginf(scores).sum())
+    if undefined:
         logger.warning(
-            f"{without:,} of {len(scores):,} proposals left out: their neighbours' mean cosine is not positive, "
+            f"{undefined:,} of {len(scores):,} proposals left out: their neighbours' mean cosine is not positive, "
             "so the margin 'ratio' is undefined. Try the margin 'distance'."
         )
-    kept = np.flatnonzero(scores > -np.inf if threshold is None else (scores >= threshold) & (scores > -np.inf))
-    order = kept[np.lexsort((pairs_y[kept], pairs_x[kept], -scores[kept]))]
+    indices = np.flatnonzero(scores > -np.inf if threshold is None else (scores >= threshold) & (scores > -np.inf))
+    order = indices[np.lexsort((pairs_y[indices], pairs_x[indices], -scores[indices]))]
     if retrieval == "max":
         order = _one_to_one(pairs_x, pairs_y, order)
     return Bitext(pairs_x[order], pairs_y[order], scores[order])
@@ -308,9 +308,9 @@ def mine_sentences(
 def _one_to_one(x: Rows, y: Rows, order: Rows) -> Rows:
     """The positions of `order` in `x` and `y` at which neither row has been taken by an earlier one."""
     taken_x, taken_y = bytearray(int(x.max()) + 1), bytearray(int(y.max()) + 1)
-    kept = []
-    for place, one, other in zip(order.tolist(), x[order].tolist(), y[order].tolist(), strict=True):
-        if not taken_x[one] and not taken_y[other]:
-            taken_x[one] = taken_y[other] = 1
-            kept.append(place)
-    return np.array(kept, dtype=np.int64)
+    positions = []
+    for position, row_x, row_y in zip(order.tolist(), x[order].tolist(), y[order].tolist(), strict=True):
+        if not taken_x[row_x] and not taken_y[row_y]:
+            taken_x[row_x] = taken_y[row_y] = 1
+            positions.append(position)
+    return np.array(positions, dtype=np.int64)

@@ -45,10 +45,10 @@ class UnitVectors:
             block = self.vectors[start : start + CHECKED].astype(np.float32)
             # in float64, since the square of a component under 1e-23 is zero in float32
             lengths = np.sqrt(np.einsum("nd,nd->n", block, block, dtype=np.float64))
-            for bad, what in ((~np.isfinite(lengths), "holds NaN or infinity"), (lengths < TINY, "is zero")):
+            for bad, problem in ((~np.isfinite(lengths), "holds NaN or infinity"), (lengths < TINY, "is zero")):
                 if bad.any():
                     raise BadInput(
-                        f"{name}, row {start + int(bad.argmax())} (counted from 0): its vector {what}, so its "
+                        f"{name}, row {start + int(bad.argmax())} (counted from 0): its vector {problem}, so its "
                         "cosine is undefined. Leave the row out, or check the text that was encoded."
                     )
             self.inverse[start : start + CHECKED] = 1 / lengths
@@ -62,9 +62,9 @@ class UnitVectors:
 
     def unit(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float32]:
         """[rows, dim] vectors of unit length, float32, a copy."""
-        found: NDArray[np.float32] = self.vectors[rows].astype(np.float32, copy=isinstance(rows, slice))
-        found *= self.inverse[rows, None]
-        return found
+        unit: NDArray[np.float32] = self.vectors[rows].astype(np.float32, copy=isinstance(rows, slice))
+        unit *= self.inverse[rows, None]
+        return unit
 
     def rounding(self, dtype: torch.dtype) -> float:
         """The largest distance between a unit vector and itself in `dtype`."""
@@ -115,8 +115,8 @@ class Candidates:
         self.rows, self.k, self.error, self.exact, self.ties, self.coarse = rows, k, error, exact, ties, coarse
         self.least = torch.full((rows,), -torch.inf, device=device)
         self.full = False
-        none = torch.empty(0, dtype=torch.int64, device=device)
-        self.parts = [(none, none, torch.empty(0, device=device))]
+        empty = torch.empty(0, dtype=torch.int64, device=device)
+        self.parts = [(empty, empty, torch.empty(0, device=device))]
         self.fresh = 0
 
     def add(self, row: Tensor, other: Tensor, score: Tensor) -> None:
@@ -211,17 +211,17 @@ def _reaching(tiles: Tensor, candidates: Candidates, dim: int) -> tuple[Tensor, 
     peaks = tiles.amax(dim=1)
     if peaks.isnan().any():
         raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
-    least = candidates.least.unsqueeze(dim)
-    reach = peaks >= least
+    threshold = candidates.least.unsqueeze(dim)
+    reach = peaks >= threshold
     # where the best so far rules little out, this block does: its k largest maxima are k scores to be had
     if peaks.shape[dim] >= candidates.k and (not candidates.full or reach.sum() > UNRULED * reach.numel()):
         kth = peaks.topk(candidates.k, dim=dim).values.narrow(dim, candidates.k - 1, 1)
-        least = torch.maximum(least, kth.float() - 2 * candidates.error)
-        reach = peaks >= least
+        threshold = torch.maximum(threshold, kth.float() - 2 * candidates.error)
+        reach = peaks >= threshold
     first, last = reach.nonzero(as_tuple=True)
     inside = tiles[first, :, last]
-    found, place = (inside >= least.expand(peaks.shape)[first, last, None]).nonzero(as_tuple=True)
-    return first[found], place, last[found], inside[found, place]
+    tile, place = (inside >= threshold.expand(peaks.shape)[first, last, None]).nonzero(as_tuple=True)
+    return first[tile], place, last[tile], inside[tile, place]
 
 
 ROWS, COLUMNS = 1024, 4096  # vectors of x and of y in one block of products, which stays in the processor's cache
@@ -282,20 +282,20 @@ def _scan(
 ) -> tuple[Neighbours, Neighbours]:
     """Go through all products, a block at a time, and show each block to the candidates of its rows and columns."""
     error = product_error(x, y, dtype)
-    forward, backward = (Neighbours.empty(len(one), min(k, len(other))) for one, other in ((x, y), (y, x)))
+    forward, backward = (Neighbours.empty(len(side), min(k, len(other))) for side, other in ((x, y), (y, x)))
 
-    def candidates(one: UnitVectors, start: int, most: int, other: UnitVectors) -> Candidates:
+    def candidates(side: UnitVectors, start: int, limit: int, other: UnitVectors) -> Candidates:
         return Candidates(
-            min(most, len(one) - start),
+            min(limit, len(side) - start),
             min(k, len(other)),
             place,
             error=error,
-            exact=_scorer(one, start, other),
+            exact=_scorer(side, start, other),
             coarse=dtype != torch.float32,
         )
 
-    def block(one: UnitVectors, start: int, most: int) -> Tensor:
-        unit = torch.from_numpy(one.unit(slice(start, start + most))).to(place, dtype)
+    def block(side: UnitVectors, start: int, limit: int) -> Tensor:
+        unit = torch.from_numpy(side.unit(slice(start, start + limit))).to(place, dtype)
         return pad(unit, (0, 0, 0, -len(unit) % TILE))
 
     lefts = range(0, len(y), COLUMNS)

@@ -54,7 +54,7 @@ def csls_matches(x: Any, y: Any, k: int = NEIGHBOURS) -> Matches:
     Memory is that of `neighbours.nearest`: no matrix of n × m. Raises BadInput for NaN and zero vectors.
     """
     x, y = _unit(x), _unit(y)
-    of_x, of_y = (_mean(found) for found in nearest_both(x, y, k))
+    of_x, of_y = (_mean(neighbours) for neighbours in nearest_both(x, y, k))
     forward = nearest(_asking(x), _answering(y, of_y), 1).indices[:, 0]
     backward = nearest(_asking(y), _answering(x, of_x), 1).indices[:, 0]
     cosines = np.einsum("nd,nd->n", x, y[forward])
@@ -69,8 +69,8 @@ def _unit(vectors: Any) -> Floats:
     return unit
 
 
-def _mean(found: Neighbours) -> Floats:
-    mean: Floats = found.cosines.mean(axis=1)
+def _mean(neighbours: Neighbours) -> Floats:
+    mean: Floats = neighbours.cosines.mean(axis=1)
     return mean
 
 
@@ -151,14 +151,14 @@ def refine(
             break
         rotation = procrustes(source[pairs[0]], target[pairs[1]], rotation)
         matches = csls_matches(rotated(source, rotation), target)
-        criterion, found = float(matches.cosines[held_out].mean()), _pairs(matches, held_out)
+        criterion, next_pairs = float(matches.cosines[held_out].mean()), _pairs(matches, held_out)
         if criterion <= best.criterion:
             return replace(best, rounds=number)
-        converged = np.array_equal(found, pairs)
+        converged = np.array_equal(next_pairs, pairs)
         best = Refinement(rotation, matches, criterion, number, converged, pairs.shape[1])
         if converged:
             break
-        pairs = found
+        pairs = next_pairs
     return best
 
 
@@ -206,11 +206,11 @@ class AdversarialSearch:
 
     def __str__(self) -> str:
         """The step in words, with how far it turned: the mean cosine of an axis with where it is turned to."""
-        reached = ", ".join(f"{value:.4f}" for value in self.after) or "none: training diverged"
+        scores = ", ".join(f"{value:.4f}" for value in self.after) or "none: training diverged"
         axes = float(np.trace(self.rotation)) / len(self.rotation)
-        taken = f"epoch {self.epoch}" if self.epoch else "the identity"
+        choice = f"epoch {self.epoch}" if self.epoch else "the identity"
         return (
-            f"adversarial: criterion {self.identity:.4f} at the identity, after each epoch {reached}; taken: {taken}, "
+            f"adversarial: criterion {self.identity:.4f} at the identity, after each epoch {scores}; taken: {choice}, "
             f"mean cosine of the axes {axes:.3f}"
         )
 
@@ -259,11 +259,11 @@ def adversarial_rotation(
                 break
             # the nearest orthogonal one
             rotation = procrustes(np.eye(dim), game.rotation.detach().T.double().cpu().numpy())
-            reached = criterion(rotation)
-            after.append(reached)
+            value = criterion(rotation)
+            after.append(value)
             game.lr *= options.lr_decay
-            if reached > highest:
-                best, highest, epoch = rotation, reached, len(after)
+            if value > highest:
+                best, highest, epoch = rotation, value, len(after)
             else:
                 game.lr *= options.lr_shrink if fell else 1.0
                 fell = True
@@ -287,16 +287,16 @@ class _Game:
             nn.Linear(hidden, 1),
         ).to(device)
         self.optimizer = torch.optim.SGD(self.discriminator.parameters(), lr=options.lr)
-        smoothed = torch.full((options.batch, 1), options.smoothing, device=device)
-        self.truth = torch.cat([1 - smoothed, smoothed])
+        smoothing = torch.full((options.batch, 1), options.smoothing, device=device)
+        self.truth = torch.cat([1 - smoothing, smoothing])
 
     def step(self) -> None:
         """Some steps of the discriminator, one of the rotation, and the pull back towards orthogonality."""
         self.discriminator.train()
         for _ in range(self.options.discriminator_steps):
             with torch.no_grad():
-                shown = self._batch()
-            loss = binary_cross_entropy_with_logits(self.discriminator(shown), self.truth)
+                batch = self._batch()
+            loss = binary_cross_entropy_with_logits(self.discriminator(batch), self.truth)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -304,9 +304,9 @@ class _Game:
         loss = binary_cross_entropy_with_logits(self.discriminator(self._batch()), 1 - self.truth)
         (slope,) = torch.autograd.grad(loss, self.rotation)
         with torch.no_grad():
-            moved = self.rotation - self.lr * slope
+            rotation = self.rotation - self.lr * slope
             beta = self.options.beta
-            self.rotation.copy_((1 + beta) * moved - beta * (moved @ moved.T @ moved))
+            self.rotation.copy_((1 + beta) * rotation - beta * (rotation @ rotation.T @ rotation))
 
     def _batch(self) -> Tensor:
         source, target = (

@@ -33,20 +33,20 @@ def sample_texts(sources: Iterable[str], limit: int, seed: int = 0, on_bad_row: 
         raise BadInput(f"a limit of {limit} texts per language: at least 1 is needed.")
     # the texts with the smallest keys: a sample that does not depend on order or repetition
     heaps: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    held: dict[str, set[str]] = defaultdict(set)
+    samples: dict[str, set[str]] = defaultdict(set)
     for sentence in chain.from_iterable(_read(source, on_bad_row) for source in sources):
-        text, heap, known = sentence.text.strip(), heaps[sentence.lang], held[sentence.lang]
-        if not text or text in known:
+        text, heap, sample = sentence.text.strip(), heaps[sentence.lang], samples[sentence.lang]
+        if not text or text in sample:
             continue
         entry = (-key_of(seed, text), text)
         if len(heap) < limit:
             heapq.heappush(heap, entry)
         else:
-            gone = heapq.heappushpop(heap, entry)[1]
-            if gone == text:
+            evicted = heapq.heappushpop(heap, entry)[1]
+            if evicted == text:
                 continue
-            known.remove(gone)
-        known.add(text)
+            sample.remove(evicted)
+        sample.add(text)
     return {lang: [text for _, text in sorted(heap, reverse=True)] for lang, heap in sorted(heaps.items()) if heap}
 
 
@@ -55,39 +55,39 @@ def translations(
 ) -> dict[str, tuple[list[str], list[str]]]:
     """Language → the first `limit` of its texts in parallel files, and beside them their translations into `pivot`.
     Pairs that the pivot is no part of are counted and said."""
-    found: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    others = 0
+    by_lang: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    skipped = 0
     for pair in chain.from_iterable(read_parallel(file, on_bad_row=on_bad_row) for file in files):
         sides = [(pair.source_lang, pair.source), (pair.target_lang, pair.target)]
         sides.sort(key=lambda side: side[0] == pivot)
-        (lang, text), (other, translation) = sides
-        if other != pivot or lang == pivot:
-            others += 1
-        elif len(found[lang][0]) < limit:
-            found[lang][0].append(text)
-            found[lang][1].append(translation)
-    if others:
-        logger.warning(f"{others:,} pairs left out: they do not join a language with the pivot '{pivot}'")
-    return dict(found)
+        (lang, text), (other_lang, translation) = sides
+        if other_lang != pivot or lang == pivot:
+            skipped += 1
+        elif len(by_lang[lang][0]) < limit:
+            by_lang[lang][0].append(text)
+            by_lang[lang][1].append(translation)
+    if skipped:
+        logger.warning(f"{skipped:,} pairs left out: they do not join a language with the pivot '{pivot}'")
+    return dict(by_lang)
 
 
 def _read(source: str, on_bad_row: str) -> Iterator[Sentence]:
     """The sentences of one source; of a "lang=path" those in that language. The number of the others is logged."""
-    before, equals, after = source.partition("=")
-    if not equals or Path(source).exists() or (find_code(before) is None and not (after and Path(after).exists())):
+    code, equals, path = source.partition("=")
+    if not equals or Path(source).exists() or (find_code(code) is None and not (path and Path(path).exists())):
         yield from _sentences(source, None, on_bad_row)
         return
-    lang, taken, others = normalise_code(before), 0, 0
-    for sentence in _sentences(after, lang, on_bad_row):
+    lang, count, others = normalise_code(code), 0, 0
+    for sentence in _sentences(path, lang, on_bad_row):
         if sentence.lang == lang:
-            taken += 1
+            count += 1
             yield sentence
         else:
             others += 1
-    if not taken:
-        raise BadInput(f"{after}: holds no text in '{lang}' ({others:,} in other languages).")
+    if not count:
+        raise BadInput(f"{path}: holds no text in '{lang}' ({others:,} in other languages).")
     if others:
-        logger.warning(f"{after}: {others:,} texts in other languages than '{lang}' left out")
+        logger.warning(f"{path}: {others:,} texts in other languages than '{lang}' left out")
 
 
 def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:

@@ -62,7 +62,7 @@ class CondenserHead(nn.Module):
                 f"a Condenser head of {layers} layers on hidden state {self.skip_from}: it needs 1 "
                 f"layer or more, and early states out of 0 to {depth - 1} for this model."
             )
-        own = BertConfig(
+        head_config = BertConfig(
             hidden_size=config.hidden_size,
             num_attention_heads=config.num_attention_heads,
             intermediate_size=config.intermediate_size,
@@ -72,7 +72,7 @@ class CondenserHead(nn.Module):
             layer_norm_eps=getattr(config, "layer_norm_eps", 1e-5),
             attn_implementation=ATTENTION,
         )
-        self.layers = nn.ModuleList(BertLayer(own) for _ in range(layers))
+        self.layers = nn.ModuleList(BertLayer(head_config) for _ in range(layers))
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=0.02)
@@ -88,8 +88,8 @@ class CondenserHead(nn.Module):
         states = torch.where(first, late, early.to(late.dtype))[None]
         runs: list[Run] = []
         start = 0
-        for count, equal in groupby(counts):
-            texts = len(list(equal))
+        for count, group in groupby(counts):
+            texts = len(list(group))
             runs.append((start, texts, count))
             start += texts * count
         for layer in self.layers:
@@ -117,16 +117,16 @@ def span_tokens(
     after = next(place for place, special in enumerate(reversed(mask)) if not special)
     empty = encoder.tokenize([""], role)[0]
     opening, closing = empty[: len(empty) - after], empty[len(empty) - after :]
-    most = encoder.backbone.positions if isinstance(encoder.backbone, Transformer) else None
-    if most is not None and length + len(empty) > most:
+    limit = encoder.backbone.positions if isinstance(encoder.backbone, Transformer) else None
+    if limit is not None and length + len(empty) > limit:
         raise BadInput(
-            f"a span of {length} tokens with the {len(empty)} around it is longer than the {most} "
+            f"a span of {length} tokens with the {len(empty)} around it is longer than the {limit} "
             "that this model reads. Lower objectives.comparable.span."
         )
     contents = []
     for ids, draw in zip(encoder.backbone.subwords(texts), draws, strict=True):
-        own = ids[before : len(ids) - after]
-        contents.append(own[cut(len(own), length, draw, mode, least)])
+        content = ids[before : len(ids) - after]
+        contents.append(content[cut(len(content), length, draw, mode, least)])
     return opening, contents, closing
 
 
@@ -236,8 +236,8 @@ def comparable_rows(
     if groups is not None:
         if groups.shape != (pairs,):
             raise BadInput(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
-        both = groups.to(scores.device).repeat(2)
-        left_out = left_out | ((both[:, None] == both[None, :]) & ~partner)
+        span_groups = groups.to(scores.device).repeat(2)
+        left_out = left_out | ((span_groups[:, None] == span_groups[None, :]) & ~partner)
     logits = (scores / temperature).masked_fill(left_out, -torch.inf)
     return F.cross_entropy(logits, partner.long().argmax(1), reduction="none")
 
@@ -335,17 +335,19 @@ class Comparable(SpanObjective):
 
     def __init__(self, *, config: PretrainedConfig, vocabulary: int, seed: int = 0, **options: Any) -> None:
         super().__init__(**options)
-        chosen = self.settings
-        self.vocabulary, self.seed, self.role = vocabulary, seed, chosen.role
-        self.per_token, self.contrast_unmasked = chosen.similarity == "maxsim", chosen.contrast_unmasked
-        weights = {"mlm": chosen.mlm, "condenser": chosen.condenser}
+        settings = self.settings
+        self.vocabulary, self.seed, self.role = vocabulary, seed, settings.role
+        self.per_token, self.contrast_unmasked = settings.similarity == "maxsim", settings.contrast_unmasked
+        weights = {"mlm": settings.mlm, "condenser": settings.condenser}
         self.weights = {name: weight for name, weight in weights.items() if weight}
         hidden = int(config.hidden_size)
-        self.dim = chosen.proj_dim or hidden
-        self.projection = nn.Linear(hidden, chosen.proj_dim, bias=False) if chosen.proj_dim else None
+        self.dim = settings.proj_dim or hidden
+        self.projection = nn.Linear(hidden, settings.proj_dim, bias=False) if settings.proj_dim else None
         self.head = MaskedLanguageModelHead(hidden, vocabulary) if self.weights else None
         self.condenser = (
-            CondenserHead(config, skip_from=chosen.skip_from, layers=chosen.head_layers) if chosen.condenser else None
+            CondenserHead(config, skip_from=settings.skip_from, layers=settings.head_layers)
+            if settings.condenser
+            else None
         )
         self.early = self.condenser.skip_from if self.condenser else None
 
@@ -374,17 +376,17 @@ class Comparable(SpanObjective):
             least=self.settings.min_tokens,
         )
         long = [len(content) >= self.settings.min_tokens for content in contents]
-        kept = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
-        if len(kept) < 2:
+        remaining = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
+        if len(remaining) < 2:
             raise BadInput(
-                f"of {len(pairs)} pairs of linked documents {len(kept)} have {self.settings.min_tokens} "
+                f"of {len(pairs)} pairs of linked documents {len(remaining)} have {self.settings.min_tokens} "
                 "tokens on both sides: nothing to tell apart. Give longer documents, or lower "
                 "objectives.comparable.min_tokens."
             )
         random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
         longest = self.settings.longest_word if self.settings.whole_word else 1
         rows = []
-        for number in (*kept, *(number + len(pairs) for number in kept)):
+        for number in (*remaining, *(number + len(pairs) for number in remaining)):
             masked = mask_words(
                 contents[number], encoder.tokenizer, self.vocabulary, self.settings.rate, longest, random
             )
@@ -394,7 +396,7 @@ class Comparable(SpanObjective):
                     [(position + len(opening), token) for position, token in masked.targets],
                 )
             )
-        return Spans(rows, [pairs[number] for number in kept], {"short": float(len(pairs) - len(kept))})
+        return Spans(rows, [pairs[number] for number in remaining], {"short": float(len(pairs) - len(remaining))})
 
     def represent(self, states: Tensor, lengths: Tensor) -> Tensor:
         if not self.per_token:
@@ -403,8 +405,8 @@ class Comparable(SpanObjective):
 
     def contrastive(self, spans: Spans, vectors: TokenVectors) -> Loss:
         pairs = require(spans.records, SpanPair, self)
-        both = range(len(pairs)), range(len(pairs), 2 * len(pairs))
-        (source, source_mask), (target, target_mask) = (vectors.select(side).padded() for side in both)
+        sides = range(len(pairs)), range(len(pairs), 2 * len(pairs))
+        (source, source_mask), (target, target_mask) = (vectors.select(side).padded() for side in sides)
         groups = None
         if self.settings.duplicates == "mask":
             numbers: dict[str, int] = {}
@@ -438,9 +440,9 @@ class Comparable(SpanObjective):
     def token_losses(
         self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
     ) -> dict[str, Tensor]:
-        where, targets = (found.to(states.device) for found in predicted(rows, lengths))
-        read = {"mlm": states}
+        positions, targets = (tensor.to(states.device) for tensor in predicted(rows, lengths))
+        inputs = {"mlm": states}
         if self.condenser is not None and early is not None:
-            read["condenser"] = self.condenser(states, early, lengths)
+            inputs["condenser"] = self.condenser(states, early, lengths)
         assert self.head is not None or not self.weights
-        return {name: self.head.losses(read[name][where], targets, encoder) for name in self.weights if self.head}
+        return {name: self.head.losses(inputs[name][positions], targets, encoder) for name in self.weights if self.head}

@@ -65,9 +65,9 @@ class MemoryBank(nn.Module):
         name = self._name(lang)
         if f"count_{name}" not in self._buffers:
             return torch.empty(0, 0, device=device), torch.empty(0, dtype=torch.long, device=device)
-        held = min(int(self.get_buffer(f"count_{name}")), self.size)
+        count = min(int(self.get_buffer(f"count_{name}")), self.size)
         vectors, documents = self.get_buffer(f"vectors_{name}"), self.get_buffer(f"documents_{name}")
-        return vectors[:held].to(device, torch.float32), documents[:held].to(device)
+        return vectors[:count].to(device, torch.float32), documents[:count].to(device)
 
     @torch.no_grad()
     def add(self, lang: str, vectors: Tensor, documents: Tensor) -> None:
@@ -82,8 +82,8 @@ class MemoryBank(nn.Module):
         count = self.get_buffer(f"count_{name}")
         slots = (int(count) + torch.arange(len(vectors))) % self.size
         for buffer, rows in (("vectors", vectors), ("documents", documents)):
-            held = self.get_buffer(f"{buffer}_{name}")
-            held[slots.to(held.device)] = rows.to(held.device, held.dtype)
+            queue = self.get_buffer(f"{buffer}_{name}")
+            queue[slots.to(queue.device)] = rows.to(queue.device, queue.dtype)
         count += len(vectors)
 
     def make_room(self, saved: dict[str, torch.Size], device: torch.device) -> None:
@@ -227,12 +227,12 @@ def context_rows(
     check_paired(centers, targets, "context prediction")
     check_temperature(temperature)
     windows = len(centers)
-    both = torch.cat([centers, targets])
-    logits = similarities(both, both, similarity) / temperature
+    vectors = torch.cat([centers, targets])
+    logits = similarities(vectors, vectors, similarity) / temperature
     itself = torch.eye(2 * windows, dtype=torch.bool, device=logits.device)
     logits = logits.masked_fill(itself, -torch.inf)
     if bank is not None and len(bank):
-        past = similarities(both, bank.detach(), similarity) / temperature
+        past = similarities(vectors, bank.detach(), similarity) / temperature
         if mask is not None:
             if mask.shape not in ((len(bank),), (windows, len(bank))):
                 raise BadInput(
@@ -285,11 +285,11 @@ class ContextPrediction(Objective):
 
     def __init__(self, *, dim: int, **options: Any) -> None:
         super().__init__(**options)
-        chosen = self.settings
-        self.similarity: Similarity = "cosine" if chosen.l2 else "dot"
-        self.head = ProjectionHead(dim, chosen.projection, chosen.batch_norm)
+        settings = self.settings
+        self.similarity: Similarity = "cosine" if settings.l2 else "dot"
+        self.head = ProjectionHead(dim, settings.projection, settings.batch_norm)
         self.bank = MemoryBank(
-            chosen.bank, shared=chosen.bank_shared, dtype=chosen.bank_dtype, device=chosen.bank_device
+            settings.bank, shared=settings.bank_shared, dtype=settings.bank_dtype, device=settings.bank_device
         )
         self._seen: list[tuple[str, Tensor, Tensor]] = []
 
@@ -316,27 +316,27 @@ class ContextPrediction(Objective):
             return Loss((vectors["centers"].float() + vectors["targets"].float()).sum())
         centers, targets = self.head(vectors["centers"].float(), vectors["targets"].float())
         if self.settings.mean_free and centers.requires_grad:
-            for vectors_of in (centers, targets):
-                vectors_of.register_hook(lambda gradient: gradient - gradient.mean(0))
+            for side in (centers, targets):
+                side.register_hook(lambda gradient: gradient - gradient.mean(0))
         documents = torch.tensor([pair.document for pair in pairs], device=centers.device)
         lang = pairs[0].lang
-        bank, held = self.bank.read(lang, centers.device)
-        same = held[None, :] == documents[:, None] if self.settings.mask_documents else None
-        how: dict[str, Any] = {"temperature": self.settings.temperature, "similarity": self.similarity}
-        rows = context_rows(centers, targets, bank, mask=same, **how)
+        bank, bank_documents = self.bank.read(lang, centers.device)
+        mask = bank_documents[None, :] == documents[:, None] if self.settings.mask_documents else None
+        options: dict[str, Any] = {"temperature": self.settings.temperature, "similarity": self.similarity}
+        rows = context_rows(centers, targets, bank, mask=mask, **options)
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
-        alone = value.detach()
+        in_batch = value.detach()
         if len(bank):
             with torch.no_grad():
-                alone = context_rows(centers, targets, **how).mean()
+                in_batch = context_rows(centers, targets, **options).mean()
         if self.settings.bank_wait and len(bank) < self.bank.size:
-            return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": alone.item()})
+            return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": in_batch.item()})
         warning = None
-        if len(bank) and value.item() < LOWER * chance and alone.item() > LEARNT * math.log(2 * len(pairs) - 1):
+        if len(bank) and value.item() < LOWER * chance and in_batch.item() > LEARNT * math.log(2 * len(pairs) - 1):
             warning = (
                 f"The context loss is {value.item():.2f} where chance is {chance:.2f}, but within the batch "
-                f"alone it is {alone.item():.2f}, which is chance: sentences differ from the bank and not from "
+                f"alone it is {in_batch.item():.2f}, which is chance: sentences differ from the bank and not from "
                 "one another. Use a smaller bank, a lower learning rate, or mean_free: true."
             )
         if value.item() < SUSPICIOUS * chance:
@@ -351,7 +351,7 @@ class ContextPrediction(Objective):
             {
                 "ln_candidates": chance,
                 "bank": float(len(bank)),
-                "in_batch": alone.item(),
+                "in_batch": in_batch.item(),
                 **by_language([pair.lang for pair in pairs] * 2, rows),
             },
             warning,
@@ -374,8 +374,8 @@ class ContextPrediction(Objective):
             self._seen = list(zip(langs, vectors, documents, strict=True))
         if seen and self.head.norm != "none":
             for name in ("running_mean", "running_var"):
-                held = self.head.get_buffer(name)
-                held.copy_(rows(held[None]).mean(0))
+                buffer = self.head.get_buffer(name)
+                buffer.copy_(rows(buffer[None]).mean(0))
 
     def after_step(self) -> None:
         """Put what the step has seen into the bank: no sentence was its own negative."""

@@ -56,8 +56,8 @@ def distil_vectors_rows(source: Tensor, target: Tensor, teacher: Tensor) -> Tens
     """`distil_vectors` before its mean over pairs: `[pairs]`."""
     check_paired(source, target, "distillation")
     check_paired(source, teacher, "distillation, student and teacher")
-    wanted = teacher.detach().float()
-    return (source.float() - wanted).square().mean(-1) + (target.float() - wanted).square().mean(-1)
+    teacher_vectors = teacher.detach().float()
+    return (source.float() - teacher_vectors).square().mean(-1) + (target.float() - teacher_vectors).square().mean(-1)
 
 
 def distil_contrastive(
@@ -119,11 +119,11 @@ def distil_scores_rows(
             f"{'' if mask is None else f', {list(mask.shape)}'}."
         )
     left_out = torch.zeros_like(student, dtype=torch.bool) if mask is None else mask.to(student.device)
-    scores, wanted = (
+    scores, teacher_scores = (
         part.float().div(temperature).masked_fill(left_out, MASKED).log_softmax(-1)
         for part in (student, teacher.detach().to(student.device))
     )
-    return (wanted.exp() * (wanted - scores)).sum(-1)
+    return (teacher_scores.exp() * (teacher_scores - scores)).sum(-1)
 
 
 class TeacherSpec(Settings):
@@ -204,19 +204,19 @@ class Distillation(Objective):
             rows = self._scores(lessons, vectors)
             return Loss(rows.mean(), by_language(langs, rows))
         # both sides of pairs may have one lesson
-        read = {(texts.role, id(texts.texts)): texts for _, texts in lessons.values()}
-        taught = {key: self._taught(texts) for key, texts in read.items()}
-        found = [
-            self._rows(vectors[name], texts.texts, taught[texts.role, id(texts.texts)])
+        distinct = {(texts.role, id(texts.texts)): texts for _, texts in lessons.values()}
+        teacher_vectors = {key: self._taught(texts) for key, texts in distinct.items()}
+        losses = [
+            self._rows(vectors[name], texts.texts, teacher_vectors[texts.role, id(texts.texts)])
             for name, (_, texts) in lessons.items()
         ]
         if self.settings.of == "questions":  # negatives are taught, too
-            value = torch.stack([rows.mean() for rows in found]).mean()
-            return Loss(value, by_language(langs, found[0]))
+            value = torch.stack([rows.mean() for rows in losses]).mean()
+            return Loss(value, by_language(langs, losses[0]))
         # as in the paper of the squares, the losses of both sides are added up; two encoders are averaged
-        rows = torch.stack(found).sum(0) / len(roles(self.settings.on))
+        rows = torch.stack(losses).sum(0) / len(roles(self.settings.on))
         if self.settings.loss == "contrast":
-            rows = rows / (len(found) // len(roles(self.settings.on)))
+            rows = rows / (len(losses) // len(roles(self.settings.on)))
         return Loss(rows.mean(), by_language(langs, rows))
 
     def _lessons(self, batch: Batch) -> dict[str, tuple[Texts, Texts]]:
@@ -225,36 +225,36 @@ class Distillation(Objective):
         if self.settings.of == "questions":
             questions = require(records, QuestionPassage, self)
             passages = [as_text(passage) for passage in candidates(questions, self.settings.hard_negatives)]
-            asked = Texts("query", [question.question for question in questions])
-            return {"queries": (asked, asked), "passages": (found := Texts("passage", passages), found)}
+            queries = Texts("query", [question.question for question in questions])
+            return {"queries": (queries, queries), "passages": (lesson := Texts("passage", passages), lesson)}
         if self.settings.of == "sentences":
             texts = [sentence.text for sentence in require(records, Sentence, self)]
-            return {f"{role}.text": (found := Texts(role, texts), found) for role in on}
+            return {f"{role}.text": (lesson := Texts(role, texts), lesson) for role in on}
         pairs = require(records, ParallelPair, self)
-        known = None if self.settings.lang is None else [known_side(pair, self.settings.lang) for pair in pairs]
+        teacher_texts = None if self.settings.lang is None else [known_side(pair, self.settings.lang) for pair in pairs]
         return {
-            name: (texts, texts if known is None else Texts("passage", known))
+            name: (texts, texts if teacher_texts is None else Texts("passage", teacher_texts))
             for name, texts in pair_requests(pairs, self.settings.on).items()
         }
 
-    def _rows(self, student: Tensor, texts: Sequence[Text], taught: Tensor) -> Tensor:
-        wanted = taught.to(student.device)
+    def _rows(self, student: Tensor, texts: Sequence[Text], teacher: Tensor) -> Tensor:
+        teacher_vectors = teacher.to(student.device)
         if self.settings.loss == "squares":
-            check_paired(student, wanted, "distillation, student and teacher")
-            return (student.float() - wanted).square().mean(-1)
+            check_paired(student, teacher_vectors, "distillation, student and teacher")
+            return (student.float() - teacher_vectors).square().mean(-1)
         numbers: dict[Text, int] = {}
         groups = torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.long)
-        return distil_contrastive_rows(student, wanted, temperature=self.settings.temperature, groups=groups)
+        return distil_contrastive_rows(student, teacher_vectors, temperature=self.settings.temperature, groups=groups)
 
     def _scores(self, lessons: Mapping[str, tuple[Texts, Texts]], vectors: Mapping[str, Tensor]) -> Tensor:
         """The divergence of each question's scores; a passage that comes twice is one candidate."""
-        asked, passages = (self._taught(lessons[name][1]) for name in ("queries", "passages"))
+        queries, passages = (self._taught(lessons[name][1]) for name in ("queries", "passages"))
         first: dict[Text, int] = {}
-        again = torch.tensor([first.setdefault(t, n) != n for n, t in enumerate(lessons["passages"][0].texts)])
+        duplicates = torch.tensor([first.setdefault(t, n) != n for n, t in enumerate(lessons["passages"][0].texts)])
         return distil_scores_rows(
             similarities(vectors["queries"], vectors["passages"]) / self.settings.temperature,
-            similarities(asked, passages) / (self.settings.teacher_temperature or self.settings.temperature),
-            mask=again.expand(len(asked), -1),
+            similarities(queries, passages) / (self.settings.teacher_temperature or self.settings.temperature),
+            mask=duplicates.expand(len(queries), -1),
         )
 
     @torch.no_grad()
@@ -262,8 +262,8 @@ class Distillation(Objective):
         """The teacher's vectors `[texts, dim]`, each distinct text read once."""
         rows: dict[Text, int] = {}
         places = [rows.setdefault(text, len(rows)) for text in texts.texts]
-        found = self.teacher(list(rows)) if texts.role == "passage" else self.teacher(list(rows), texts.role)
-        return found[places].float()
+        vectors = self.teacher(list(rows)) if texts.role == "passage" else self.teacher(list(rows), texts.role)
+        return vectors[places].float()
 
 
 def taught_texts(settings: Distillation.Settings, records: Iterable[Any]) -> Iterator[tuple[str, Text]]:
@@ -271,7 +271,7 @@ def taught_texts(settings: Distillation.Settings, records: Iterable[Any]) -> Ite
     for record in records:
         if settings.of == "questions":
             yield "query", record.question
-            yield from (("passage", as_text(one)) for one in candidates([record], settings.hard_negatives))
+            yield from (("passage", as_text(passage)) for passage in candidates([record], settings.hard_negatives))
         elif settings.of == "sentences":
             yield from ((role, record.text) for role in roles(settings.on))
         elif settings.lang is None:
@@ -282,8 +282,8 @@ def taught_texts(settings: Distillation.Settings, records: Iterable[Any]) -> Ite
 
 def known_side(pair: ParallelPair, lang: str) -> str:
     """The sentence of a pair that is in the teacher's language; both are: the first."""
-    for text, of in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
-        if of == lang:
+    for text, side_lang in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
+        if side_lang == lang:
             return text
     raise BadInput(
         f"distillation: a pair of '{pair.source_lang}' and '{pair.target_lang}' has no side in the "

@@ -78,10 +78,10 @@ def language_distance(vectors: Mapping[str, Any]) -> float:
     return float(torch.stack(ratios).mean())
 
 
-def _matrix(z: Any, least: int) -> Tensor:
+def _matrix(z: Any, minimum: int) -> Tensor:
     matrix = torch.as_tensor(z).detach().float()
-    if matrix.ndim != 2 or len(matrix) < least:
+    if matrix.ndim != 2 or len(matrix) < minimum:
         raise BadInput(
-            f"embeddings of shape {tuple(matrix.shape)}: [texts, dim] is needed, with {least} texts or more."
+            f"embeddings of shape {tuple(matrix.shape)}: [texts, dim] is needed, with {minimum} texts or more."
         )
     return matrix

@@ -129,10 +129,10 @@ class Language(Objective):
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
         sentences = require(batch.get("sentences", ()), Sentence, self)
-        found = pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
+        requests = pair_requests(require(batch["parallel"], ParallelPair, self), self.settings.on)
         for role in roles(self.settings.on) if sentences else ():
-            found[f"{role}.others"] = Texts(role, [sentence.text for sentence in sentences])
-        return found
+            requests[f"{role}.others"] = Texts(role, [sentence.text for sentence in sentences])
+        return requests
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["parallel"], ParallelPair, self)
@@ -145,7 +145,7 @@ class Language(Objective):
         value = _normalised(sums, terms, count, self.settings.normalizer)
         compared = terms > 0  # with everything masked there is nothing to be in excess of
         rows = (sums / terms.clamp(min=1) - FLOOR)[compared]
-        langs = [pair.lang for pair, some in zip(pairs, compared.tolist(), strict=True) if some]
+        langs = [pair.lang for pair, has_terms in zip(pairs, compared.tolist(), strict=True) if has_terms]
         excess = {"excess": _normalised(sums, terms, count, "mean").item() - FLOOR} if langs else {}
         return Loss(value, {**excess, **by_language(langs, rows)})
 
@@ -155,9 +155,9 @@ class Language(Objective):
         others = vectors.get(f"{role}.others")
         if detach == "none":
             return language_rows(source, target, others, temperature=temperature, mask=mask)
-        still = (source.detach(), target.detach())
-        i, j = still if detach == "pair" else (source, target)
-        k_side = (source, target) if detach == "pair" else still
+        detached = (source.detach(), target.detach())
+        i, j = detached if detach == "pair" else (source, target)
+        k_side = (source, target) if detach == "pair" else detached
         # k as "others" of its own: the pair's own two columns are then masked by hand
         k = torch.cat([*k_side, *([] if others is None else [others if detach == "pair" else others.detach()])])
         pairs = len(source)

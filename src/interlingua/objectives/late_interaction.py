@@ -75,20 +75,20 @@ class MaxSim(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, queries: Tensor, query_mask: Tensor, documents: Tensor, document_mask: Tensor) -> Tensor:
-        (count, tokens, dim), (held, width, _) = queries.shape, documents.shape
-        columns = documents.reshape(held * width, dim).T
+        (count, tokens, dim), (n_documents, width, _) = queries.shape, documents.shape
+        columns = documents.reshape(n_documents * width, dim).T
         padding = None if document_mask.all() else ~document_mask
-        scores = queries.new_zeros(count, held)
-        best = torch.empty(count, tokens, held, dtype=torch.int32, device=queries.device)
-        step = max(1, BLOCK // max(1, tokens * held * width))
-        for start in range(0, count if tokens * held else 0, step):
-            some = slice(start, start + step)
-            products = (queries[some].reshape(-1, dim) @ columns).view(-1, tokens, held, width)
+        scores = queries.new_zeros(count, n_documents)
+        best = torch.empty(count, tokens, n_documents, dtype=torch.int32, device=queries.device)
+        step = max(1, BLOCK // max(1, tokens * n_documents * width))
+        for start in range(0, count if tokens * n_documents else 0, step):
+            block = slice(start, start + step)
+            products = (queries[block].reshape(-1, dim) @ columns).view(-1, tokens, n_documents, width)
             if padding is not None:
                 products.masked_fill_(padding, -torch.inf)
-            highest, where = products.max(-1)
-            scores[some] = highest.masked_fill_(~query_mask[some, :, None], 0.0).sum(1)
-            best[some] = where
+            highest, indices = products.max(-1)
+            scores[block] = highest.masked_fill_(~query_mask[block, :, None], 0.0).sum(1)
+            best[block] = indices
         context.save_for_backward(queries, query_mask, documents, best)
         return scores
 
@@ -99,10 +99,10 @@ class MaxSim(torch.autograd.Function):
         for_queries, for_documents = torch.zeros_like(queries), torch.zeros_like(documents)
         flat = for_queries.view(-1, queries.shape[2])
         for number in range(len(documents)):
-            where = best[:, :, number].flatten().long()
+            indices = best[:, :, number].flatten().long()
             weights = (gradient[:, number, None] * query_mask).view(-1, 1)
-            flat.addcmul_(documents[number][where], weights)
-            for_documents[number].index_add_(0, where, queries.reshape(flat.shape) * weights)
+            flat.addcmul_(documents[number][indices], weights)
+            for_documents[number].index_add_(0, indices, queries.reshape(flat.shape) * weights)
         return for_queries, None, for_documents, None
 
 
@@ -188,9 +188,9 @@ def _pairwise_rows(
 ) -> Tensor:
     if not len(queries):
         return (queries.sum() + positives.sum() + negatives.sum()).float().expand(0)
-    good = late_interaction_scores(queries, query_mask, positives, positive_mask, similarity=similarity)
-    bad = late_interaction_scores(queries, query_mask, negatives, negative_mask, similarity=similarity)
-    return F.softplus(bad - good)
+    positive = late_interaction_scores(queries, query_mask, positives, positive_mask, similarity=similarity)
+    negative = late_interaction_scores(queries, query_mask, negatives, negative_mask, similarity=similarity)
+    return F.softplus(negative - positive)
 
 
 def late_interaction_in_batch(
@@ -269,8 +269,8 @@ def _distilled_rows(
     scores = late_interaction_scores(queries, query_mask, documents, document_mask)
     if teacher.shape != scores.shape:
         raise BadInput(f"teacher must be [queries, candidates] = {list(scores.shape)}, got {list(teacher.shape)}.")
-    wanted = teacher.detach().to(scores).log_softmax(-1)
-    return F.kl_div((scores / temperature).log_softmax(-1), wanted, log_target=True, reduction="none").sum(-1)
+    teacher_scores = teacher.detach().to(scores).log_softmax(-1)
+    return F.kl_div((scores / temperature).log_softmax(-1), teacher_scores, log_target=True, reduction="none").sum(-1)
 
 
 class LateInteraction(Objective[TokenVectors]):

@@ -76,9 +76,9 @@ class MaskedLanguageModelHead(nn.Module):
         if head is None or missing or not model.config.tie_word_embeddings:
             raise NotFound(f"{folder}: holds no trained lm_head as XLM-R's.")
         state = {name: value for name, value in head.state_dict().items() if not name.startswith("decoder.")}
-        known = len(state["bias"]) if "bias" in state else 0
-        if 0 < len(self.bias) - known <= len(MARKERS):
-            state["bias"] = torch.cat([state["bias"], self.bias.detach()[known:]])
+        size = len(state["bias"]) if "bias" in state else 0
+        if 0 < len(self.bias) - size <= len(MARKERS):
+            state["bias"] = torch.cat([state["bias"], self.bias.detach()[size:]])
         shapes = {name: tuple(value.shape) for name, value in state.items()}
         if shapes != {name: tuple(value.shape) for name, value in self.state_dict().items()}:
             raise BadInput(f"{folder}: its lm_head has other sizes than this one.")
@@ -91,13 +91,13 @@ def words(pieces: Sequence[str], longest: int = 4, *, wordpiece: bool = False) -
     "##". A word of more than `longest` pieces falls apart into runs of that many: where no spaces are written, all
     between two punctuation marks is one "word"."""
     begins = [not piece.startswith("##") if wordpiece else piece.startswith("▁") for piece in pieces]
-    found: list[range] = []
+    ranges: list[range] = []
     for position, begin in enumerate(begins):
-        if found and not begin and len(found[-1]) < longest:
-            found[-1] = range(found[-1].start, position + 1)
+        if ranges and not begin and len(ranges[-1]) < longest:
+            ranges[-1] = range(ranges[-1].start, position + 1)
         else:
-            found.append(range(position, position + 1))
-    return found
+            ranges.append(range(position, position + 1))
+    return ranges
 
 
 def mask_words(
@@ -113,24 +113,24 @@ def mask_words(
     chosen."""
     special = set(tokenizer.all_special_ids)
     wordpiece = type(tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
-    found = [
+    candidates = [
         word
         for word in words(tokenizer.convert_ids_to_tokens(ids), longest, wordpiece=wordpiece)
         if special.isdisjoint(ids[word.start : word.stop])
     ]
-    most = max(1, round(rate * sum(map(len, found))))
-    chosen: list[int] = []
-    for number in random.permutation(len(found)):
-        word = found[int(number)]
-        if not chosen or len(chosen) + len(word) <= most:
-            chosen.extend(word)
-    chosen.sort()
+    limit = max(1, round(rate * sum(map(len, candidates))))
+    positions: list[int] = []
+    for number in random.permutation(len(candidates)):
+        word = candidates[int(number)]
+        if not positions or len(positions) + len(word) <= limit:
+            positions.extend(word)
+    positions.sort()
     corrupted = list(ids)
-    tokens = [ids[position] for position in chosen]
+    tokens = [ids[position] for position in positions]
     masked = mask_tokens(tokens, set(), tokenizer.mask_token_id, vocabulary, 1.0, random)
-    for position, token in zip(chosen, masked.ids, strict=True):
+    for position, token in zip(positions, masked.ids, strict=True):
         corrupted[position] = token
-    return MaskedRow(corrupted, [(chosen[place], token) for place, token in masked.targets])
+    return MaskedRow(corrupted, [(positions[place], token) for place, token in masked.targets])
 
 
 def mask_tokens(
@@ -141,24 +141,24 @@ def mask_tokens(
     candidates = [position for position, token in enumerate(ids) if token not in special]
     if not candidates:
         return MaskedRow(ids, [])
-    chosen = random.choice(candidates, size=max(1, round(rate * len(candidates))), replace=False)
+    positions = random.choice(candidates, size=max(1, round(rate * len(candidates))), replace=False)
     corrupted = list(ids)
-    for position in chosen:
+    for position in positions:
         draw = random.random()
         if draw < 0.8:
             corrupted[position] = mask_id
         elif draw < 0.9:
             corrupted[position] = int(random.integers(vocabulary))
-    return MaskedRow(corrupted, [(int(position), ids[position]) for position in sorted(chosen)])
+    return MaskedRow(corrupted, [(int(position), ids[position]) for position in sorted(positions)])
 
 
 def predicted(rows: Sequence[MaskedRow], lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The places of the predictions among the states of all rows, of `lengths` `[rows]`, laid end to end, and the
     tokens to be predicted there: both `[predictions]`."""
     starts = (lengths.cumsum(0) - lengths).tolist()
-    where = [start + position for start, row in zip(starts, rows, strict=True) for position, _ in row.targets]
+    positions = [start + position for start, row in zip(starts, rows, strict=True) for position, _ in row.targets]
     tokens = [token for row in rows for _, token in row.targets]
-    return torch.tensor(where, dtype=torch.long), torch.tensor(tokens, dtype=torch.long)
+    return torch.tensor(positions, dtype=torch.long), torch.tensor(tokens, dtype=torch.long)
 
 
 RATE = "share of the tokens that are predicted"
@@ -220,8 +220,8 @@ class MaskedLanguageModelling(TokenObjective):
     def token_losses(
         self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
     ) -> dict[str, Tensor]:
-        where, tokens = (found.to(states.device) for found in predicted(rows, lengths))
-        return {"": self.token_loss(states[where], tokens, encoder)}
+        positions, tokens = (tensor.to(states.device) for tensor in predicted(rows, lengths))
+        return {"": self.token_loss(states[positions], tokens, encoder)}
 
     def token_loss(self, states: Tensor, targets: Tensor, encoder: RoleEncoder) -> Tensor:
         """`[predictions]` losses from the states `[predictions, hidden]` at the predicted positions."""

@@ -101,8 +101,8 @@ def semantic_rows(
         return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
     if groups.shape != (pairs,):
         raise BadInput(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
-    both = groups.to(logits.device).repeat(2)
-    related = (both[:, None] == both[None, :]) & ~itself
+    sentence_groups = groups.to(logits.device).repeat(2)
+    related = (sentence_groups[:, None] == sentence_groups[None, :]) & ~itself
     if multi_positive:
         log_share = logits - logits.logsumexp(1, keepdim=True)
         return -log_share.masked_fill(~related, 0.0).sum(1) / related.sum(1)
@@ -163,8 +163,8 @@ def roles(on: str) -> list[str]:
 
 def pair_requests(pairs: Sequence[object], on: str) -> dict[str, Texts]:
     """Both sides of every pair, for every encoder that `on` names."""
-    found = {}
+    requests = {}
     for role in roles(on):
-        found[f"{role}.source"] = Texts(role, [pair.source for pair in pairs])  # type: ignore[attr-defined]
-        found[f"{role}.target"] = Texts(role, [pair.target for pair in pairs])  # type: ignore[attr-defined]
-    return found
+        requests[f"{role}.source"] = Texts(role, [pair.source for pair in pairs])  # type: ignore[attr-defined]
+        requests[f"{role}.target"] = Texts(role, [pair.target for pair in pairs])  # type: ignore[attr-defined]
+    return requests

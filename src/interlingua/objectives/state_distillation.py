@@ -76,10 +76,10 @@ def stretches(one: Sequence[str], other: Sequence[str]) -> tuple[list[int], list
     is cut off earlier, the rest of the text and the closing token."""
     ends = [list(accumulate(map(len, pieces))) for pieces in (one, other)]
     letters = list(zip("".join(one), "".join(other), strict=False))
-    same = next((place for place, (here, there) in enumerate(letters) if here != there), len(letters))
-    common = sorted(end for end in set(ends[0]) & set(ends[1]) if end <= same)
+    prefix = next((place for place, (a, b) in enumerate(letters) if a != b), len(letters))
+    common = sorted(end for end in set(ends[0]) & set(ends[1]) if end <= prefix)
     first, second = (
-        [found if (found := bisect_left(common, end)) < len(common) else -1 for end in those] for those in ends
+        [number if (number := bisect_left(common, end)) < len(common) else -1 for end in side] for side in ends
     )
     return first, second
 
@@ -203,23 +203,23 @@ class StateDistillation(SpanObjective):
                 f"a batch of {len(records)} text{'s' * (not records)} has nothing to tell apart. Raise the batch of "
                 "its data."
             )
-        read: dict[int, tuple[list[int], Answer]] = {}
-        for number, role in enumerate(asked := roles(self.settings.on)):
-            mine = range(number, len(records), len(asked))
-            texts = [records[place].text for place in mine]
-            read.update(
-                zip(mine, zip(encoder.tokenize(texts, role), self.teacher(texts, role), strict=True), strict=True)
+        answers: dict[int, tuple[list[int], Answer]] = {}
+        for number, role in enumerate(on := roles(self.settings.on)):
+            places = range(number, len(records), len(on))
+            texts = [records[place].text for place in places]
+            answers.update(
+                zip(places, zip(encoder.tokenize(texts, role), self.teacher(texts, role), strict=True), strict=True)
             )
         pieces = encoder.tokenizer.convert_ids_to_tokens
-        both = [(ids, answer, stretches(pieces(ids), answer.pieces)) for _, (ids, answer) in sorted(read.items())]
-        for hidden in {answer.last.shape[-1] for _, answer, _ in both} - {self.dim}:
+        lessons = [(ids, answer, stretches(pieces(ids), answer.pieces)) for _, (ids, answer) in sorted(answers.items())]
+        for hidden in {answer.last.shape[-1] for _, answer, _ in lessons} - {self.dim}:
             raise BadInput(f"state_distillation: the teacher's states have {hidden} numbers, the model's {self.dim}.")
-        last = _taught([stretch_means(answer.last, theirs) for _, answer, (_, theirs) in both])
-        inner: Sequence[Taught | None] = [None] * len(both)
+        last = _taught([stretch_means(answer.last, theirs) for _, answer, (_, theirs) in lessons])
+        inner: Sequence[Taught | None] = [None] * len(lessons)
         if self.early is not None:
-            inner = _taught([stretch_means(cast(Tensor, answer.inner), theirs) for _, answer, (_, theirs) in both])
+            inner = _taught([stretch_means(cast(Tensor, answer.inner), theirs) for _, answer, (_, theirs) in lessons])
         rows: list[MaskedRow] = []
-        for (ids, answer, (numbers, _)), above, within in zip(both, last, inner, strict=True):
+        for (ids, answer, (numbers, _)), above, within in zip(lessons, last, inner, strict=True):
             begins = [numbers.index(number) for number in range(len(above.states))]
             vector = self.represent(answer.last, torch.tensor([len(answer.last)]))[0]
             rows.append(TaughtRow(ids, [(place, ids[place]) for place in begins], numbers, above, within, vector))
@@ -235,15 +235,15 @@ class StateDistillation(SpanObjective):
 
     def contrastive(self, spans: Spans, vectors: TokenVectors) -> Loss:
         rows, records = cast(list[TaughtRow], spans.rows), require(spans.records, Sentence, self)
-        taught = F.normalize(torch.stack([row.vector for row in rows]).float(), dim=-1)
-        said, wanted = (
-            F.normalize(part - taught.mean(0), dim=-1)
-            for part in (F.normalize(vectors.vectors.float(), dim=-1), taught)
+        targets = F.normalize(torch.stack([row.vector for row in rows]).float(), dim=-1)
+        student, teacher = (
+            F.normalize(part - targets.mean(0), dim=-1)
+            for part in (F.normalize(vectors.vectors.float(), dim=-1), targets)
         )
         numbers: dict[tuple[int, ...], int] = {}
         groups = torch.tensor([numbers.setdefault(tuple(row.ids), len(numbers)) for row in rows])
-        cosine = (said * wanted).sum(-1)
-        picking = distil_contrastive_rows(said, wanted, temperature=self.settings.temperature, groups=groups)
+        cosine = (student * teacher).sum(-1)
+        picking = distil_contrastive_rows(student, teacher, temperature=self.settings.temperature, groups=groups)
         losses = 1 - cosine + picking
         report = by_language([record.lang for record in records], losses)
         return Loss(losses.mean(), {"cosine": cosine.mean().item(), **report})
@@ -251,16 +251,16 @@ class StateDistillation(SpanObjective):
     def token_losses(
         self, rows: list[MaskedRow], states: Tensor, lengths: Tensor, early: Tensor | None, encoder: RoleEncoder
     ) -> dict[str, Tensor]:
-        read = cast(list[TaughtRow], rows)
-        numbers, before = list[int](), 0
-        for row in read:
-            numbers.extend(number if number < 0 else before + number for number in row.numbers)
-            before += len(row.targets)
-        found = {"last": _compared(stretch_means(states, numbers), [row.last for row in read])}
+        taught_rows = cast(list[TaughtRow], rows)
+        numbers, offset = list[int](), 0
+        for row in taught_rows:
+            numbers.extend(number if number < 0 else offset + number for number in row.numbers)
+            offset += len(row.targets)
+        losses = {"last": _compared(stretch_means(states, numbers), [row.last for row in taught_rows])}
         if early is not None and self.early is not None:
-            inner = [row.inner for row in read if row.inner is not None]
-            found["inner"] = _compared(stretch_means(early, numbers), inner)
-        return found
+            inner = [row.inner for row in taught_rows if row.inner is not None]
+            losses["inner"] = _compared(stretch_means(early, numbers), inner)
+        return losses
 
 
 def _taught(texts: list[Tensor]) -> list[Taught]:

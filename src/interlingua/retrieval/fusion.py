@@ -50,11 +50,11 @@ def normalised(runs: Sequence[Run]) -> Iterator[tuple[str, list[str], Scores]]:
         raise BadInput("no runs to fuse. Give at least one.")
     for query_id in dict.fromkeys(name for run in runs for name in run):
         lists = [dict(run.get(query_id, [])) for run in runs]
-        ids = sorted({name for found in lists for name in found}, reverse=True)
+        ids = sorted({name for results in lists for name in results}, reverse=True)
         scores = np.zeros((len(runs), len(ids)))
-        for row, found in zip(scores, lists, strict=True):
-            low = min(found.values(), default=0.0)
-            row[:] = centred(np.array([found.get(name, low) for name in ids]), f"query '{query_id}'")
+        for row, results in zip(scores, lists, strict=True):
+            low = min(results.values(), default=0.0)
+            row[:] = centred(np.array([results.get(name, low) for name in ids]), f"query '{query_id}'")
         yield query_id, ids, scores
 
 

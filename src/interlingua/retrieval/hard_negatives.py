@@ -134,19 +134,19 @@ def mine_hard_negatives(
         part = {str(number): question for number, question in enumerate(questions[start : start + CHUNK], start)}
         queries = [Query(name, question.question, question.lang) for name, question in part.items()]
         firsts = {name: pool.id_of(question.positives[0]) for name, question in part.items()}
-        found = retriever.search(queries, choice.depth)
+        results = retriever.search(queries, choice.depth)
         ceilings = dict.fromkeys(part, float("inf"))
         if choice.margin is not None:
-            scored = retriever.score(queries, {name: [first] for name, first in firsts.items()})
-            ceilings = {name: choice.limit(scored[name][0][1]) for name in part}
-        chosen: dict[str, list[str]] = {}
+            positive_scores = retriever.score(queries, {name: [first] for name, first in firsts.items()})
+            ceilings = {name: choice.limit(positive_scores[name][0][1]) for name in part}
+        negative_ids: dict[str, list[str]] = {}
         for name, question in part.items():
-            known = answers[text_key(question.question)]
-            mined = _choose(question, found[name], known, pool, ceilings[name], choice, report)
-            taken = known.texts.union(pool.texts[one] for one in mined)
-            had = dict.fromkeys(pool.id_of(passage) for passage in question.negatives)
-            old = [one for one in had if pool.texts[one] not in taken]
-            chosen[name] = mined + old
+            known_answers = answers[text_key(question.question)]
+            mined = _choose(question, results[name], known_answers, pool, ceilings[name], choice, report)
+            texts = known_answers.texts.union(pool.texts[id_] for id_ in mined)
+            previous = dict.fromkeys(pool.id_of(passage) for passage in question.negatives)
+            old = [id_ for id_ in previous if pool.texts[id_] not in texts]
+            negative_ids[name] = mined + old
             report.questions += 1
             report.negatives += len(mined)
             report.short += 0 < len(mined) < choice.per_question
@@ -154,14 +154,14 @@ def mine_hard_negatives(
             report.kept += len(old)
         values: dict[str, dict[str, float]] = {}
         if scores:
-            wanted = {name: [firsts[name], *negatives] for name, negatives in chosen.items()}
-            run = retriever.score(queries, wanted)
-            values = {name: dict(run[name]) for name in wanted}
+            candidates = {name: [firsts[name], *negatives] for name, negatives in negative_ids.items()}
+            run = retriever.score(queries, candidates)
+            values = {name: dict(run[name]) for name in candidates}
         for name, question in part.items():
             yield replace(
                 question,
-                negatives=tuple(pool.by_id[one] for one in chosen[name]),
-                scores=tuple(values[name][one] for one in (firsts[name], *chosen[name])) if scores else (),
+                negatives=tuple(pool.by_id[id_] for id_ in negative_ids[name]),
+                scores=tuple(values[name][id_] for id_ in (firsts[name], *negative_ids[name])) if scores else (),
             )
 
 
@@ -181,8 +181,8 @@ class _Answers:
 
 def _choose(
     question: QuestionPassage,
-    found: list[tuple[str, float]],
-    known: _Answers,
+    results: list[tuple[str, float]],
+    known_answers: _Answers,
     pool: Pool,
     ceiling: float,
     choice: Choice,
@@ -190,22 +190,22 @@ def _choose(
 ) -> list[str]:
     """The ids of the negatives of one question, in the order drawn, out of what was found for it."""
     seen: set[int] = set()
-    rest: list[tuple[str, float]] = []
-    for name, score in found:
+    remaining: list[tuple[str, float]] = []
+    for name, score in results:
         text = pool.texts[name]
-        if name in known.ids:
+        if name in known_answers.ids:
             report.left_out["known positives"] += 1
-        elif text in known.texts:
+        elif text in known_answers.texts:
             report.left_out["with the text of a known positive"] += 1
         elif text in seen:
             report.left_out["with the text of a better one"] += 1
         else:
             seen.add(text)
-            rest.append((name, score))
-    report.left_out["at the top, skipped"] += len(rest[: choice.skip_top])
-    kept = [name for name, score in rest[choice.skip_top :] if score <= ceiling]
-    report.left_out["above the limit of the positive's score"] += len(rest[choice.skip_top :]) - len(kept)
+            remaining.append((name, score))
+    report.left_out["at the top, skipped"] += len(remaining[: choice.skip_top])
+    ids = [name for name, score in remaining[choice.skip_top :] if score <= ceiling]
+    report.left_out["above the limit of the positive's score"] += len(remaining[choice.skip_top :]) - len(ids)
     if choice.sampling == "random":
         random = np.random.Generator(np.random.Philox(key=key_of(choice.seed, "negatives", question.question)))
-        kept = [kept[place] for place in random.permutation(len(kept)).tolist()]
-    return kept[: choice.per_question]
+        ids = [ids[place] for place in random.permutation(len(ids)).tolist()]
+    return ids[: choice.per_question]

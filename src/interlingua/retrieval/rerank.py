@@ -48,20 +48,20 @@ def rerank(run: Run, queries: Sequence[Query], scorer: Scorer, depth: int = DEPT
     if depth < 1:
         raise BadInput(f"depth {depth}: must be at least 1.")
     candidates = {query_id: run.ids(query_id) for query_id in run}
-    left_out = {query_id: len(ids) - depth for query_id, ids in candidates.items() if len(ids) > depth}
-    if left_out:
+    excess = {query_id: len(ids) - depth for query_id, ids in candidates.items() if len(ids) > depth}
+    if excess:
         logger.info(
-            f"reranking the first {depth:,} results of each query: {sum(left_out.values()):,} results of "
-            f"{len(left_out):,} queries lie deeper and are left out"
+            f"reranking the first {depth:,} results of each query: {sum(excess.values()):,} results of "
+            f"{len(excess):,} queries lie deeper and are left out"
         )
     candidates = {query_id: ids[:depth] for query_id, ids in candidates.items()}
-    asked = chosen_queries(queries, candidates)
-    filled = {query_id: ids for query_id, ids in candidates.items() if ids}
-    scored = scorer.score([query for query in asked if query.id in filled], filled) if filled else Run()
+    candidate_queries = chosen_queries(queries, candidates)
+    lists = {query_id: ids for query_id, ids in candidates.items() if ids}
+    scored = scorer.score([query for query in candidate_queries if query.id in lists], lists) if lists else Run()
     reranked = Run()
     for query_id, ids in candidates.items():
-        found = scored.get(query_id, []) if ids else []
-        names, scores = [name for name, _ in found], [score for _, score in found]
+        results = scored.get(query_id, []) if ids else []
+        names, scores = [name for name, _ in results], [score for _, score in results]
         if len(names) != len(ids) or set(names) != set(ids):
             raise BadInput(
                 f"query '{query_id}': the scorer gave {len(names):,} scores for {len(ids):,} "
@@ -100,18 +100,18 @@ class MaxP:
         """The `depth` passages with the best windows, exactly: windows are searched deeper until they are enough."""
         best: dict[str, dict[str, float]] = {}
         width = depth * -(-self._count // max(1, len(self._windows)))
-        left = list(queries)
-        while left:
-            found = self.retriever.search(left, width)
-            best |= {query.id: _best(found, query.id) for query in left}
+        rest = list(queries)
+        while rest:
+            run = self.retriever.search(rest, width)
+            best |= {query.id: _best(run, query.id) for query in rest}
             # a list shorter than asked for has all there is
-            left = [query for query in left if len(best[query.id]) < depth and len(found.get(query.id, [])) >= width]
+            rest = [query for query in rest if len(best[query.id]) < depth and len(run.get(query.id, [])) >= width]
             width *= 2
         return Run.from_scores({query.id: best[query.id] for query in queries}).truncate(depth)
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """The best window of exactly these candidates."""
-        asked = chosen_queries(queries, candidates)
+        candidate_queries = chosen_queries(queries, candidates)
         unknown = [name for ids in candidates.values() for name in ids if name not in self._windows]
         if unknown:
             raise BadInput(
@@ -121,8 +121,8 @@ class MaxP:
         windows = {
             query_id: [window for name in ids for window in self._windows[name]] for query_id, ids in candidates.items()
         }
-        found = self.retriever.score(asked, windows)
-        return Run.from_scores({query.id: _best(found, query.id) for query in asked})
+        run = self.retriever.score(candidate_queries, windows)
+        return Run.from_scores({query.id: _best(run, query.id) for query in candidate_queries})
 
 
 def _best(windows: Run, query_id: str) -> dict[str, float]:
@@ -149,23 +149,23 @@ def subword_windows(encoder: AnyEncoder, window: int = WINDOW, stride: int = STR
     limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])
     # between title and text some templates have more: a pair has two special tokens
     with_title = len(side.tokenize([("a", "")], "passage")[0]) - len(_offsets(side.tokenizer, ["a"])[0])
-    titled = max(extra, with_title)
+    title_extra = max(extra, with_title)
     if limit is not None and window > limit:
         raise BadInput(
             f"windows of {window} tokens: this model reads {limit} of a passage, the rest would be "
             f"lost. Write maxp={limit}/{min(stride, limit // 2)}."
         )
-    if not 0 < stride <= window or window < 2 * (titled + 1):
+    if not 0 < stride <= window or window < 2 * (title_extra + 1):
         raise BadInput(
             f"windows of {window} tokens every {stride}: the window must be longer than "
-            f"{2 * titled + 1} tokens, and the stride between 1 and the window."
+            f"{2 * title_extra + 1} tokens, and the stride between 1 and the window."
         )
 
     def split(passages: Sequence[Passage]) -> list[list[Passage]]:
         titles = _offsets(side.tokenizer, [passage.title for passage in passages])
         texts = _offsets(side.tokenizer, [passage.text for passage in passages])
         return [
-            _windows(passage, title, text, window - (titled if title else extra), window // 2, stride)
+            _windows(passage, title, text, window - (title_extra if title else extra), window // 2, stride)
             for passage, title, text in zip(passages, titles, texts, strict=True)
         ]
 
@@ -176,7 +176,7 @@ def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]
     """(first character, character after the last) of each subword of each text, without special tokens."""
     if not texts:
         return []
-    found: list[list[tuple[int, int]]] = tokenizer(
+    offsets: list[list[tuple[int, int]]] = tokenizer(
         list(texts),
         add_special_tokens=False,
         truncation=False,
@@ -185,23 +185,23 @@ def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]
         return_attention_mask=False,
         verbose=False,
     )["offset_mapping"]
-    return found
+    return offsets
 
 
 def _windows(
     passage: Passage,
     title: Sequence[tuple[int, int]],
     text: Sequence[tuple[int, int]],
-    room: int,
-    most_title: int,
+    limit: int,
+    title_limit: int,
     stride: int,
 ) -> list[Passage]:
-    """Windows of `room` subwords, title and text together."""
-    if len(title) + len(text) <= room:
+    """Windows of `limit` subwords, title and text together."""
+    if len(title) + len(text) <= limit:
         return [passage]
-    kept = min(len(title), most_title)
-    heading = passage.title[: title[kept - 1][1]] if kept else ""
-    size = room - kept
+    title_length = min(len(title), title_limit)
+    heading = passage.title[: title[title_length - 1][1]] if title_length else ""
+    size = limit - title_length
     windows = []
     for start in range(0, len(text), min(stride, size)):
         stop = start + size

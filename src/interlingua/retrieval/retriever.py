@@ -125,32 +125,32 @@ def passages_by_id(passages: Sequence[Passage], ids: Iterable[str]) -> list[Pass
 
     Raises BadInput for ids that no passage has, saying how many.
     """
-    wanted = list(ids)
+    names = list(ids)
     lookup = getattr(passages, "by_id", None)
     if lookup is not None:
-        found = lookup(wanted)
+        by_id = lookup(names)
     else:
-        chosen = set(wanted)
-        found = {passage.id: passage for passage in passages if passage.id in chosen}
-    unknown = [name for name in wanted if name not in found]
+        distinct = set(names)
+        by_id = {passage.id: passage for passage in passages if passage.id in distinct}
+    unknown = [name for name in names if name not in by_id]
     if unknown:
         raise BadInput(
-            f"{len(unknown):,} of {len(wanted):,} candidates are no passages of the collection, the "
+            f"{len(unknown):,} of {len(names):,} candidates are no passages of the collection, the "
             f"first is '{unknown[0]}'. The first stage must be of the same collection."
         )
-    return [found[name] for name in wanted]
+    return [by_id[name] for name in names]
 
 
 def chosen_queries(queries: Sequence[Query], candidates: Candidates) -> list[Query]:
     """The queries of `candidates`, in its order. Raises BadInput for candidates of a query without text."""
-    known = {query.id: query for query in queries}
-    unknown = [name for name in candidates if name not in known]
+    by_id = {query.id: query for query in queries}
+    unknown = [name for name in candidates if name not in by_id]
     if unknown:
         raise BadInput(
             f"{len(unknown):,} queries of the first stage have no text, the first is "
             f"'{unknown[0]}'. The run and the queries must be of one test set."
         )
-    return [known[name] for name in candidates]
+    return [by_id[name] for name in candidates]
 
 
 class LazyPassages(ABC, Generic[Place]):
@@ -194,23 +194,23 @@ class OnDemand(LazyPassages[int]):
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """The `depth` best passages of all parts for each query."""
         self.need_all()
-        found = (part.search(queries, depth) for part in self._parts)
-        return Run.joined(found, [query.id for query in queries], depth)
+        runs = (part.search(queries, depth) for part in self._parts)
+        return Run.joined(runs, [query.id for query in queries], depth)
 
     def score(self, queries: Sequence[Query], candidates: Candidates) -> Run:
         """Each query's candidates, each scored by the part that holds it."""
         self.need(candidates)
-        asked = chosen_queries(queries, candidates)
+        candidate_queries = chosen_queries(queries, candidates)
         shares: list[dict[str, list[str]]] = [{} for _ in self._parts]
         for query_id, ids in candidates.items():
             for name in ids:
                 shares[self.places[name]].setdefault(query_id, []).append(name)
-        scored = (
-            part.score([query for query in asked if query.id in share], share)
+        runs = (
+            part.score([query for query in candidate_queries if query.id in share], share)
             for part, share in zip(self._parts, shares, strict=True)
             if share
         )
-        return Run.joined(scored, candidates)
+        return Run.joined(runs, candidates)
 
     def encode(self, passages: list[Passage]) -> dict[str, int]:
         """One more part; its number for each of the passages."""

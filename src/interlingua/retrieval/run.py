@@ -37,15 +37,15 @@ def gold_ranks(
         )
     # a product may round equal rows in different ways, as they lie in another place: it is made of each once
     first: dict[bytes, int] = {}
-    which = np.array([first.setdefault(passage.tobytes(), len(first)) for passage in passages], dtype=np.int64)
-    distinct = passages[np.unique(which, return_index=True)[1]]
-    found: list[NDArray[np.int64]] = []
+    inverse = np.array([first.setdefault(passage.tobytes(), len(first)) for passage in passages], dtype=np.int64)
+    distinct = passages[np.unique(inverse, return_index=True)[1]]
+    ranks: list[NDArray[np.int64]] = []
     for start in range(0, len(queries), block):
-        scores = (queries[start : start + block] @ distinct.T)[:, which]
+        scores = (queries[start : start + block] @ distinct.T)[:, inverse]
         for row, gold in zip(scores, golds[start : start + block], strict=True):
             ahead = [int((row > row[g]).sum() + ((row == row[g]) & (tie_order < tie_order[g])).sum()) for g in gold]
-            found.append(np.sort(np.array(ahead, dtype=np.int64)) + 1)
-    return found
+            ranks.append(np.sort(np.array(ahead, dtype=np.int64)) + 1)
+    return ranks
 
 
 def average_precision(ranks: NDArray[np.int64]) -> float:
@@ -87,31 +87,31 @@ class Run(Mapping[str, list[tuple[str, float]]]):
     def from_scores(cls, scores: Mapping[str, Mapping[str, float]]) -> Run:
         """A run from query id → passage id → score (the nested dict of ir-measures and pytrec_eval)."""
         run = cls()
-        for query_id, found in scores.items():
-            run.add(query_id, list(found), list(found.values()))
+        for query_id, results in scores.items():
+            run.add(query_id, list(results), list(results.values()))
         return run
 
     @classmethod
     def joined(cls, runs: Iterable[Run], queries: Iterable[str], depth: int | None = None) -> Run:
         """One run with these `queries` (ids) of `runs` over different passages, the `depth` best of each query where it
         is given. A run is let go before the next one is taken."""
-        found: dict[str, list[tuple[str, float]]] = {name: [] for name in queries}
+        results: dict[str, list[tuple[str, float]]] = {name: [] for name in queries}
 
         def best(name: str) -> Run:
             run = cls()
-            run.add(name, [passage for passage, _ in found[name]], [score for _, score in found[name]])
+            run.add(name, [passage for passage, _ in results[name]], [score for _, score in results[name]])
             return run if depth is None else run.truncate(depth)
 
         for run in runs:
-            for name in run.keys() & found.keys():
-                found[name] += run[name]
-                if depth is not None and len(found[name]) > depth:
-                    found[name] = best(name)[name]
-        whole = cls()
-        for name in found:
-            one = best(name)
-            whole._ids[name], whole._scores[name] = one._ids[name], one._scores[name]
-        return whole
+            for name in run.keys() & results.keys():
+                results[name] += run[name]
+                if depth is not None and len(results[name]) > depth:
+                    results[name] = best(name)[name]
+        union = cls()
+        for name in results:
+            best_run = best(name)
+            union._ids[name], union._scores[name] = best_run._ids[name], best_run._scores[name]
+        return union
 
     def add(self, query_id: str, ids: Sequence[str], scores: ArrayLike) -> None:
         """Add the results of one query, in any order; they are sorted here.
@@ -124,15 +124,15 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         if values.shape != (len(ids),):
             raise BadInput(f"query '{query_id}': {len(ids)} documents but scores of shape {values.shape}.")
         if len(set(ids)) != len(ids):
-            twice = next(name for name in ids if ids.count(name) > 1)
-            raise BadInput(f"query '{query_id}': document '{twice}' occurs twice. Keep one score for each document.")
+            repeat = next(name for name in ids if ids.count(name) > 1)
+            raise BadInput(f"query '{query_id}': document '{repeat}' occurs twice. Keep one score for each document.")
         if np.isnan(values).any():
-            at = ids[int(np.isnan(values).argmax())]
+            name = ids[int(np.isnan(values).argmax())]
             raise BadInput(
-                f"query '{query_id}': the score of document '{at}' is NaN. Look for NaN in the vectors or the model."
+                f"query '{query_id}': the score of document '{name}' is NaN. Look for NaN in the vectors or the model."
             )
-        unsure = np.flatnonzero(values[1:] >= values[:-1]).tolist()
-        if any(values[at + 1] > values[at] or ids[at + 1] > ids[at] for at in unsure):
+        positions = np.flatnonzero(values[1:] >= values[:-1]).tolist()
+        if any(values[i + 1] > values[i] or ids[i + 1] > ids[i] for i in positions):
             order = docid_order(ids)
             order = order[np.argsort(-values[order], kind="stable")]
             ids, values = [ids[i] for i in order], values[order]
@@ -215,7 +215,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         """
         from interlingua.data.readers.rows import BadRow, BadRows
 
-        found: dict[str, dict[str, float]] = {}
+        scores: dict[str, dict[str, float]] = {}
 
         def parse(line: str) -> None:
             fields = line.split()
@@ -228,16 +228,16 @@ class Run(Mapping[str, list[tuple[str, float]]]):
                 raise BadRow(f"the score '{text}' is not a number") from None
             if score != score:
                 raise BadRow("the score is NaN")
-            documents = found.setdefault(query_id, {})
+            documents = scores.setdefault(query_id, {})
             if passage_id in documents:
                 raise BadRow(f"document '{passage_id}' occurs twice for query '{query_id}'")
             documents[passage_id] = score
 
-        filled = ((number, line) for number, line in read_lines(path) if line.strip())
+        lines = ((number, line) for number, line in read_lines(path) if line.strip())
         advice = "A TREC run has 6 fields (query Q0 document rank score tag), and each document of a query once."
-        for _ in BadRows(advice=advice).parsed(Path(path), filled, parse):
+        for _ in BadRows(advice=advice).parsed(Path(path), lines, parse):
             pass
-        return cls.from_scores(found)
+        return cls.from_scores(scores)
 
     def write_trec(self, path: str | Path, tag: str = "interlingua") -> None:
         """Write a TREC run file (gzipped when the name ends in .gz), whole or not at all.

@@ -77,10 +77,10 @@ class BM25:
         for one that is not as it was written, and BadInput where an analyzer has another version here than the one that
         cut the passages."""
         with ArrayFolder.open(path, LAYOUT) as folder:
-            ids, made = folder.facts["ids"], folder.facts["analyzers"]
+            ids, stored_analyzers = folder.facts["ids"], folder.facts["analyzers"]
             if not all(isinstance(name, str) for name in ids) or len(set(ids)) != len(ids):
                 raise ValueError("its ids are no list of different names")
-            analyzers = {lang: _same(folder.path, lang, *named) for lang, named in made.items()}
+            analyzers = {lang: _same(folder.path, lang, *entry) for lang, entry in stored_analyzers.items()}
             postings = Postings.read(folder, len(ids))
             postings.check()
             return cls(Indexed(ids, postings, analyzers), folder.facts["k1"], folder.facts["b"])
@@ -137,13 +137,13 @@ class BM25:
         """The scores for the query's terms that some passage holds."""
         lang, analyzers = _key(query.lang), self._indexed.analyzers
         if lang in analyzers:
-            found = analyzers[lang](query.text)
+            terms = analyzers[lang](query.text)
         else:
-            most: Counter[str] = Counter()
+            counts: Counter[str] = Counter()
             for chosen in analyzers.values():
-                most |= Counter(chosen(query.text))
-            found = list(most.elements())
-        return self._search.matches(self._indexed.postings.numbers(found))
+                counts |= Counter(chosen(query.text))
+            terms = list(counts.elements())
+        return self._search.matches(self._indexed.postings.numbers(terms))
 
 
 def check_parameters(k1: float, b: float) -> None:
@@ -158,12 +158,12 @@ def _key(lang: str) -> str:
     return find_code(lang) or ""
 
 
-def _announced(lang: str, given: str, kind: str | None) -> Analyzer:
+def _announced(lang: str, raw_lang: str, kind: str | None) -> Analyzer:
     """The analyzer of a language, saying so where it is a fallback."""
     chosen = analyzer_of(lang, kind)
     if not lang and kind is None:
-        named = f"language '{given}' is not known" if given else "no language is given"
-        logger.info(f"{named}: its passages are cut by the analyzer {chosen.name} ({'; '.join(chosen.steps)})")
+        reason = f"language '{raw_lang}' is not known" if raw_lang else "no language is given"
+        logger.info(f"{reason}: its passages are cut by the analyzer {chosen.name} ({'; '.join(chosen.steps)})")
     return chosen
 
 
@@ -189,14 +189,14 @@ class Indexed:
 
 def _same(folder: Path, lang: str, name: str, version: str) -> Analyzer:
     """The analyzer with this name and version, if it is the same here."""
-    here = analyzer(lang, name.rpartition("/")[2])
-    if (here.name, here.version) != (name, version):
+    current = analyzer(lang, name.rpartition("/")[2])
+    if (current.name, current.version) != (name, version):
         raise BadInput(
-            f"{folder}: was cut by the analyzer {name} ({version}), here it is {here.name} "
-            f"({here.version}), which may cut queries otherwise. Build the index again, or install "
+            f"{folder}: was cut by the analyzer {name} ({version}), here it is {current.name} "
+            f"({current.version}), which may cut queries otherwise. Build the index again, or install "
             "those versions."
         )
-    return here
+    return current
 
 
 K1_GRID = tuple(step / 10 for step in range(1, 17))
@@ -240,8 +240,8 @@ def tune_bm25(
     """
     if not queries or not k1 or not b:
         raise BadInput(f"{len(queries)} queries, {len(k1)} values of k1, {len(b)} of b: to tune needs some of each.")
-    first = BM25.build(passages, k1=k1[0], b=b[0], analyzer=analyzer)
-    pairs = [(float(one), float(other)) for one in k1 for other in b]
-    grid = {pair: metric(first.weighted(*pair).search(queries, depth)) for pair in track(pairs, "tune k1 and b")}
+    bm25 = BM25.build(passages, k1=k1[0], b=b[0], analyzer=analyzer)
+    pairs = [(float(k1_value), float(b_value)) for k1_value in k1 for b_value in b]
+    grid = {pair: metric(bm25.weighted(*pair).search(queries, depth)) for pair in track(pairs, "tune k1 and b")}
     best = max(pairs, key=lambda pair: (grid[pair], -(abs(pair[0] - K1) + abs(pair[1] - B))))
-    return Tuned(first.weighted(*best), grid)
+    return Tuned(bm25.weighted(*best), grid)

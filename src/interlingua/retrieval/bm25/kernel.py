@@ -74,13 +74,13 @@ def _guessed(rows: Any, at: Any, end: Any, row: Any) -> Any:
 def _highest(values: Any, rows: Any, norms: Any, passages: Any) -> Any:
     """The most that one of these postings adds, with an idf of 1. Below 0 where they are not of the first so many
     passages, rising: what is written by them would be written elsewhere."""
-    most, last = 0.0, -1
+    maximum, last = 0.0, -1
     for at in range(len(values)):
         if rows[at] <= last or rows[at] >= passages:
             return -1.0
         last = rows[at]
-        most = max(most, np.float64(_weight(values, norms, 1.0, at, last)))
-    return most
+        maximum = max(maximum, np.float64(_weight(values, norms, 1.0, at, last)))
+    return maximum
 
 
 def _best(
@@ -106,9 +106,9 @@ def _best(
     """
     for term in terms:
         if highest[term] < 0:
-            here, end = starts[term], starts[term + 1]
-            if 0 <= here <= end <= len(rows):
-                highest[term] = _highest(values[here:end], rows[here:end], norms, passages)
+            first, end = starts[term], starts[term + 1]
+            if 0 <= first <= end <= len(rows):
+                highest[term] = _highest(values[first:end], rows[first:end], norms, passages)
             if highest[term] < 0:
                 return np.full(1, -1), np.zeros(1, np.float32)
     count, peaks = len(terms), highest[terms] * idfs * times
@@ -116,23 +116,23 @@ def _best(
     bounds = np.cumsum(peaks[order]) * (1 + 1e-6)
     slack = 1 - (4 * count + 8) * 2.0**-24  # rounding, of sums in float32 and in another order
     at, ends = starts[terms], starts[terms + 1]
-    held = np.cumsum((ends - at)[order])
+    sizes = np.cumsum((ends - at)[order])
     sums = np.zeros(WINDOW, np.float32)
     groups, ordered = sums.reshape(-1, GROUP), sums.view(np.int32).reshape(-1, GROUP)
     bar = np.zeros(1, np.float32)
     standing = np.empty(WINDOW + 1, np.int32)  # the candidates of a window
-    found, totals, size = np.empty(2 * (k + WINDOW), np.int64), np.empty(2 * (k + WINDOW), np.float32), 0
-    least, low = 0.0, 0  # a passage below `least` is not among the best; the `low` lowest terms do not reach it
+    results, totals, size = np.empty(2 * (k + WINDOW), np.int64), np.empty(2 * (k + WINDOW), np.float32), 0
+    threshold, low = 0.0, 0  # a passage below `threshold` is not among the best; the `low` lowest terms do not reach it
     whole = passages  # up to there all lists were added in the order of `terms`
-    full = k  # so many found ones raise `least`
+    full = k  # so many results raise `threshold`
     start, width = 0, FIRST
     while start < passages:
         stop = start + width
-        more = low
-        while more < count and bounds[more] < least:
-            more += 1
-        if more == count or (more > low and held[more - 1] > WORTH * (held[-1] - held[more - 1])):
-            low = more
+        high = low
+        while high < count and bounds[high] < threshold:
+            high += 1
+        if high == count or (high > low and sizes[high - 1] > WORTH * (sizes[-1] - sizes[high - 1])):
+            low = high
             whole = min(whole, start) if low else whole
         if low == count:
             break
@@ -148,7 +148,7 @@ def _best(
             start, width = stop, min(2 * width, WINDOW)
             continue
         rest = bounds[low - 1] if low else 0.0
-        bar[0] = max(np.float32((least - rest) * (1 - 2.0**-22)), TINY)
+        bar[0] = max(np.float32((threshold - rest) * (1 - 2.0**-22)), TINY)
         candidates = _standing(groups[: width // GROUP], ordered, bar, chosen, start, standing)
         for place in range(low - 1, -1, -1):
             if not candidates:
@@ -160,26 +160,26 @@ def _best(
             if end - begin <= candidates * LOOKED_UP:
                 _add(sums, rows, values, norms, idfs[term], times[term], begin, end, start)
             else:
-                those = standing[:candidates]
-                _look_up(sums, rows, values, norms, idfs[term], times[term], begin, end, start, those)
+                places = standing[:candidates]
+                _look_up(sums, rows, values, norms, idfs[term], times[term], begin, end, start, places)
             rest = bounds[place - 1] if place else 0.0
-            candidates = _reaching(sums, np.float32((least - rest) * (1 - 2.0**-22)), standing, candidates)
+            candidates = _reaching(sums, np.float32((threshold - rest) * (1 - 2.0**-22)), standing, candidates)
         for number in range(candidates):
-            found[size], totals[size] = start + standing[number], sums[standing[number]]
-            size += totals[size] >= least
+            results[size], totals[size] = start + standing[number], sums[standing[number]]
+            size += totals[size] >= threshold
         sums[:width] = 0
         start, width = stop, min(2 * width, WINDOW)
         if size >= full:
-            least = np.partition(totals[:size], size - k)[size - k] * slack
-            size = _without(found, totals, size, least)
+            threshold = np.partition(totals[:size], size - k)[size - k] * slack
+            size = _without(results, totals, size, threshold)
             full = size + max(k // 2, 16)
-            if full + WINDOW > len(found):  # very many tie
-                found = np.concatenate((found, np.empty(full + WINDOW, np.int64)))
+            if full + WINDOW > len(results):  # very many tie
+                results = np.concatenate((results, np.empty(full + WINDOW, np.int64)))
                 totals = np.concatenate((totals, np.empty(full + WINDOW, np.float32)))
-    size = _without(found, totals, size, least)
-    summed = np.searchsorted(found[:size], whole)
-    totals[summed:size] = _summed(starts, rows, values, norms, terms, idfs, times, found[summed:size])
-    return found[:size], totals[:size]
+    size = _without(results, totals, size, threshold)
+    summed = np.searchsorted(results[:size], whole)
+    totals[summed:size] = _summed(starts, rows, values, norms, terms, idfs, times, results[summed:size])
+    return results[:size], totals[:size]
 
 
 def _add(sums: Any, rows: Any, values: Any, norms: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any) -> None:
@@ -200,54 +200,54 @@ def _look_up(
 
 def _reaching(sums: Any, bar: Any, places: Any, count: Any) -> Any:
     """Leave out of the first `count` places those whose sums are below the bar; how many are left."""
-    kept = 0
+    size = 0
     for number in range(count):
-        places[kept] = places[number]
-        kept += sums[places[number]] >= bar
-    return kept
+        places[size] = places[number]
+        size += sums[places[number]] >= bar
+    return size
 
 
-def _standing(groups: Any, ordered: Any, bar: Any, chosen: Any, start: Any, here: Any) -> Any:
-    """Write into `here` the places of the sums that reach the bar and whose passages count; how many these are."""
+def _standing(groups: Any, ordered: Any, bar: Any, chosen: Any, start: Any, places: Any) -> Any:
+    """Write into `places` the places of the sums that reach the bar and whose passages count; how many these are."""
     bits = bar.view(np.int32)[0]  # float32 above 0 are ordered as their bits are
-    found = 0
+    count = 0
     for group in range(len(groups)):
-        most = np.int32(0)
+        maximum = np.int32(0)
         for inside in range(GROUP):
-            most = max(most, ordered[group, inside])
-        if most >= bits:
+            maximum = max(maximum, ordered[group, inside])
+        if maximum >= bits:
             for inside in range(GROUP):  # without a branch, which would often be foreseen wrongly
-                here[found] = group * GROUP + inside
-                found += groups[group, inside] >= bar[0]
+                places[count] = group * GROUP + inside
+                count += groups[group, inside] >= bar[0]
     if not len(chosen):
-        return found
-    kept = 0
-    for number in range(found):
-        here[kept] = here[number]
-        kept += chosen[start + here[number]]
-    return kept
+        return count
+    size = 0
+    for number in range(count):
+        places[size] = places[number]
+        size += chosen[start + places[number]]
+    return size
 
 
-def _summed(starts: Any, rows: Any, values: Any, norms: Any, terms: Any, idfs: Any, times: Any, found: Any) -> Any:
-    """The scores of the passages `found`, which rise."""
-    scores = np.zeros(len(found), np.float32)
+def _summed(starts: Any, rows: Any, values: Any, norms: Any, terms: Any, idfs: Any, times: Any, results: Any) -> Any:
+    """The scores of the passages `results`, which rise."""
+    scores = np.zeros(len(results), np.float32)
     for term in range(len(terms)):
         at, end = starts[terms[term]], starts[terms[term] + 1]
-        for number in range(len(found)):
-            at = _guessed(rows, at, end, found[number])
-            if at < end and rows[at] == found[number]:
-                scores[number] += times[term] * _weight(values, norms, idfs[term], at, found[number])
+        for number in range(len(results)):
+            at = _guessed(rows, at, end, results[number])
+            if at < end and rows[at] == results[number]:
+                scores[number] += times[term] * _weight(values, norms, idfs[term], at, results[number])
     return scores
 
 
-def _without(found: Any, totals: Any, size: Any, least: Any) -> Any:
-    """Leave out what is below `least`; how many are left."""
-    kept = 0
+def _without(results: Any, totals: Any, size: Any, threshold: Any) -> Any:
+    """Leave out what is below `threshold`; how many are left."""
+    count = 0
     for number in range(size):
-        if totals[number] >= least:
-            found[kept], totals[kept] = found[number], totals[number]
-            kept += 1
-    return kept
+        if totals[number] >= threshold:
+            results[count], totals[count] = results[number], totals[number]
+            count += 1
+    return count
 
 
 def _compiled(function: Any) -> Any:

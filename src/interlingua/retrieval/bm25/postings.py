@@ -83,10 +83,10 @@ class Postings:
     @classmethod
     def of(cls, passages: Iterable[Sequence[str]]) -> Postings:
         """The postings of `passages`, each given as its terms."""
-        held = _Numbered()
+        buffer = _Numbered()
         for passage in passages:
-            held.add(passage)
-        return held.postings()
+            buffer.add(passage)
+        return buffer.postings()
 
     def numbers(self, terms: Sequence[str]) -> list[int]:
         """The number of each term that some passage holds, in order; the others are left out."""
@@ -103,8 +103,8 @@ class Postings:
 
     def weights(self, k1: float, b: float) -> Weights:
         """[postings]: what each adds to the score of its passage."""
-        found = np.diff(self.starts)
-        idf = inverse_frequency(found, len(self.lengths)).repeat(found)
+        frequencies = np.diff(self.starts)
+        idf = inverse_frequency(frequencies, len(self.lengths)).repeat(frequencies)
         norms = length_norms(self.lengths, float(self.lengths.mean()), k1, b)
         weights = np.empty(len(self.counts), dtype=np.float32)
         for start in range(0, len(weights), AT_A_TIME):
@@ -130,11 +130,11 @@ class Postings:
     def check(self) -> None:
         """Read all numbers. Raises ValueError for one that compiled code would take for the address of something
         else."""
-        whole = (np.diff(self.starts) >= 0).all() and (self.terms[1:] > self.terms[:-1]).all()
+        valid = (np.diff(self.starts) >= 0).all() and (self.terms[1:] > self.terms[:-1]).all()
         if len(self.passages):
             rows = self.passages.min(), self.passages.max()
-            whole = whole and rows[0] >= 0 and rows[1] < len(self.lengths) and self.counts.min() > 0
-        if not whole:
+            valid = valid and rows[0] >= 0 and rows[1] < len(self.lengths) and self.counts.min() > 0
+        if not valid:
             raise ValueError("its arrays do not belong together")
 
 
@@ -173,14 +173,14 @@ def write_blocks(passages: Iterable[Sequence[str]], first: int, place: Path) -> 
     """Write the postings of consecutive passages, each given as its terms, into the new folder `place`, for
     `join_blocks`. `first` is the number of the first passage. Holds about `BLOCK` terms."""
     place.mkdir()
-    held, written = _Numbered(), 0
+    buffer, number = _Numbered(), 0
     for passage in passages:
-        held.add(passage)
-        if len(held.flat) >= BLOCK or len(held.lengths) >= BLOCK:
-            _Block.write(place / str(written), first, held)
-            held, first, written = _Numbered(), first + len(held.lengths), written + 1
-    if held.lengths:
-        _Block.write(place / str(written), first, held)
+        buffer.add(passage)
+        if len(buffer.flat) >= BLOCK or len(buffer.lengths) >= BLOCK:
+            _Block.write(place / str(number), first, buffer)
+            buffer, first, number = _Numbered(), first + len(buffer.lengths), number + 1
+    if buffer.lengths:
+        _Block.write(place / str(number), first, buffer)
 
 
 def join_blocks(places: Iterable[Path], folder: ArrayWriter) -> None:
@@ -196,20 +196,20 @@ def join_blocks(places: Iterable[Path], folder: ArrayWriter) -> None:
     folder.add("starts", np.zeros(1, dtype=np.int64))
     for block in blocks:
         folder.add("lengths", block.array("lengths"))
-    written = 0
+    total = 0
     ranges = 1 + sum(len(block.array("passages")) for block in blocks) // JOINED
     for number in range(ranges):
         parts = [block.part(number * ALL_KEYS // ranges, (number + 1) * ALL_KEYS // ranges) for block in blocks]
         terms = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *(part.keys for part in parts)]))
-        found = np.zeros(len(terms), dtype=np.int64)
+        frequencies = np.zeros(len(terms), dtype=np.int64)
         for part in parts:
-            found[np.searchsorted(terms, part.keys)] += np.diff(part.starts)
-        starts = np.concatenate([[0], np.cumsum(found)])
+            frequencies[np.searchsorted(terms, part.keys)] += np.diff(part.starts)
+        starts = np.concatenate([[0], np.cumsum(frequencies)])
         folder.add("terms", terms)
-        folder.add("starts", written + starts[1:])
-        written += int(starts[-1])
+        folder.add("starts", total + starts[1:])
+        total += int(starts[-1])
         for first, last in _ranges(starts):
-            rows, counts = _joined(blocks, terms[first:last], found[first:last])
+            rows, counts = _joined(blocks, terms[first:last], frequencies[first:last])
             folder.add("passages", rows)
             folder.add("counts", counts)
 
@@ -228,10 +228,10 @@ class _Block:
         self.path = path
 
     @staticmethod
-    def write(path: Path, first: int, held: _Numbered) -> None:
-        made = held.postings()
+    def write(path: Path, first: int, buffer: _Numbered) -> None:
+        postings = buffer.postings()
         path.mkdir()
-        for name, values in (vars(made) | {"passages": made.passages + np.int32(first)}).items():
+        for name, values in (vars(postings) | {"passages": postings.passages + np.int32(first)}).items():
             with open(path / f"{name}.npy", "wb") as stream:
                 write_array(stream, values)
 
@@ -258,18 +258,18 @@ def _ranges(starts: Places) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _joined(blocks: Sequence[_Block], terms: Keys, found: Places) -> tuple[Ints, Ints]:
-    """The postings of some consecutive `terms`, in the order of the blocks for each; `found` are their numbers."""
-    free = np.concatenate([[0], np.cumsum(found)])[:-1]  # where the next posting of each term goes
-    rows, counts = (np.empty(int(found.sum()), dtype=np.int32) for _ in range(2))
+def _joined(blocks: Sequence[_Block], terms: Keys, frequencies: Places) -> tuple[Ints, Ints]:
+    """The postings of some consecutive `terms`, in the order of the blocks for each; `frequencies`: their numbers."""
+    free = np.concatenate([[0], np.cumsum(frequencies)])[:-1]  # where the next posting of each term goes
+    rows, counts = (np.empty(int(frequencies.sum()), dtype=np.int32) for _ in range(2))
     for block in blocks:
         keys, starts = block.part(int(terms[0]), int(terms[-1]) + 1)
-        here = np.searchsorted(terms, keys)
+        indices = np.searchsorted(terms, keys)
         sizes = np.diff(starts)
-        places = np.arange(starts[0], starts[-1]) + np.repeat(free[here] - starts[:-1], sizes)
+        places = np.arange(starts[0], starts[-1]) + np.repeat(free[indices] - starts[:-1], sizes)
         rows[places] = block.array("passages")[starts[0] : starts[-1]]
         counts[places] = block.array("counts")[starts[0] : starts[-1]]
-        free[here] += sizes
+        free[indices] += sizes
     return rows, counts
 
 

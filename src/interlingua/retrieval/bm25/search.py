@@ -41,8 +41,8 @@ class TermSearch:
         """The matches of a question with these `terms`, by their numbers in the postings. `idfs`: their inverse
         document frequencies, where `values` are counts; `times`: how often each counts (once)."""
         ones = np.ones(len(terms), dtype=np.float32)
-        given = (np.array(some, dtype=np.float32) if len(some) else ones for some in (idfs, times))
-        return TermMatches(self, np.array(terms, dtype=np.int64), *given)
+        factors = (np.array(values, dtype=np.float32) if len(values) else ones for values in (idfs, times))
+        return TermMatches(self, np.array(terms, dtype=np.int64), *factors)
 
     def weights(self, idf: Any, at: slice | Rows) -> Weights:
         """What the postings of a term at some places add, float32."""
@@ -55,8 +55,8 @@ class TermSearch:
         """What the kernel reads, as arrays of one type, whether they are mapped or not; and the most that a posting of
         each term adds with an idf of 1, which it fills in where it is below 0."""
         norms = np.empty(0) if self.norms is None else self.norms
-        held = (self.postings.starts, self.postings.passages, self.values, norms)
-        return (*(_read_only(array) for array in held), np.full(len(self.postings.terms), -1.0))
+        arrays = (self.postings.starts, self.postings.passages, self.values, norms)
+        return (*(_read_only(array) for array in arrays), np.full(len(self.postings.terms), -1.0))
 
 
 class TermMatches:
@@ -78,15 +78,15 @@ class TermMatches:
         """[rows]: the scores of some passages."""
         if "scores" in vars(self):
             return self.scores[rows]
-        search, scores, asked = self._search, np.zeros(len(rows), dtype=np.float32), rows.astype(np.int32)
+        search, scores, targets = self._search, np.zeros(len(rows), dtype=np.float32), rows.astype(np.int32)
         for term, idf, times in self._each():
             part = search.postings.part(term)
-            held = search.postings.passages[part]
-            if not len(held):
+            passages = search.postings.passages[part]
+            if not len(passages):
                 continue
-            places = np.searchsorted(held, asked)
-            there = np.flatnonzero(held[places.clip(max=len(held) - 1)] == asked)
-            scores[there] += times * search.weights(idf, part.start + places[there])
+            places = np.searchsorted(passages, targets)
+            hits = np.flatnonzero(passages[places.clip(max=len(passages) - 1)] == targets)
+            scores[hits] += times * search.weights(idf, part.start + places[hits])
         return scores
 
     def best(self, depth: int, ties: Rows, chosen: NDArray[np.bool_] | None = None) -> tuple[Rows, Weights]:
@@ -98,9 +98,9 @@ class TermMatches:
         compiled = kernel() if TermSearch.searched >= WORTH_COMPILING and depth * MANY <= len(search) else None
         if compiled is None or "scores" in vars(self):
             return best_rows(self.scores if chosen is None else self.scores * chosen, depth, ties)
-        those = ALL if chosen is None else _read_only(chosen)
-        asked = (self._terms, self._idfs, self._times, those, depth)
-        rows, scores = compiled.best(*search.arrays, len(search), *asked)
+        mask = ALL if chosen is None else _read_only(chosen)
+        args = (self._terms, self._idfs, self._times, mask, depth)
+        rows, scores = compiled.best(*search.arrays, len(search), *args)
         if len(rows) and rows[0] < 0:
             raise Damaged("the postings of BM25 are damaged. Build it again; an index: `interlingua check --repair`.")
         return _ordered(rows, scores, depth, ties)
@@ -123,12 +123,12 @@ def kernel() -> ModuleType | None:
 def best_rows(scores: Weights, depth: int, ties: Rows) -> tuple[Rows, Weights]:
     """The `depth` best of `scores` [passages], those above 0 only: their rows and scores, best first, equal
     scores by `ties` [passages] ascending."""
-    least = np.float32(0)
+    threshold = np.float32(0)
     if len(scores) > depth * BLOCK:
         # the depth-th best block has a best passage, and so have all better blocks: no less can be among the first
         peaks = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK))
-        least = np.partition(peaks, len(peaks) - depth)[len(peaks) - depth]
-    rows = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
+        threshold = np.partition(peaks, len(peaks) - depth)[len(peaks) - depth]
+    rows = np.flatnonzero(scores >= threshold) if threshold > 0 else np.flatnonzero(scores)
     return _ordered(rows, scores[rows], depth, ties)
 
 

@@ -95,8 +95,8 @@ def search(
         )
     indices, scores = search_exact(queries, passages, k, tie_order=tie_ranks(passage_ids), block=block, device=device)
     run = Run()
-    for query_id, found, values in zip(query_ids, indices.tolist(), scores, strict=True):
-        run.add(query_id, [passage_ids[i] for i in found], values)
+    for query_id, row, values in zip(query_ids, indices.tolist(), scores, strict=True):
+        run.add(query_id, [passage_ids[i] for i in row], values)
     return run
 
 
@@ -124,12 +124,12 @@ def _show(queries: Tensor, passages: Matrix, rows: NDArray[np.int64] | None, blo
     count = passages.shape[0] if rows is None else len(rows)
     for start in range(0, count, block):
         part = slice(start, min(start + block, count))
-        chosen = passages[part] if rows is None else passages[rows[part]]
-        row, column, score = reaching_rows(_products(queries, _on(chosen, place)), best)
-        real = column < len(chosen)
+        vectors = passages[part] if rows is None else passages[rows[part]]
+        row, column, score = reaching_rows(_products(queries, _on(vectors, place)), best)
+        real = column < len(vectors)
         row, column, score = row[real], column[real], score[real]
-        where = column + start if rows is None else _on(rows[part], place, torch.int64)[column]
-        best.add(row, where, score)
+        indices = column + start if rows is None else _on(rows[part], place, torch.int64)[column]
+        best.add(row, indices, score)
 
 
 def _products(queries: Tensor, passages: Tensor) -> Tensor:
@@ -178,16 +178,16 @@ class DenseRetriever(LazyPassages[int]):
 
         Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
-        asked = chosen_queries(queries, candidates)
+        candidate_queries = chosen_queries(queries, candidates)
         self.need(candidates)
-        vectors = embed_queries(self.encoder, asked)
+        vectors = embed_queries(self.encoder, candidate_queries)
         run = Run()
-        for query, vector in zip(asked, vectors, strict=True):
-            named = {self.places[name]: name for name in candidates[query.id]}
-            if named:
-                rows = np.fromiter(named, dtype=np.int64)
-                found, scores = search_exact(vector[None], self._vectors, len(rows), rows=rows)
-                run.add(query.id, [named[row] for row in found[0].tolist()], scores[0])
+        for query, vector in zip(candidate_queries, vectors, strict=True):
+            names = {self.places[name]: name for name in candidates[query.id]}
+            if names:
+                rows = np.fromiter(names, dtype=np.int64)
+                indices, scores = search_exact(vector[None], self._vectors, len(rows), rows=rows)
+                run.add(query.id, [names[row] for row in indices[0].tolist()], scores[0])
             else:
                 run.add(query.id, [], [])
         return run

@@ -47,9 +47,9 @@ Doubles = NDArray[np.float64]
 
 def centre_of(vectors: Matrix) -> Floats:
     """The mean of a sample of the rows, [dim]. Any centre is right; one in the middle makes the bounds narrow."""
-    some = as_float32(vectors[:: max(1, vectors.shape[0] // SAMPLE)]).astype(np.float64)
-    some = some[np.isfinite(some).all(axis=1)]
-    return (some.mean(axis=0) if len(some) else np.zeros(vectors.shape[1])).astype(np.float32)
+    sample = as_float32(vectors[:: max(1, vectors.shape[0] // SAMPLE)]).astype(np.float64)
+    sample = sample[np.isfinite(sample).all(axis=1)]
+    return (sample.mean(axis=0) if len(sample) else np.zeros(vectors.shape[1])).astype(np.float32)
 
 
 def direction_of(centre: Floats) -> tuple[Doubles, float]:
@@ -67,20 +67,20 @@ def rounded_rows(vectors: Matrix, centre: Floats, bounds: Floats) -> Iterator[ND
     """
     direction, _ = direction_of(centre)
     for start in track(range(0, vectors.shape[0], BLOCK), f"int8 ({BLOCK:,} vectors at a time)"):
-        given = as_float32(vectors[start : start + BLOCK]).astype(np.float64)
-        finite = np.isfinite(given).all(axis=1)
+        block = as_float32(vectors[start : start + BLOCK]).astype(np.float64)
+        finite = np.isfinite(block).all(axis=1)
         if not finite.all():
             raise BadInput(
                 f"vector {start + int(finite.argmin())} holds NaN or infinity. The model or its "
                 "number format is at fault: try float32."
             )
-        given -= centre
-        whole, scales = whole_numbers(given, 127)
-        error = np.linalg.norm(given - whole * scales[:, None].astype(np.float64), axis=1)
+        block -= centre
+        whole, scales = whole_numbers(block, 127)
+        error = np.linalg.norm(block - whole * scales[:, None].astype(np.float64), axis=1)
         part = bounds[:, start : start + BLOCK]
         part[:] = np.array([0, 0, -np.inf, 0])[:, None]
         with np.errstate(over="ignore"):
-            part[:, : len(given)] = scales, given @ direction, UP * error, UP * np.linalg.norm(given, axis=1)
+            part[:, : len(block)] = scales, block @ direction, UP * error, UP * np.linalg.norm(block, axis=1)
         yield laid_out(whole.astype(np.int8), ROWS)
 
 
@@ -96,8 +96,8 @@ def laid_out(whole: NDArray[Any], together: int) -> NDArray[Any]:
     """[rows, dim] as [blocks, dim / STEP, STEP · together]: a block of rows, STEP components of each row side by side.
     Filled up with zeros."""
     rows, dim = whole.shape
-    filled = np.pad(whole, ((0, -rows % together), (0, -dim % STEP)))
-    blocks = filled.reshape(-1, together, -(-dim // STEP), STEP).transpose(0, 2, 1, 3)
+    padded = np.pad(whole, ((0, -rows % together), (0, -dim % STEP)))
+    blocks = padded.reshape(-1, together, -(-dim // STEP), STEP).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(blocks).reshape(-1, -(-dim // STEP), STEP * together)
 
 
@@ -211,12 +211,12 @@ class Int8Matrix:
                 f"vectors of shape {tuple(vectors.shape)} are not those of an int8 matrix of shape "
                 f"{(self.rows, len(self.centre))}. Build it again from these."
             )
-        asked = as_float32(queries)
-        if asked.ndim != 2 or asked.shape[1] != len(self.centre) or not len(asked) or k < 1:
-            return search_exact(asked, vectors, k, rows=rows, tie_order=tie_order)  # which says what is wrong
+        query_vectors = as_float32(queries)
+        if query_vectors.ndim != 2 or query_vectors.shape[1] != len(self.centre) or not len(query_vectors) or k < 1:
+            return search_exact(query_vectors, vectors, k, rows=rows, tie_order=tie_order)  # which says what is wrong
         blocks, errors = self._where(rows)
-        found = []
-        for part in np.array_split(asked, max(1, len(asked) // GROUP)):
+        results = []
+        for part in np.array_split(query_vectors, max(1, len(query_vectors) // GROUP)):
             near = self._candidates(part, k, blocks, errors)
             with self._lock:
                 self.counts.update(
@@ -226,8 +226,8 @@ class Int8Matrix:
                         "float32": len(part) if near is None else 0,
                     }
                 )
-            found.append(search_exact(part, vectors, k, rows=rows if near is None else near, tie_order=tie_order))
-        indices, scores = zip(*found, strict=True)
+            results.append(search_exact(part, vectors, k, rows=rows if near is None else near, tie_order=tie_order))
+        indices, scores = zip(*results, strict=True)
         return np.concatenate(indices), np.concatenate(scores)
 
     def candidates(self, queries: Floats, k: int, rows: Indices | None = None) -> Indices | None:
@@ -241,35 +241,35 @@ class Int8Matrix:
         errors of their rows, −inf for rows that are not asked for."""
         if rows is None:
             return self._all, self.bounds[2]
-        wanted = np.zeros(self.rows, dtype=bool)
-        wanted[rows] = True
-        wanted = np.pad(wanted, (0, -self.rows % ROWS))
-        blocks = np.flatnonzero(wanted.reshape(-1, ROWS).any(axis=1))
+        mask = np.zeros(self.rows, dtype=bool)
+        mask[rows] = True
+        mask = np.pad(mask, (0, -self.rows % ROWS))
+        blocks = np.flatnonzero(mask.reshape(-1, ROWS).any(axis=1))
         if len(blocks) * ROWS > SCATTERED * len(rows):
             return blocks[:0], self.bounds[2]
-        return _spread(blocks), np.where(wanted, self.bounds[2], np.float32(-np.inf))
+        return _spread(blocks), np.where(mask, self.bounds[2], np.float32(-np.inf))
 
     def _candidates(self, queries: Floats, k: int, blocks: Indices, errors: Floats) -> Indices | None:
         """The rows that may be among the k best of some query, in order; None where they are too many to be worth it,
         or cannot be told."""
         compiled, total = kernel(), len(blocks) * ROWS
-        asked = None if compiled is None or not total else self._asked(queries, compiled)
-        if compiled is None or asked is None:
+        args = None if compiled is None or not total else self._asked(queries, compiled)
+        if compiled is None or args is None:
             return None
         threads = max(1, min(machine.threads(), compiled.MOST_THREADS, total * len(self.centre) // SHARE))
-        room = min(total, HELD // (threads * len(queries)))
-        if room < 4 * k:
+        capacity = min(total, HELD // (threads * len(queries)))
+        if capacity < 4 * k:
             return None
         scales, offsets, _, norms = self.bounds
-        given = [self.packed.view(), *(array.reshape(-1, ROWS) for array in (scales, offsets, errors, norms)), *asked]
-        for array in given:
+        arrays = [self.packed.view(), *(array.reshape(-1, ROWS) for array in (scales, offsets, errors, norms)), *args]
+        for array in arrays:
             array.flags.writeable = False  # one type, compiled once, for what is a memory map and what is not
 
         def share(part: Indices) -> list[tuple[Indices, Floats, Floats]] | None:
-            rows = np.empty((len(queries), room), dtype=np.int64)
+            rows = np.empty((len(queries), capacity), dtype=np.int64)
             highest, lowest = (np.empty(rows.shape, dtype=np.float32) for _ in range(2))
             counts = np.zeros(len(queries), dtype=np.int64)
-            if not compiled.scan(part, *given, k, rows, highest, lowest, counts):
+            if not compiled.scan(part, *arrays, k, rows, highest, lowest, counts):
                 return None
             return [(rows[i, :n], highest[i, :n], lowest[i, :n]) for i, n in enumerate(counts.tolist())]
 
@@ -278,13 +278,13 @@ class Int8Matrix:
         else:
             with ThreadPoolExecutor(threads) as pool:
                 shares = list(pool.map(share, np.array_split(blocks, threads)))
-        complete = [found for found in shares if found is not None]
+        complete = [part for part in shares if part is not None]
         if len(complete) < len(shares):
             return None
-        near = np.zeros(self.rows, dtype=bool)
+        mask = np.zeros(self.rows, dtype=bool)
         for parts in zip(*complete, strict=True):
-            near[reaching(parts, k)] = True
-        return np.flatnonzero(near) if near.sum() <= CROWDED * total else None
+            mask[reaching(parts, k)] = True
+        return np.flatnonzero(mask) if mask.sum() <= CROWDED * total else None
 
     def _asked(self, queries: Floats, compiled: ModuleType) -> tuple[NDArray[Any], Floats, NDArray[np.int32]] | None:
         """`queries`, the terms of their bounds, and how much their products are too large, as the kernel takes them;
@@ -296,9 +296,9 @@ class Int8Matrix:
         dim = len(self.centre)
         along = (exact @ self._direction).astype(np.float32)
         rest = exact - along[:, None] * self._direction
-        most = min(compiled.MOST, (2**31 - 1) // ((127 + compiled.ZERO) * dim))  # sums stay within int32
-        whole, steps = whole_numbers(rest, most)
-        nearly = whole * steps[:, None].astype(np.float64)
+        limit = min(compiled.MOST, (2**31 - 1) // ((127 + compiled.ZERO) * dim))  # sums stay within int32
+        whole, steps = whole_numbers(rest, limit)
+        rounded = whole * steps[:, None].astype(np.float64)
         rounding = ROUNDING * (dim + 64) * lengths  # of float32 sums, relative to the norm of a row
         size = compiled.QUERIES if len(queries) > 1 else 1
         places = -(-len(queries) // size) * size
@@ -308,8 +308,8 @@ class Int8Matrix:
         terms[: len(queries)].T[:] = (
             steps,
             along,
-            UP * np.linalg.norm(nearly, axis=1),
-            UP * (np.linalg.norm(rest - nearly, axis=1) + rounding),
+            UP * np.linalg.norm(rounded, axis=1),
+            UP * (np.linalg.norm(rest - rounded, axis=1) + rounding),
             UP * (rounding * self._length + TINY * (1 + lengths)),
         )
         numbers = laid_out(whole.astype(np.int8 if compiled.BYTES else np.int16), size)

@@ -48,28 +48,28 @@ def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: 
     one tile of `queries`; a step is STEP components side by side, of a query in `ORDER`."""
     size = QUERIES if queries.ndim == 3 else 1
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         total, bytes_ = ir.VectorType(_INT, ROWS), ir.VectorType(_BYTE, STEP * ROWS)
-        arrays = [context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 4)]
-        out, rows, asked = (
+        arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 4)]
+        out, rows, words = (
             builder.bitcast(array.data, kind.as_pointer())
             for array, kind in zip(arrays, (total, bytes_, _INT), strict=True)
         )
         steps = cgutils.unpack_tuple(builder, arrays[1].shape, 3)[1]
-        begins = [builder.mul(given[2 + number], steps) for number in range(BLOCKS)]
-        begin = builder.mul(given[5], steps)
-        held = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(BLOCKS * size)]
+        begins = [builder.mul(args[2 + number], steps) for number in range(BLOCKS)]
+        begin = builder.mul(args[5], steps)
+        slots = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(BLOCKS * size)]
         multiply = _multiply_bytes if BYTES else _multiply_shorts
         with cgutils.for_range(builder, steps) as loop:
-            there = [builder.load(builder.gep(rows, [builder.add(at, loop.index)]), align=1) for at in begins]
+            vectors = [builder.load(builder.gep(rows, [builder.add(at, loop.index)]), align=1) for at in begins]
             place = builder.mul(builder.add(begin, loop.index), _INDEX(size * PARTS))
             numbers = [
-                _everywhere(builder, builder.load(builder.gep(asked, [builder.add(place, _INDEX(number))]), align=2))
+                _everywhere(builder, builder.load(builder.gep(words, [builder.add(place, _INDEX(number))]), align=2))
                 for number in range(size * PARTS)
             ]
-            for sum_, product in zip(held, multiply(builder, there, numbers), strict=True):
+            for sum_, product in zip(slots, multiply(builder, vectors, numbers), strict=True):
                 builder.store(product(builder.load(sum_)), sum_)
-        for number, sum_ in enumerate(held):
+        for number, sum_ in enumerate(slots):
             builder.store(builder.load(sum_), builder.gep(out, [_INDEX(number)]), align=4)
         return context.get_dummy_value()
 
@@ -103,8 +103,8 @@ def _multiply_shorts(builder: Any, rows: Any, numbers: Any) -> Any:
         return builder.add(sum_, builder.add(even, odd))
 
     def halves(row: Any) -> tuple[Any, Any]:
-        both = builder.bitcast(row, shorts)
-        return builder.ashr(builder.shl(both, eight), eight), builder.ashr(both, eight)
+        vector = builder.bitcast(row, shorts)
+        return builder.ashr(builder.shl(vector, eight), eight), builder.ashr(vector, eight)
 
     pairs, queries = [halves(row) for row in rows], list(zip(numbers[::2], numbers[1::2], strict=True))
     return [
@@ -114,8 +114,8 @@ def _multiply_shorts(builder: Any, rows: Any, numbers: Any) -> Any:
 
 def _everywhere(builder: Any, number: Any) -> Any:
     """A vector of ROWS times `number`."""
-    one = builder.insert_element(ir.Constant(ir.VectorType(number.type, ROWS), ir.Undefined), number, _INT(0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, ROWS), None))
+    vector = builder.insert_element(ir.Constant(ir.VectorType(number.type, ROWS), ir.Undefined), number, _INT(0))
+    return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(_INT, ROWS), None))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -126,40 +126,40 @@ def _reaches(
     value of each row, and how far the lowest lies below it, halved. `bounds` are scales, offsets, errors and norms
     [blocks, ROWS] each, `sums` [sums, ROWS] of `_products`, `terms` [queries, 5], `shifts` [queries]."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        number_, lanes, whole = ir.FloatType(), ir.VectorType(ir.FloatType(), ROWS), ir.VectorType(_INT, ROWS)
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        number_, lanes, integers = ir.FloatType(), ir.VectorType(ir.FloatType(), ROWS), ir.VectorType(_INT, ROWS)
 
         def data(place: int, kind: Any) -> Any:
-            array = context.make_array(signature.args[place])(context, builder, given[place])
+            array = context.make_array(signature.args[place])(context, builder, args[place])
             return builder.bitcast(array.data, kind.as_pointer())
 
         def row(array: Any, index: Any) -> Any:
             return builder.load(builder.gep(array, [index]), align=4)
 
-        def fused(one: Any, other: Any, sum_: Any) -> Any:
+        def fused(first: Any, second: Any, sum_: Any) -> Any:
             add = ir.FunctionType(lanes, [lanes] * 3)
             return builder.call(
-                cgutils.get_or_insert_function(builder.module, add, f"llvm.fmuladd.v{ROWS}f32"), [one, other, sum_]
+                cgutils.get_or_insert_function(builder.module, add, f"llvm.fmuladd.v{ROWS}f32"), [first, second, sum_]
             )
 
         of_blocks = [
             builder.bitcast(context.make_array(kind)(context, builder, value).data, lanes.as_pointer())
-            for kind, value in zip(signature.args[2].types, cgutils.unpack_tuple(builder, given[2]), strict=True)
+            for kind, value in zip(signature.args[2].types, cgutils.unpack_tuple(builder, args[2]), strict=True)
         ]
-        scales, offsets, errors, norms = (row(array, given[3]) for array in of_blocks)
-        begin, term = builder.mul(given[6], _INDEX(5)), data(4, number_)
+        scales, offsets, errors, norms = (row(array, args[3]) for array in of_blocks)
+        begin, term = builder.mul(args[6], _INDEX(5)), data(4, number_)
         step, along, spread, rough, slack = (
             _everywhere(builder, row(term, builder.add(begin, _INDEX(place)))) for place in range(5)
         )
-        product = builder.sub(row(data(0, whole), given[1]), _everywhere(builder, row(data(5, _INT), given[6])))
+        product = builder.sub(row(data(0, integers), args[1]), _everywhere(builder, row(data(5, _INT), args[6])))
         radius = fused(spread, errors, fused(rough, norms, slack))
         exact = builder.fmul(scales, builder.sitofp(product, lanes))
         high = builder.fadd(fused(along, offsets, builder.fmul(step, exact)), radius)
-        found = data(8, lanes)
-        builder.store(high, found, align=4)
-        builder.store(radius, builder.gep(found, [_INDEX(1)]), align=4)
-        reached = builder.bitcast(builder.fcmp_ordered(">=", high, _everywhere(builder, given[7])), ir.IntType(ROWS))
-        return builder.icmp_unsigned("!=", reached, ir.IntType(ROWS)(0))
+        result = data(8, lanes)
+        builder.store(high, result, align=4)
+        builder.store(radius, builder.gep(result, [_INDEX(1)]), align=4)
+        mask = builder.bitcast(builder.fcmp_ordered(">=", high, _everywhere(builder, args[7])), ir.IntType(ROWS))
+        return builder.icmp_unsigned("!=", mask, ir.IntType(ROWS)(0))
 
     return types.boolean(sums, number, bounds, block, terms, shifts, query, needed, out), generate
 
@@ -167,22 +167,22 @@ def _reaches(
 @_compiled
 def _aligned(count: int) -> Any:
     """[count, ROWS] int32, each row within one line of the cache."""
-    held = np.empty((count + 1) * ROWS, np.int32)
-    start = (64 - held.ctypes.data % 64) // 4
-    return held[start : start + count * ROWS].reshape(count, ROWS)
+    buffer = np.empty((count + 1) * ROWS, np.int32)
+    start = (64 - buffer.ctypes.data % 64) // 4
+    return buffer[start : start + count * ROWS].reshape(count, ROWS)
 
 
 @_compiled
-def _thin(rows: Any, highest: Any, lowest: Any, count: int, k: int, least: Any) -> Any:
+def _thin(rows: Any, highest: Any, lowest: Any, count: int, k: int, threshold: Any) -> Any:
     """Move the candidates that may still be among the k best to the front: how many they are, and what a highest value
     must reach."""
-    least = max(least, np.sort(lowest[:count])[count - k])
-    kept = 0
+    threshold = max(threshold, np.sort(lowest[:count])[count - k])
+    size = 0
     for i in range(count):
-        if highest[i] >= least:
-            rows[kept], highest[kept], lowest[kept] = rows[i], highest[i], lowest[i]
-            kept += 1
-    return kept, least
+        if highest[i] >= threshold:
+            rows[size], highest[size], lowest[size] = rows[i], highest[i], lowest[i]
+            size += 1
+    return size, threshold
 
 
 @_compiled
@@ -210,31 +210,31 @@ def scan(
     values its score lies, but for a number that is the same for all rows) and `counts` [queries]. room must be at least
     4k.
     """
-    asked, room = rows.shape
+    query_count, room = rows.shape
     size = QUERIES if queries.ndim == 3 else 1  # known when it is compiled
     sums = _aligned(BLOCKS * size)
-    bounds, found = (scales, offsets, errors, norms), _aligned(2).view(np.float32)
-    high, radius = found
-    least = np.full(asked, np.finfo(np.float32).min, np.float32)
-    full = np.full(asked, min(room, max(2 * k, 64)), np.int64)
+    bounds, out = (scales, offsets, errors, norms), _aligned(2).view(np.float32)
+    high, radius = out
+    thresholds = np.full(query_count, np.finfo(np.float32).min, np.float32)
+    full = np.full(query_count, min(room, max(2 * k, 64)), np.int64)
     for begin in range(0, len(blocks), BLOCKS):
         together = min(BLOCKS, len(blocks) - begin)
-        for tile in range(-(-asked // size)):
+        for tile in range(-(-query_count // size)):
             _products(sums, packed, blocks[begin], blocks[begin + together - 1], queries, tile)
             for number in range(together * size):
                 query, block = tile * size + number % size, blocks[begin + number // size]
-                if query >= asked:
+                if query >= query_count:
                     continue
-                if _reaches(sums, number, bounds, block, terms, shifts, query, least[query], found):
+                if _reaches(sums, number, bounds, block, terms, shifts, query, thresholds[query], out):
                     for lane in range(ROWS):
                         at = counts[query]
-                        if high[lane] >= least[query]:
+                        if high[lane] >= thresholds[query]:
                             rows[query, at], highest[query, at] = block * ROWS + lane, high[lane]
                             lowest[query, at] = high[lane] - np.float32(2) * radius[lane]
                             counts[query] += 1
                             if counts[query] == full[query]:
-                                counts[query], least[query] = _thin(
-                                    rows[query], highest[query], lowest[query], counts[query], k, least[query]
+                                counts[query], thresholds[query] = _thin(
+                                    rows[query], highest[query], lowest[query], counts[query], k, thresholds[query]
                                 )
                                 full[query] = min(room, max(2 * counts[query], full[query]))
                                 if 4 * counts[query] > 3 * room:

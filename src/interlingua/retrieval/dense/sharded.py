@@ -78,16 +78,16 @@ class PassageShards:
         process the same."""
         vectors = embed_queries(self.encoder, queries, **self._options)
         names = [query.id for query in queries]
-        found = Run.joined((self._search(shard, vectors, names, depth) for shard in self._mine), names, depth)
+        run = Run.joined((self._search(shard, vectors, names, depth) for shard in self._mine), names, depth)
         if self.processes.count == 1:
-            return found
-        state = {name: [found.ids(name), [score for _, score in found[name]]] for name in names}
+            return run
+        state = {name: [run.ids(name), [score for _, score in run[name]]] for name in names}
         with atomic_write(self._results(self.processes.rank)) as stream:
             json.dump(state, stream)
         self.processes.wait()
-        found = Run.joined((_read(self._results(rank)) for rank in range(self.processes.count)), names, depth)
+        run = Run.joined((_read(self._results(rank)) for rank in range(self.processes.count)), names, depth)
         self.processes.wait()  # nobody writes the next results before all have read these
-        return found
+        return run
 
     def _write(self, passages: Iterable[Passage]) -> None:
         for number, shard in enumerate(batched(passages, self.size)):
@@ -145,8 +145,8 @@ class Shards:
 
     def of(self, encoder: Encoder, passages: Iterable[Passage], name: str, **encode_options: Any) -> PassageShards:
         """The passages of the collection called `name`, encoded unless they were before."""
-        plain = re.sub(r"\W+", "-", name).strip("-")[:80]
-        folder = self.folder / f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+        slug = re.sub(r"\W+", "-", name).strip("-")[:80]
+        folder = self.folder / f"{slug}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
         return PassageShards(
             folder, encoder, passages, dtype=self.dtype, size=self.size, processes=self.processes, **encode_options
         )

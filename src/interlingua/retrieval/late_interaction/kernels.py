@@ -31,14 +31,14 @@ def _widened(_: Any, value: Any) -> Any:
     """A stored component as it is multiplied: float32 as it is, the bits of a finite float16 (uint16) as float32,
     int8 as int16."""
     if value == types.float32:
-        return value(value), lambda context, builder, signature, given: given[0]
+        return value(value), lambda context, builder, signature, args: args[0]
     if value == types.int8:
-        return types.int16(value), lambda context, builder, signature, given: builder.sext(given[0], _SHORT)
+        return types.int16(value), lambda context, builder, signature, args: builder.sext(args[0], _SHORT)
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         # Exponent and mantissa in their new places are 2^112 too small, subnormal numbers too. (LLVM's own conversion
         # calls a library that is not there on a processor without F16C.)
-        bits = builder.zext(given[0], _INT)
+        bits = builder.zext(args[0], _INT)
         size = builder.shl(builder.and_(bits, _INT(0x7FFF)), _INT(13))
         sign = builder.shl(builder.and_(bits, _INT(0x8000)), _INT(16))
         return builder.fmul(builder.bitcast(builder.or_(size, sign), _FLOAT), _FLOAT(2.0**112))
@@ -55,11 +55,11 @@ def _raise(_: Any, best: Any, queries: Any, block: Any, held: Any, scales: Any, 
     of a query token side by side, with int16 tokens.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         arrays = {
             name: context.make_array(kind)(context, builder, value)
             for name, kind, value in zip(
-                ("best", "queries", "block", "held", "scales"), signature.args, given, strict=False
+                ("best", "queries", "block", "held", "scales"), signature.args, args, strict=False
             )
             if name != "block"
         }
@@ -74,13 +74,13 @@ def _raise(_: Any, best: Any, queries: Any, block: Any, held: Any, scales: Any, 
             return builder.gep(base, [builder.add(builder.mul(pair, _INDEX(2)), _INDEX(half))])
 
         def spread(value: Any, kind: Any) -> Any:
-            one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
-            return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT, WIDTH), None))
+            element = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
+            return builder.shuffle_vector(element, element, ir.Constant(ir.VectorType(_INT, WIDTH), None))
 
         _, steps, _ = cgutils.unpack_tuple(builder, arrays["queries"].shape, 3)
-        first = builder.mul(given[2], steps)
-        last = builder.sub(given[6], _INDEX(1))
-        numbers = [builder.add(given[5], _INDEX(number)) for number in range(TOKENS)]
+        first = builder.mul(args[2], steps)
+        last = builder.sub(args[6], _INDEX(1))
+        numbers = [builder.add(args[5], _INDEX(number)) for number in range(TOKENS)]
         # past the end the last token comes again, which changes no maximum
         numbers = [builder.select(builder.icmp_signed("<", number, last), number, last) for number in numbers]
         words = builder.bitcast(arrays["held"].data, lane.as_pointer())  # one float32, or two int16
@@ -96,7 +96,7 @@ def _raise(_: Any, best: Any, queries: Any, block: Any, held: Any, scales: Any, 
                 for half, place in zip(halves, pair, strict=True):
                     builder.store((_pairs if whole else _fused)(builder, builder.load(place), value, half), place)
         for half in range(2):
-            address = vector("best", best_type, given[2], half)
+            address = vector("best", best_type, args[2], half)
             highest = builder.load(address, align=4)
             for number, pair in zip(numbers, sums, strict=True):
                 scale = spread(builder.load(builder.gep(arrays["scales"].data, [number])), best_type)
@@ -137,8 +137,8 @@ def _scores(
     ends among them, `weights` and `scales` what products are multiplied by (of a query token, of a passage's token).
     """
     blocks, steps, width = queries.shape
-    held = np.zeros((READ, steps * width // LANES), queries.dtype)
-    held_scales = np.empty(READ, np.float32)
+    buffer = np.zeros((READ, steps * width // LANES), queries.dtype)
+    buffer_scales = np.empty(READ, np.float32)
     best = np.empty(blocks * LANES, np.float32)
     for passage in range(len(starts)):
         if starts[passage] == stops[passage]:
@@ -149,12 +149,12 @@ def _scores(
             # in order, which the processor foresees, and once for all queries
             count = min(READ, stops[passage] - first)
             for token in range(count):
-                held_scales[token] = scales[first + token]
+                buffer_scales[token] = scales[first + token]
                 for d in range(tokens.shape[1]):
-                    held[token, d] = _widened(tokens[first + token, d])
+                    buffer[token, d] = _widened(tokens[first + token, d])
             for block in range(blocks):
                 for start in range(0, count, TOKENS):
-                    _raise(best, queries, block, held, held_scales, start, count)
+                    _raise(best, queries, block, buffer, buffer_scales, start, count)
         begin = 0
         for query in range(len(ends)):
             total = np.float32(0)

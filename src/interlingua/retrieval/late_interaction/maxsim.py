@@ -73,22 +73,22 @@ def maxsim_matrix(queries: TokenVectors, store: TokenStore, rows: Rows | None = 
         raise BadInput(
             "a query's token vectors hold NaN or infinity. The model or its number format is at fault: try float32."
         )
-    chosen = np.arange(len(store)) if rows is None else np.asarray(rows, dtype=np.int64)
-    if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(store):
-        raise BadInput(f"rows {chosen.min()} to {chosen.max()} of {len(store)} passages: there are no such.")
-    starts, stops = store.offsets[chosen], store.offsets[chosen + 1]
+    indices = np.arange(len(store)) if rows is None else np.asarray(rows, dtype=np.int64)
+    if len(indices) and not 0 <= indices.min() <= indices.max() < len(store):
+        raise BadInput(f"rows {indices.min()} to {indices.max()} of {len(store)} passages: there are no such.")
+    starts, stops = store.offsets[indices], store.offsets[indices + 1]
     weights: Floats = np.ones(len(tokens), dtype=np.float32)
     if store.dtype == "int8":
         tokens, weights = quantised(tokens)
-    asked = _Queries(tokens, weights, np.cumsum(queries.counts, dtype=np.int64))
-    scores: Floats = np.empty((len(queries), len(chosen)), dtype=np.float32)
+    query_tokens = _Queries(tokens, weights, np.cumsum(queries.counts, dtype=np.int64))
+    scores: Floats = np.empty((len(queries), len(indices)), dtype=np.float32)
     compiled = kernels() if isinstance(store.tokens, np.ndarray) else None
     if not scores.size:
         return scores
     if compiled is None:
-        _by_products(asked, store, starts, stops, scores)
+        _by_products(query_tokens, store, starts, stops, scores)
     else:
-        _by_kernel(compiled, asked, store, starts, stops, scores)
+        _by_kernel(compiled, query_tokens, store, starts, stops, scores)
     return scores
 
 
@@ -109,27 +109,27 @@ def _by_kernel(
     """Fill `scores`, each thread an equal share of the tokens."""
     lanes, whole = compiled.LANES, store.dtype == "int8"
     blocks = max(1, -(-len(queries.tokens) // lanes))
-    laid = np.zeros((blocks * lanes, store.dim + store.dim % 2 if whole else store.dim), queries.tokens.dtype)
-    laid[: len(queries.tokens), : store.dim] = queries.tokens
+    packed = np.zeros((blocks * lanes, store.dim + store.dim % 2 if whole else store.dim), queries.tokens.dtype)
+    packed[: len(queries.tokens), : store.dim] = queries.tokens
     # [blocks, dim, lanes]; two components side by side for integers: [blocks, dim / 2, 2 · lanes]
-    laid = laid.reshape(blocks, lanes, -1, 2 if whole else 1).transpose(0, 2, 1, 3)
-    laid = np.ascontiguousarray(laid.reshape(*laid.shape[:2], -1), dtype=np.int16 if whole else np.float32)
+    packed = packed.reshape(blocks, lanes, -1, 2 if whole else 1).transpose(0, 2, 1, 3)
+    packed = np.ascontiguousarray(packed.reshape(*packed.shape[:2], -1), dtype=np.int16 if whole else np.float32)
     tokens, scales = np.asarray(store.tokens), np.asarray(store.scales)
     if store.dtype == "float16":
         tokens = tokens.view(np.uint16)
     if not whole:
         scales = np.broadcast_to(np.float32(1), len(tokens))
     work = np.concatenate([[0], np.cumsum(stops - starts)])
-    threads = max(1, min(torch.get_num_threads(), compiled.MOST_THREADS, int(work[-1]) * len(laid) * lanes // SHARE))
+    threads = max(1, min(torch.get_num_threads(), compiled.MOST_THREADS, int(work[-1]) * len(packed) * lanes // SHARE))
     cuts = np.searchsorted(work, work[-1] * np.arange(1, threads) // threads)
-    given: list[NDArray[Any]] = [array.view() for array in (laid, queries.weights, queries.ends, tokens, scales)]
-    for array in given:
+    args: list[NDArray[Any]] = [array.view() for array in (packed, queries.weights, queries.ends, tokens, scales)]
+    for array in args:
         array.flags.writeable = False  # one type, compiled once, for what is a memory map and what is not
 
     def share(part: slice) -> None:
-        found = np.empty((part.stop - part.start, len(queries.ends)), dtype=np.float32)
-        compiled.scores(*given, starts[part], stops[part], found)
-        scores[:, part] = found.T
+        part_scores = np.empty((part.stop - part.start, len(queries.ends)), dtype=np.float32)
+        compiled.scores(*args, starts[part], stops[part], part_scores)
+        scores[:, part] = part_scores.T
 
     parts = [slice(int(a), int(b)) for a, b in zip([0, *cuts], [*cuts, len(starts)], strict=True)]
     if threads == 1:
@@ -145,28 +145,28 @@ def _by_products(
     """Fill `scores` on the device of the store: products of a block of tokens with all queries, then the largest of
     each passage. Integers are multiplied as float32: their sums are exact below 2^24,
     which 1,040 components do not reach."""
-    place = store.tokens.device if isinstance(store.tokens, Tensor) else torch.device("cpu")
-    asked, weights = (tensor(array).to(place).float() for array in (queries.tokens, queries.weights))
+    device = store.tokens.device if isinstance(store.tokens, Tensor) else torch.device("cpu")
+    tokens, weights = (tensor(array).to(device).float() for array in (queries.tokens, queries.weights))
     ends = queries.ends.tolist()
-    room = max(LEAST, (CPU_PRODUCTS if place.type == "cpu" else PRODUCTS) // max(1, len(asked)))
+    limit = max(LEAST, (CPU_PRODUCTS if device.type == "cpu" else PRODUCTS) // max(1, len(tokens)))
     work = np.concatenate([[0], np.cumsum(stops - starts)])
     first = 0
     with torch.inference_mode(), full_float32():
         while first < len(starts):
-            last = max(first + 1, int(np.searchsorted(work, work[first] + room, side="right")) - 1)
+            last = max(first + 1, int(np.searchsorted(work, work[first] + limit, side="right")) - 1)
             counts = torch.from_numpy(np.diff(work[first : last + 1]))
             shift = torch.from_numpy(starts[first:last] - (work[first:last] - work[first]))
             rows = torch.arange(int(work[last] - work[first])) + shift.repeat_interleave(counts)
-            where = rows.to(place) if isinstance(store.tokens, Tensor) else rows.numpy()
-            block = tensor(store.tokens[where]).float()
-            products = (asked @ pad(block, (0, 0, 0, -len(block) % TILE)).T)[:, : len(block)]
+            index = rows.to(device) if isinstance(store.tokens, Tensor) else rows.numpy()
+            block = tensor(store.tokens[index]).float()
+            products = (tokens @ pad(block, (0, 0, 0, -len(block) % TILE)).T)[:, : len(block)]
             if store.dtype == "int8":
-                products *= tensor(store.scales[where])
-            passage = torch.arange(last - first).repeat_interleave(counts).to(place)
-            best = torch.full((len(asked), last - first), -torch.inf, device=place)
+                products *= tensor(store.scales[index])
+            passage = torch.arange(last - first).repeat_interleave(counts).to(device)
+            best = torch.full((len(tokens), last - first), -torch.inf, device=device)
             best.scatter_reduce_(1, passage.expand_as(products), products, "amax")
             best = (best.T * weights).contiguous()  # a row for each passage: each is summed in the same order
             sums = torch.stack([best[:, a:b].sum(1) for a, b in zip([0, *ends], ends, strict=False)])
-            sums[:, (counts == 0).to(place)] = -torch.inf
+            sums[:, (counts == 0).to(device)] = -torch.inf
             scores[:, first:last] = sums.cpu().numpy()
             first = last

@@ -26,8 +26,8 @@ SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
 
 def passage_tokens(encoder: MultiVectorEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
     """Encode `passages`, `CHUNK` at a time: ids and token vectors, as `TokenStore.build` takes them."""
-    for some in batched(track(passages, "encode passages"), CHUNK):
-        yield _encoded(encoder, some, encode_options)
+    for chunk in batched(track(passages, "encode passages"), CHUNK):
+        yield _encoded(encoder, chunk, encode_options)
 
 
 class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
@@ -65,11 +65,11 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
                 )
             self.places |= self._hold(store)
         numbers = dict[int, int]()
-        for name, (held, row) in (kept or {}).items():
-            if id(held) not in numbers:
-                numbers[id(held)] = len(self._stores)
-                self._stores.append(held)
-            self.places[name] = numbers[id(held)], row
+        for name, (token_store, row) in (kept or {}).items():
+            if id(token_store) not in numbers:
+                numbers[id(token_store)] = len(self._stores)
+                self._stores.append(token_store)
+            self.places[name] = numbers[id(token_store)], row
         self._given = len(self._stores)
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
@@ -78,7 +78,7 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         if depth < 1:
             raise BadInput(f"depth {depth}: must be at least 1.")
         self.need_all()
-        asked = self._queries(queries)
+        query_tokens = self._queries(queries)
         names = [passage.id for passage in self.passages]
         ranks = tie_ranks(names)
         places = np.array([self.places[name] for name in names], dtype=np.int64).reshape(-1, 2)
@@ -86,14 +86,14 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         scores: Floats = np.zeros((len(queries), 0), dtype=np.float32)
         block = max(1, SCORES_HELD // max(1, len(queries)))
         for number, store in enumerate(self._stores):
-            here = np.flatnonzero(places[:, 0] == number)
-            here = here[np.argsort(places[here, 1])]  # as the store has them: it may be on disk
-            for start in range(0, len(here), block):
-                some = here[start : start + block]
-                found = np.concatenate([best, np.broadcast_to(some, (len(queries), len(some)))], axis=1)
-                scores = np.concatenate([scores, maxsim_matrix(asked, store, places[some, 1])], axis=1)
-                top = np.lexsort((ranks[found], -scores), axis=1)[:, :depth]
-                best, scores = np.take_along_axis(found, top, axis=1), np.take_along_axis(scores, top, axis=1)
+            indices = np.flatnonzero(places[:, 0] == number)
+            indices = indices[np.argsort(places[indices, 1])]  # as the store has them: it may be on disk
+            for start in range(0, len(indices), block):
+                part = indices[start : start + block]
+                candidates = np.concatenate([best, np.broadcast_to(part, (len(queries), len(part)))], axis=1)
+                scores = np.concatenate([scores, maxsim_matrix(query_tokens, store, places[part, 1])], axis=1)
+                top = np.lexsort((ranks[candidates], -scores), axis=1)[:, :depth]
+                best, scores = np.take_along_axis(candidates, top, axis=1), np.take_along_axis(scores, top, axis=1)
         run = Run()
         for query, row, values in zip(queries, best.tolist(), scores, strict=True):
             run.add(query.id, [names[number] for number in row], values)
@@ -105,17 +105,17 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
 
         Raises BadInput for a candidate that is no passage here, or a query that is not among `queries`.
         """
-        asked = chosen_queries(queries, candidates)
+        candidate_queries = chosen_queries(queries, candidates)
         run = Run()
-        for some in self._needed(candidates):
-            chosen = chosen_queries(asked, some)
-            for query, vectors in zip(chosen, self._queries(chosen), strict=True):
+        for group in self._needed(candidates):
+            group_queries = chosen_queries(candidate_queries, group)
+            for query, vectors in zip(group_queries, self._queries(group_queries), strict=True):
                 ids = candidates[query.id]
                 places = np.array([self.places[name] for name in ids], dtype=np.int64).reshape(-1, 2)
                 scores: Floats = np.empty(len(ids), dtype=np.float32)
                 for number in np.unique(places[:, 0]).tolist():
-                    here = places[:, 0] == number
-                    scores[here] = maxsim_scores(vectors, self._stores[number], places[here, 1])
+                    mask = places[:, 0] == number
+                    scores[mask] = maxsim_scores(vectors, self._stores[number], places[mask, 1])
                 run.add(query.id, ids, scores)
         return run
 
@@ -135,15 +135,15 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
             self.need(candidates)
             yield candidates
             return
-        some: dict[str, Sequence[str]] = {}
+        group: dict[str, Sequence[str]] = {}
         names: set[str] = set()
         for query, ids in candidates.items():
-            if some and len(names.union(ids)) > AT_ONCE:
-                yield self._encoded_alone(some)
-                some, names = {}, set()
-            some[query] = ids
+            if group and len(names.union(ids)) > AT_ONCE:
+                yield self._encoded_alone(group)
+                group, names = {}, set()
+            group[query] = ids
             names.update(ids)
-        yield self._encoded_alone(some)
+        yield self._encoded_alone(group)
 
     def _encoded_alone(self, candidates: Candidates) -> Candidates:
         """The candidates, encoded, when what else was encoded here is gone; the stores that were given stay."""

@@ -58,12 +58,12 @@ class TokenStates(MultiVectorEncoder):
         they are."""
         side = side_of(self.states_of, role)
         ids, bare = side.tokenize([text], role)[0], side.tokenize([""], role)[0]
-        found = []
-        for id, (known, span) in zip(ids[_inside(ids, bare)], side.backbone.subwords.spans(text), strict=False):
-            if id != known:
+        spans = []
+        for id, (subword, span) in zip(ids[_inside(ids, bare)], side.backbone.subwords.spans(text), strict=False):
+            if id != subword:
                 break
-            found.append(span)
-        return found
+            spans.append(span)
+        return spans
 
     def _encode(self, texts: Sequence[Text], role: str) -> TokenVectors:
         import torch
@@ -81,14 +81,14 @@ class TokenStates(MultiVectorEncoder):
             return TokenVectors(vectors.float().cpu(), lengths.tolist())
 
         with torch.inference_mode(), precision(side.device, side.dtype):
-            every = embed_in_batches(ids, states, transformer_tokens(side.device, side.packs))
-        parts = [found[_inside(text, bare)] for text, found in zip(ids, every, strict=True)]
+            vectors = embed_in_batches(ids, states, transformer_tokens(side.device, side.packs))
+        parts = [rows[_inside(text, bare)] for text, rows in zip(ids, vectors, strict=True)]
         return TokenVectors(normalize(torch.cat(parts), dim=-1), [len(part) for part in parts])
 
 
 def _inside(ids: Sequence[int], bare: Sequence[int]) -> slice:
     """The place of a text's own tokens among its `ids`: between the prompt and the special tokens, which are `bare`."""
-    before = next((at for at, (one, two) in enumerate(zip(ids, bare, strict=False)) if one != two), len(bare))
+    before = next((at for at, (a, b) in enumerate(zip(ids, bare, strict=False)) if a != b), len(bare))
     return slice(before, max(before, len(ids) - (bool(bare) and ids[-1] == bare[-1])))
 
 
@@ -137,10 +137,10 @@ class StateMaxSim(Generic[Row]):
         """`[passages]`: the score of each, from −1 to 1; 0 where either side has no tokens."""
         from interlingua.retrieval.late_interaction.maxsim import maxsim_scores
 
-        found: Floats = np.zeros(len(passages), np.float32)
+        scores: Floats = np.zeros(len(passages), np.float32)
         for store in {id(one.store): one.store for one in passages}.values():
-            here = np.array([number for number, one in enumerate(passages) if one.store is store and one.size])
-            if len(question) and len(here):
-                rows = np.array([passages[number].row for number in here.tolist()])
-                found[here] = maxsim_scores(question, store, rows) / np.float32(len(question))
-        return found
+            numbers = np.array([number for number, one in enumerate(passages) if one.store is store and one.size])
+            if len(question) and len(numbers):
+                rows = np.array([passages[number].row for number in numbers.tolist()])
+                scores[numbers] = maxsim_scores(question, store, rows) / np.float32(len(question))
+        return scores

@@ -83,8 +83,8 @@ class StaticMaxSim:
         for ids in self._tokenized(passages):
             vectors.append(self._passage.vectors(ids))
             subwords += map(_first, ids)
-        named = [passage.id for passage in passages]
-        return subwords, searchable(np.concatenate(vectors), self._passage.settings.similarity, named, "passage")
+        passage_ids = [passage.id for passage in passages]
+        return subwords, searchable(np.concatenate(vectors), self._passage.settings.similarity, passage_ids, "passage")
 
     def _tokenized(self, passages: Sequence[Passage]) -> Iterator[list[list[int]]]:
         texts = passage_texts(passages)
@@ -103,17 +103,17 @@ class StaticMaxSim:
     def scores(self, question: Question, passages: Sequence[Ids]) -> Floats:
         """`[passages]`: the score of each, given by its subwords, from −1 to 1; 0 where either side has none."""
         scores = np.zeros(len(passages), dtype=np.float32)
-        filled = [number for number, ids in enumerate(passages) if len(ids)]
-        if not filled or not len(question.subwords):
+        nonempty = [number for number, ids in enumerate(passages) if len(ids)]
+        if not nonempty or not len(question.subwords):
             return scores
-        flat = np.concatenate([passages[number] for number in filled])
-        sizes = np.array([len(passages[number]) for number in filled])
+        flat = np.concatenate([passages[number] for number in nonempty])
+        sizes = np.array([len(passages[number]) for number in nonempty])
         distinct, places = _distinct(flat, self.vocabulary)
-        similar = _cosines(self._asked, question.subwords, self._held, distinct)
-        starts, total = np.cumsum(sizes) - sizes, np.zeros(len(filled))
-        for weight, row in zip(question.weights.tolist(), similar, strict=True):  # one after another, in this order
+        cosines = _cosines(self._asked, question.subwords, self._held, distinct)
+        starts, total = np.cumsum(sizes) - sizes, np.zeros(len(nonempty))
+        for weight, row in zip(question.weights.tolist(), cosines, strict=True):  # one after another, in this order
             total += weight * np.maximum.reduceat(row[places], starts)
-        scores[filled] = total
+        scores[nonempty] = total
         return scores
 
 
@@ -130,13 +130,13 @@ class _Rows:
         """These rows filled in. Another thread may fill in the same ones with the same numbers."""
         new = ids[~self._there[ids]]
         for start in range(0, len(new), TOGETHER):
-            some = new[start : start + TOGETHER]
-            rows = self._table.take(some)
+            block = new[start : start + TOGETHER]
+            rows = self._table.take(block)
             int8, _ = int8_rows(rows)
             lengths = np.sqrt(_squares(int8))
-            self.int8[some], self.squares[some] = int8, _squares(rows)
-            self.inverse[some] = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths)))
-            self._there[some] = True
+            self.int8[block], self.squares[block] = int8, _squares(rows)
+            self.inverse[block] = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths)))
+            self._there[block] = True
         return self
 
 
@@ -153,18 +153,18 @@ def _first(ids: list[int]) -> Ids:
 
 def _distinct(flat: Ids, size: int) -> tuple[Ids, Ids]:
     """The distinct numbers of `flat`, all under `size`, and where among them each is: np.unique without sorting."""
-    there = np.zeros(size, dtype=bool)
-    there[flat] = True
-    distinct = np.flatnonzero(there)
+    present = np.zeros(size, dtype=bool)
+    present[flat] = True
+    distinct = np.flatnonzero(present)
     place = np.zeros(size, dtype=np.int64)
     place[distinct] = np.arange(len(distinct))
     return distinct, place[flat]
 
 
-def _cosines(asked: _Rows, left: Ids, held: _Rows, right: Ids) -> Floats:
+def _cosines(query: _Rows, left: Ids, passage: _Rows, right: Ids) -> Floats:
     """`[left, right]`: cosines between the int8 vectors; 0 for a zero vector."""
-    number: Any = np.float32 if asked.int8.shape[1] <= EXACT else np.float64
-    asked, held = asked.of(left), held.of(right)
-    products = held.int8[right].astype(number) @ asked.int8[left].astype(number).T  # twice as fast as the other way
-    cosines: Floats = products.T.astype(np.float32) * asked.inverse[left][:, None] * held.inverse[right]
+    dtype: Any = np.float32 if query.int8.shape[1] <= EXACT else np.float64
+    query, passage = query.of(left), passage.of(right)
+    products = passage.int8[right].astype(dtype) @ query.int8[left].astype(dtype).T  # twice as fast as the other way
+    cosines: Floats = products.T.astype(np.float32) * query.inverse[left][:, None] * passage.inverse[right]
     return cosines

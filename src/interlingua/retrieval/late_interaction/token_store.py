@@ -64,12 +64,12 @@ class TokenStore:
         if path is not None:
             _write(path, _parts(chunks, dtype), dtype)
             return cls.open(path)
-        held = list(_parts(chunks, dtype))
+        parts = list(_parts(chunks, dtype))
         return cls(
-            [name for part in held for name in part.ids],
-            _offsets([n for part in held for n in part.counts]),
-            np.concatenate([part.tokens for part in held]),
-            np.concatenate([part.scales for part in held]),
+            [name for part in parts for name in part.ids],
+            _offsets([n for part in parts for n in part.counts]),
+            np.concatenate([part.tokens for part in parts]),
+            np.concatenate([part.scales for part in parts]),
         )
 
     @classmethod
@@ -139,12 +139,12 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
     """Chunks checked and converted."""
     seen: set[str] = set()
     dim: int | None = None
-    for names, given in chunks:
-        ids, vectors = list(names), given.vectors.detach().float().cpu().numpy()
+    for names, token_vectors in chunks:
+        ids, vectors = list(names), token_vectors.vectors.detach().float().cpu().numpy()
         dim = vectors.shape[1] if dim is None else dim
-        if len(ids) != len(given.counts) or vectors.shape[1] != dim:
+        if len(ids) != len(token_vectors.counts) or vectors.shape[1] != dim:
             raise BadInput(
-                f"token vectors of {len(given.counts)} passages of size {vectors.shape[1]} came with"
+                f"token vectors of {len(token_vectors.counts)} passages of size {vectors.shape[1]} came with"
                 f" {len(ids)} ids where the size is {dim}: the numbers must agree."
             )
         for name in ids:
@@ -161,12 +161,12 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
                 tokens = vectors.astype(np.float16)
             finite = np.isfinite(tokens).all(axis=1)
         if not finite.all():
-            row = int(np.searchsorted(np.cumsum(given.counts), int(finite.argmin()), side="right"))
+            row = int(np.searchsorted(np.cumsum(token_vectors.counts), int(finite.argmin()), side="right"))
             raise BadInput(
                 f"passage '{ids[row]}': its token vectors hold NaN or infinity as {dtype}. The "
                 "model or its number format is at fault: try float32."
             )
-        yield _Part(ids, list(given.counts), tokens, scales)
+        yield _Part(ids, list(token_vectors.counts), tokens, scales)
     if not seen:
         raise BadInput("there is no passage whose token vectors could be stored.")
 

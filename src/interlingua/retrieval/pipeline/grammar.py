@@ -33,8 +33,8 @@ class Lexical:
 
     def __str__(self) -> str:
         standard = vars(Lexical())
-        given = [f"{name}={_written(str(value))}" for name, value in vars(self).items() if value != standard[name]]
-        return f"bm25({', '.join(given)})" if given else "bm25"
+        options = [f"{name}={_written(str(value))}" for name, value in vars(self).items() if value != standard[name]]
+        return f"bm25({', '.join(options)})" if options else "bm25"
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Model:
     queries: str | None = None
 
     def __str__(self) -> str:
-        given = [f"maxp={self.maxp[0]}/{self.maxp[1]}"] if self.maxp else []
-        given += [f"queries={_written(self.queries)}"] if self.queries is not None else []
+        options = [f"maxp={self.maxp[0]}/{self.maxp[1]}"] if self.maxp else []
+        options += [f"queries={_written(self.queries)}"] if self.queries is not None else []
         name = f'"{self.name}"' if self.name in NAMED or NUMBER.fullmatch(self.name) else _written(self.name)
-        return f"{name}({', '.join(given)})" if given else name
+        return f"{name}({', '.join(options)})" if options else name
 
 
 @dataclass(frozen=True)
@@ -226,13 +226,13 @@ class _Parser:
             raise self.error(f"{what} expected")
 
     def whole(self) -> Pipeline:
-        found = self.pipeline()
+        tree = self.pipeline()
         if self.next.kind != "end":
             raise self.error("%, +, >> or the end was expected")
-        return found
+        return tree
 
     def pipeline(self) -> Pipeline:
-        found = self.sum()
+        tree = self.sum()
         while self.take(">>"):
             start, second = self.next, self.sum()
             depths: list[int] = []
@@ -245,10 +245,10 @@ class _Parser:
                     "A % 100 >> B, or after it, (A >> B) % 10",
                     start,
                 )
-            found = Rerank(found, second)
+            tree = Rerank(tree, second)
             for depth in depths:
-                found = Cut(found, depth)
-        return found
+                tree = Cut(tree, depth)
+        return tree
 
     def sum(self) -> Pipeline:
         start = self.next
@@ -275,17 +275,17 @@ class _Parser:
         return weight, self.cut()
 
     def cut(self) -> Pipeline:
-        found = self.stage()
+        tree = self.stage()
         while self.take("%"):
-            found = Cut(found, self.whole_number("the number of results to keep, 1 or more, was expected after %", 1))
-        return found
+            tree = Cut(tree, self.whole_number("the number of results to keep, 1 or more, was expected after %", 1))
+        return tree
 
     def stage(self) -> Pipeline:
         token = self.next
         if self.take("("):
-            found = self.pipeline()
+            tree = self.pipeline()
             self.expect(")", "'%', '+', '>>' or ')' was")
-            return found
+            return tree
         if token.kind not in ("word", "quoted") or not token.text.strip():
             raise self.error("bm25, the path of a model, run(file), rrf(A, B) or '(' was expected")
         if token.kind == "word" and NUMBER.fullmatch(token.text):
@@ -318,48 +318,49 @@ class _Parser:
         return RunFile(path.text)
 
     def lexical(self) -> Pipeline:
-        given = self.options("bm25", _LEXICAL)
-        for name in {"k1", "b"} & given.keys():
-            if not NUMBER.fullmatch(given[name].text):
-                raise self.error(f"{name} must be a number of 0 or more", given[name])
+        options = self.options("bm25", _LEXICAL)
+        for name in {"k1", "b"} & options.keys():
+            if not NUMBER.fullmatch(options[name].text):
+                raise self.error(f"{name} must be a number of 0 or more", options[name])
         values = {
-            name: token.text if name in ("analyzer", "queries") else float(token.text) for name, token in given.items()
+            name: token.text if name in ("analyzer", "queries") else float(token.text)
+            for name, token in options.items()
         }
         return Lexical(**values)  # type: ignore[arg-type]
 
     def model(self, name: _Token) -> Pipeline:
-        given = self.options(name.text, _MODEL)
-        queries = given["queries"].text if "queries" in given else None
-        if "maxp" not in given:
+        options = self.options(name.text, _MODEL)
+        queries = options["queries"].text if "queries" in options else None
+        if "maxp" not in options:
             return Model(name.text, None, queries)
-        match = re.fullmatch(r"(\d+)/(\d+)", given["maxp"].text, re.ASCII)
+        match = re.fullmatch(r"(\d+)/(\d+)", options["maxp"].text, re.ASCII)
         if match is None or not 0 < int(match[2]) <= int(match[1]):
             raise self.error(
-                "maxp is window/stride in tokens, the stride no longer than the window: maxp=180/90", given["maxp"]
+                "maxp is window/stride in tokens, the stride no longer than the window: maxp=180/90", options["maxp"]
             )
         return Model(name.text, (int(match[1]), int(match[2])), queries)
 
-    def options(self, of: str, known: tuple[str, ...]) -> dict[str, _Token]:
+    def options(self, of: str, names: tuple[str, ...]) -> dict[str, _Token]:
         """`(name=value, …)`, if it is there."""
-        found: dict[str, _Token] = {}
+        options: dict[str, _Token] = {}
         if not self.take("("):
-            return found
+            return options
         while True:
             name = self.next
-            if name.kind != "word" or name.text not in known:
+            if name.kind != "word" or name.text not in names:
                 # what is not an option may well be a stage, and the name before it a misspelt rrf or run
-                misspelt = "" if of in NAMED else suggestion(of, NAMED)
+                hint = "" if of in NAMED else suggestion(of, NAMED)
                 raise self.error(
-                    f"an option of {of} was expected: {', '.join(f'{one}=…' for one in known)}"
-                    + (f".{misspelt}" if "?" in misspelt else "")
+                    f"an option of {of} was expected: {', '.join(f'{option}=…' for option in names)}"
+                    + (f".{hint}" if "?" in hint else "")
                 )
-            if name.text in found:
+            if name.text in options:
                 raise self.error(f"{name.text} is given twice")
             self.at += 1
             self.expect("=", f"'=' and the value of {name.text} were")
-            found[name.text] = self.value(f"the value of {name.text}")
+            options[name.text] = self.value(f"the value of {name.text}")
             if self.take(")"):
-                return found
+                return options
             self.expect(",", "',' or ')' was")
 
     def value(self, what: str) -> _Token:
@@ -369,9 +370,9 @@ class _Parser:
         self.at += 1
         return token
 
-    def whole_number(self, what: str, least: int) -> int:
+    def whole_number(self, what: str, minimum: int) -> int:
         token = self.next
-        if token.kind != "word" or not re.fullmatch(r"\d{1,9}", token.text, re.ASCII) or int(token.text) < least:
+        if token.kind != "word" or not re.fullmatch(r"\d{1,9}", token.text, re.ASCII) or int(token.text) < minimum:
             raise self.error(what)
         self.at += 1
         return int(token.text)

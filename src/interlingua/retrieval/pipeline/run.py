@@ -54,18 +54,18 @@ def read_translations(path: str | Path) -> dict[str, Query]:
         return {query.id: query for query in queries(str(path).removeprefix(PREFIX))}
     path = Path(path)
     jsonl = head(path).lstrip().startswith("{")
-    found: dict[str, Query] = {}
+    translations: dict[str, Query] = {}
 
     def parse(line: str) -> Query:
         query = _parse(line, jsonl)
-        if query.id in found:
+        if query.id in translations:
             raise BadRow(f"the query id '{query.id}' occurs twice")
         return query
 
     advice = 'Needed are the columns id, text (and language), or an object {"id": …, "text": …}.'
     for query in BadRows(advice=advice).parsed(path, filled_lines(path), parse):
-        found[query.id] = query
-    return found
+        translations[query.id] = query
+    return translations
 
 
 def _parse(line: str, jsonl: bool) -> Query:
@@ -92,16 +92,16 @@ def translated_queries(
             f"{where}: no translation of {len(missing):,} of {len(queries):,} queries, the first is "
             f"'{missing[0]}'. Give each query's id and text."
         )
-    found = [
+    result = [
         Query(query.id, translations[query.id].text, translations[query.id].lang or passages_lang) for query in queries
     ]
-    nameless = next((query.id for query in found if not query.lang), None)
+    nameless = next((query.id for query in result if not query.lang), None)
     if nameless is not None:
         raise BadInput(
             f"{where}: the language of '{nameless}' is unknown, as the passages are of several. "
             "Give it as a third column, or as a field lang."
         )
-    return found
+    return result
 
 
 def translate_queries(queries: Sequence[Query], translate: Translate, passages_lang: str) -> list[Query]:
@@ -135,16 +135,18 @@ def command(argv: Sequence[str]) -> Translate:
         if not lines:
             return []
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 program, input="".join(f"{line}\n" for line in lines).encode("utf-8"), capture_output=True, check=False
             )
         except OSError as error:
             raise BadInput(f"{program[0]}: cannot be run ({error.strerror or error}).") from error
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise BadInput(f"{program[0]}: failed with exit code {done.returncode}{f' ({said[-1]})' if said else ''}.")
+        if process.returncode:
+            messages = process.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise BadInput(
+                f"{program[0]}: failed with exit code {process.returncode}{f' ({messages[-1]})' if messages else ''}."
+            )
         try:
-            return done.stdout.decode("utf-8").removesuffix("\n").split("\n")
+            return process.stdout.decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise BadInput(f"{program[0]}: its output is not UTF-8 ({error.reason}).") from error
 
@@ -188,8 +190,8 @@ def encoder_loader(load: Load | None = None, precision: str | None = None) -> Lo
         try:
             return load_any(name, precision=precision)
         except NotFound as error:
-            meant = suggestion(name, NAMED)
-            raise NotFound(f"{error}{meant if '?' in meant else ''}") from error
+            hint = suggestion(name, NAMED)
+            raise NotFound(f"{error}{hint if '?' in hint else ''}") from error
 
     return cache(any_kind if load is None else load)
 
@@ -230,15 +232,15 @@ class RetrieverPool:
 
         if stage.analyzer not in self._indexed:
             self._indexed[stage.analyzer] = BM25.build(self.passages, k1=stage.k1, b=stage.b, analyzer=stage.analyzer)
-        made = self._indexed[stage.analyzer]
+        bm25 = self._indexed[stage.analyzer]
         # weights are quickly made anew, and a grid of k1 and b would fill the memory with them
-        return made if (made.k1, made.b) == (stage.k1, stage.b) else made.weighted(stage.k1, stage.b)
+        return bm25 if (bm25.k1, bm25.b) == (stage.k1, stage.b) else bm25.weighted(stage.k1, stage.b)
 
     def _model(self, stage: Model) -> Retriever:
         encoder = self.load(stage.name)
         if stage.maxp is not None:
-            split, over = subword_windows(encoder, *stage.maxp), partial(model_retriever, encoder)
-            return OnDemand(lambda passages: MaxP(over, passages, split), self.passages)
+            split, build = subword_windows(encoder, *stage.maxp), partial(model_retriever, encoder)
+            return OnDemand(lambda passages: MaxP(build, passages, split), self.passages)
         return model_retriever(encoder, self.passages)
 
 
@@ -284,18 +286,18 @@ class PipelineRun:
     def search_ahead(self, pipelines: Iterable[Pipeline | str], depth: int, shards: Shards, name: str) -> None:
         """Find now what models with one vector a text find in these pipelines, with the vectors of the passages on the
         disk, in `shards` under `name`. Of several processes every one must call it; each does its part."""
-        made: dict[str, PassageShards] = {}
+        passage_shards: dict[str, PassageShards] = {}
         for pipeline in pipelines:
             tree = parse_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-            for stage, deep in searching_models(tree, depth, max(depth, DEPTH)):
-                if (stage, deep) in self._found or stage.maxp is not None:
+            for stage, stage_depth in searching_models(tree, depth, max(depth, DEPTH)):
+                if (stage, stage_depth) in self._found or stage.maxp is not None:
                     continue
                 encoder = self.stages.load(stage.name)
                 if has_token_vectors(encoder):
                     continue
-                if stage.name not in made:
-                    made[stage.name] = shards.of(encoder, self.stages.passages, f"{name} {stage.name}")
-                self._found[stage, deep] = made[stage.name].search(self.asked_by(stage), deep)
+                if stage.name not in passage_shards:
+                    passage_shards[stage.name] = shards.of(encoder, self.stages.passages, f"{name} {stage.name}")
+                self._found[stage, stage_depth] = passage_shards[stage.name].search(self.asked_by(stage), stage_depth)
 
     def score(self, pipeline: Pipeline, candidates: Candidates) -> Run:
         """The scores of exactly these candidates."""
@@ -313,8 +315,8 @@ class PipelineRun:
                 return rrf([self.score(stage, candidates) for stage in fused], k)
             case Rerank(_, second):  # nothing is cut: the last order is all that is left
                 return self.score(second, candidates)
-        asked = chosen_queries(self.asked_by(pipeline), candidates)
-        return self.stages.retriever(pipeline).score(asked, candidates)
+        candidate_queries = chosen_queries(self.asked_by(pipeline), candidates)
+        return self.stages.retriever(pipeline).score(candidate_queries, candidates)
 
     def asked_by(self, stage: Lexical | Model) -> Sequence[Query]:
         """The queries as a stage reads them: translated by its own file, or those for all lexical stages."""
@@ -326,17 +328,17 @@ class PipelineRun:
 
     def from_file(self, path: str) -> Run:
         """The results in a run file for these queries; a query that the file lacks has an empty list."""
-        found = Run.read_trec(path)
-        known = {query.id for query in self.queries} & found.keys()
-        if not known:
+        run = Run.read_trec(path)
+        common = {query.id for query in self.queries} & run.keys()
+        if not common:
             raise BadInput(f"{path}: has results for no query of the collection. Both must be of one test set.")
-        if len(known) < len(found):
-            logger.warning(f"{path}: {len(found) - len(known):,} queries are none of the collection's and are left out")
-        return Run.from_scores({query.id: dict(found[query.id]) if query.id in known else {} for query in self.queries})
+        if len(common) < len(run):
+            logger.warning(f"{path}: {len(run) - len(common):,} queries are none of the collection's and are left out")
+        return Run.from_scores({query.id: dict(run[query.id]) if query.id in common else {} for query in self.queries})
 
     def scores_in_file(self, path: str, candidates: Candidates) -> Run:
-        held = self.from_file(path)
-        scores = {query_id: dict(held[query_id]) for query_id in candidates}
+        run = self.from_file(path)
+        scores = {query_id: dict(run[query_id]) for query_id in candidates}
         missing = [name for query_id, ids in candidates.items() for name in ids if name not in scores[query_id]]
         if missing:
             raise BadInput(
