@@ -77,8 +77,8 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
     parser = Parser(prog="interlingua", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"interlingua {__version__}")
-    for option, explained in SHOWN.items():
-        parser.add_argument(option, action="store_true", help=explained)
+    for option, description in SHOWN.items():
+        parser.add_argument(option, action="store_true", help=description)
     parser.add_argument(
         "--print-completion",
         action=PrintCompletion,
@@ -87,8 +87,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", parser_class=VerbParser)
     common = argparse.ArgumentParser(add_help=False)
-    for option, explained in SHOWN.items():
-        common.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=explained)
+    for option, description in SHOWN.items():
+        common.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=description)
     for verb in VERBS:
         verb.add(verbs, common)
     return parser
@@ -145,8 +145,8 @@ def _kept() -> str:
 
 def _is_memory(error: Exception) -> bool:
     """Whether an error says that memory cannot be had: torch says it in a RuntimeError."""
-    said = "allocate memory" in str(error) or "out of memory" in str(error)
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and said)
+    reported = "allocate memory" in str(error) or "out of memory" in str(error)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and reported)
 
 
 def _file_of(error: OSError) -> str:

@@ -164,7 +164,7 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
         return encoder.encode(sentences, role=arguments.role, show_progress_bar=not arguments.quiet)
 
     return Calibration.fit(
-        {lang: encode(those) for lang, those in texts.items()},
+        {lang: encode(sentences) for lang, sentences in texts.items()},
         pivot,
         shift=arguments.shift,
         scale=arguments.scale,

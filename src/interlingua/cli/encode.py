@@ -72,11 +72,11 @@ def run(arguments: argparse.Namespace) -> None:
         passages(arguments)
 
 
-def _read_no_passages(arguments: argparse.Namespace, why: str) -> None:
+def _read_no_passages(arguments: argparse.Namespace, reason: str) -> None:
     """Raise BadInput for options of passages where none are read."""
     for name in ("columns", "url_base", "chunk", "chunk_chars", "overlap", "workers", "on_bad_row"):
         if getattr(arguments, name) not in (None, "", []):
-            raise BadInput(f"--{name.replace('_', '-')}: {why}. Leave it out.")
+            raise BadInput(f"--{name.replace('_', '-')}: {reason}. Leave it out.")
 
 
 def lines(arguments: argparse.Namespace) -> None:
@@ -126,8 +126,8 @@ def passages(arguments: argparse.Namespace) -> None:
         )
         logger.info(f"{arguments.out}: {len(parts):,} Parquet files of vectors")
         return
-    held = chunks(arguments)
-    count = (write_parquet if parquet else write_npy)(arguments.out, held)
+    batches = chunks(arguments)
+    count = (write_parquet if parquet else write_npy)(arguments.out, batches)
     logger.info(f"{arguments.out}: {count:,} passages with their vectors")
 
 
@@ -152,8 +152,8 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
     if not arguments.texts:
         raise BadInput(f"{place}: is not an index, so there must be files of passages to encode.")
     model = DualEncoder.load(place, precision=arguments.precision)
-    held = encoded(model, read_passages(arguments, arguments.texts, None))
-    return track(held, f"encode passages ({CHUNK:,} each)")
+    batches = encoded(model, read_passages(arguments, arguments.texts, None))
+    return track(batches, f"encode passages ({CHUNK:,} each)")
 
 
 def onnx(arguments: argparse.Namespace) -> None:

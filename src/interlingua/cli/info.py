@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace) -> None:
         info: dict[str, Any] = system()
         lines = system_lines(info)
     elif is_index(arguments.index):
-        found: IndexInfo = opened(arguments).info()
-        info, lines = vars(found), index_lines(found)
+        index_info: IndexInfo = opened(arguments).info()
+        info, lines = vars(index_info), index_lines(index_info)
     else:
         model = model_of(arguments.index)
         info, lines = vars(model), model_lines(model)
@@ -120,10 +120,10 @@ def system() -> dict[str, Any]:
         name = re.match(r"[\w.-]+", requirement)
         if extra and name and extra[1] not in TOOLS:
             try:
-                there = version(name[0])
+                installed_version = version(name[0])
             except PackageNotFoundError:
-                there = None
-            extras.setdefault(extra[1], {})[name[0]] = there
+                installed_version = None
+            extras.setdefault(extra[1], {})[name[0]] = installed_version
     devices = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
         "interlingua": __version__,
@@ -136,8 +136,8 @@ def system() -> dict[str, Any]:
             torch.backends.cpu.get_cpu_capability(),
             *(
                 name
-                for name, one in (("oneDNN", torch.backends.mkldnn), ("MKL", torch.backends.mkl))
-                if one.is_available()
+                for name, backend in (("oneDNN", torch.backends.mkldnn), ("MKL", torch.backends.mkl))
+                if backend.is_available()
             ),
         ],
         "units": units(),
@@ -168,9 +168,9 @@ def system_lines(info: dict[str, Any]) -> list[tuple[str, str]]:
     """A name and a text a line."""
     lines = [(name, info[name]) for name in ("interlingua", "python", "platform", "torch", "numpy")]
     for extra, packages in info["extras"].items():
-        there = ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
-        way = "" if all(packages.values()) else f"  (pip install 'interlingua[{extra}]')"
-        lines.append((f"[{extra}]", there + way))
+        versions = ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
+        hint = "" if all(packages.values()) else f"  (pip install 'interlingua[{extra}]')"
+        lines.append((f"[{extra}]", versions + hint))
     return [
         *lines,
         ("processor", f"{' '.join(info['processor'])}, {info['cores']} cores, {info['threads']} threads"),

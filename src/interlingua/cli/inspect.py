@@ -83,21 +83,21 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
     from interlingua.plain_yaml import parse_yaml
 
-    named = {
+    values = {
         "format": arguments.format,
         "lang": arguments.lang,
         "side": arguments.side,
         "on_bad_row": arguments.on_bad_row,
     }
-    options = {key: value for key, value in named.items() if value is not None}
-    for given in arguments.option:
-        key, equals, value = given.partition("=")
+    options = {key: value for key, value in values.items() if value is not None}
+    for option in arguments.option:
+        key, equals, value = option.partition("=")
         if not equals or not key.strip().isidentifier() or key.strip() == "path":
-            raise BadInput(f"--option '{given}': write key=value, such as threshold=1.04.")
+            raise BadInput(f"--option '{option}': write key=value, such as threshold=1.04.")
         try:
             options[key.strip()] = parse_yaml(value)
         except yaml.YAMLError as error:
             raise BadInput(
-                f"--option '{given}': the value is not valid YAML: {' '.join(str(error).split())}"
+                f"--option '{option}': the value is not valid YAML: {' '.join(str(error).split())}"
             ) from error
     return options

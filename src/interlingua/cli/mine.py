@@ -85,8 +85,8 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     if not arguments.retriever:
         raise BadInput("--negatives: say with --retriever what finds them: bm25, or a model's folder or name.")
     stage, choice = stage_of(arguments.retriever), choice_of(arguments)
-    reading = {key: value for key in ("lang", "format", "on_bad_row") if (value := getattr(arguments, key)) is not None}
-    questions = list(read_questions(arguments.a, **reading))
+    options = {key: value for key in ("lang", "format", "on_bad_row") if (value := getattr(arguments, key)) is not None}
+    questions = list(read_questions(arguments.a, **options))
     if not questions:
         raise BadInput(f"{arguments.a}: no questions. Check the file.")
     pool = Pool(questions, passages_of(arguments))
@@ -102,9 +102,9 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     report = MiningReport()
     load = encoder_loader(precision=arguments.precision)
     retriever = RetrieverPool(pool.passages, load).retriever(stage)
-    mined = mine_hard_negatives(questions, pool, retriever, choice, report, scores=bool(arguments.scores))
+    records = mine_hard_negatives(questions, pool, retriever, choice, report, scores=bool(arguments.scores))
     with atomic_write(arguments.out) as stream:
-        for record in track(mined, "mine", total=len(questions)):
+        for record in track(records, "mine", total=len(questions)):
             stream.write(json.dumps(as_row(record), ensure_ascii=False) + "\n")
     logger.info(
         f"{arguments.out}: {report.questions:,} questions with {report.negatives:,} mined negatives"
@@ -117,9 +117,9 @@ def run_negatives(arguments: argparse.Namespace) -> None:
         )
     reasons = [f"{count:,} {reason}" for reason, count in report.left_out.items() if count]
     logger.info(f"left out of the {choice.depth} found for each: {', '.join(reasons) or 'nothing'}")
-    lost = sum(bool(question.scores) for question in questions)
-    if lost and not arguments.scores:
-        logger.warning(f"{lost:,} questions had a teacher's scores, which do not fit other negatives and are left out")
+    count = sum(bool(question.scores) for question in questions)
+    if count and not arguments.scores:
+        logger.warning(f"{count:,} questions had a teacher's scores, which do not fit other negatives and are left out")
 
 
 def stage_of(text: str) -> Lexical | Model:
@@ -138,7 +138,7 @@ def choice_of(arguments: argparse.Namespace) -> Choice:
     from interlingua.retrieval.hard_negatives import Choice
     from interlingua.retrieval.pipeline.grammar import Lexical
 
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "per_question": arguments.negatives_per_question,
         "depth": arguments.depth,
         "skip_top": arguments.skip_top,
@@ -153,7 +153,7 @@ def choice_of(arguments: argparse.Namespace) -> Choice:
             raise BadInput(
                 f"--positive-margin {arguments.positive_margin}: a number such as 0.95 is needed, or none."
             ) from error
-    return Choice(**{key: value for key, value in given.items() if value is not None}, margin=margin)
+    return Choice(**{key: value for key, value in options.items() if value is not None}, margin=margin)
 
 
 def passages_of(arguments: argparse.Namespace) -> Iterator[Passage]:
@@ -220,13 +220,13 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.negatives:
         if arguments.b or arguments.model:
             raise BadInput("--negatives takes one file of questions and --retriever instead of --model.")
-        if given := [name for name in OF_BITEXT if getattr(arguments, name) is not None]:
-            raise BadInput(f"-{'-' * (given[0] != 'k')}{given[0].replace('_', '-')} does not go with --negatives.")
+        if options := [name for name in OF_BITEXT if getattr(arguments, name) is not None]:
+            raise BadInput(f"-{'-' * (options[0] != 'k')}{options[0].replace('_', '-')} does not go with --negatives.")
         return run_negatives(arguments)
     if not arguments.b or not arguments.model:
         raise BadInput("mine needs two files and --model; or a file of questions and --negatives.")
-    if given := [name for name in ONLY if getattr(arguments, name) is not None]:
-        raise BadInput(f"--{given[0].replace('_', '-')} goes with --negatives only.")
+    if options := [name for name in ONLY if getattr(arguments, name) is not None]:
+        raise BadInput(f"--{options[0].replace('_', '-')} goes with --negatives only.")
     for name, default in OF_BITEXT.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, default)
@@ -245,7 +245,7 @@ def bitext(arguments: argparse.Namespace) -> None:
     a, b = (
         CorpusSide.read(path, lang) for path, lang in ((arguments.a, arguments.lang_a), (arguments.b, arguments.lang_b))
     )
-    found = mine_sentences(
+    candidates = mine_sentences(
         a,
         b,
         DualEncoder.load(arguments.model, precision=arguments.precision).encode_document,
@@ -258,24 +258,24 @@ def bitext(arguments: argparse.Namespace) -> None:
     )
     logger.info(a.said())
     logger.info(b.said())
-    least = -float("inf")
+    threshold = -float("inf")
     if gold is not None:
-        learnt = bucc_f1(pairs_of_ids(found, a, b), gold)
+        learnt = bucc_f1(pairs_of_ids(candidates, a, b), gold)
         if not learnt.correct:
             raise BadInput(
                 f"{arguments.gold}: none of its {learnt.gold:,} pairs was mined, so there is no "
                 "threshold to learn. Its ids are those in A and B, or else numbers of lines from 1."
             )
-        least = learnt.threshold
+        threshold = learnt.threshold
         logger.info(
-            f"threshold {least:.6g}, learnt: F1 {learnt.f1:.1f}, precision {learnt.precision:.1f}, recall "
+            f"threshold {threshold:.6g}, learnt: F1 {learnt.f1:.1f}, precision {learnt.precision:.1f}, recall "
             f"{learnt.recall:.1f} ({learnt.correct:,} of {learnt.gold:,} gold pairs)"
         )
-    kept = [(i, j, score) for i, j, score in found if score >= least]
+    pairs = [(i, j, score) for i, j, score in candidates if score >= threshold]
     with atomic_write(arguments.out) as stream:
-        stream.writelines(f"{score:.6f}\t{one_line(a.texts[i])}\t{one_line(b.texts[j])}\n" for i, j, score in kept)
-    logger.info(f"{arguments.out}: {len(kept):,} pairs{spread([score for *_, score in kept])}")
-    if arguments.threshold is None and gold is None and kept:
+        stream.writelines(f"{score:.6f}\t{one_line(a.texts[i])}\t{one_line(b.texts[j])}\n" for i, j, score in pairs)
+    logger.info(f"{arguments.out}: {len(pairs):,} pairs{spread([score for *_, score in pairs])}")
+    if arguments.threshold is None and gold is None and pairs:
         logger.warning("No threshold: the last of them are hardly translations. Read some, and cut with --threshold.")
 
 

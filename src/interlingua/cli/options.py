@@ -142,8 +142,8 @@ def read_passages(
     from interlingua.data.passages import read_sources
 
     names_given = ("chunk", "chunk_chars", "overlap", "workers", "on_bad_row", "url_base")
-    given = {name: getattr(arguments, name) for name in names_given}
-    options: dict[str, Any] = {"on_bad_row": "skip"} | {name: one for name, one in given.items() if one is not None}
+    values = {name: getattr(arguments, name) for name in names_given}
+    options: dict[str, Any] = {"on_bad_row": "skip"} | {name: one for name, one in values.items() if one is not None}
     if report is not None:
         options["report"] = report
     if arguments.columns:
@@ -158,13 +158,13 @@ def read_passages(
 
 def pairs_of(option: str, given: list[str], form: str) -> dict[str, str]:
     """The values KEY=VALUE of an option. Raises BadInput for one of another `form`."""
-    found = {}
+    pairs = {}
     for pair in given:
         key, sign, value = pair.partition("=")
         if not sign or not key:
             raise BadInput(f"{option} '{pair}': write {form}.")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
 def filter_option(parser: argparse.ArgumentParser, help: str) -> None:

@@ -70,10 +70,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """As argparse, but for the error."""
-        found, left = self.parse_known_args(args, namespace)
-        if left:
-            self.unknown(left[0])
-        return found
+        arguments, extras = self.parse_known_args(args, namespace)
+        if extras:
+            self.unknown(extras[0])
+        return arguments
 
 
 class Given(NamedTuple):
@@ -113,17 +113,17 @@ class VerbParser(Parser):
         words = self._one_value_each(words)
         self._mixing = True
         try:
-            found, left = self.parse_known_intermixed_args(words, namespace)
+            arguments, extras = self.parse_known_intermixed_args(words, namespace)
         finally:
             self._mixing = False
-        if left:
-            self.unknown(left[0])
+        if extras:
+            self.unknown(extras[0])
         for action in self._actions:  # argparse takes a second "--" for an argument, and then leaves it out
-            if action.nargs is None and not action.option_strings and getattr(found, action.dest, None) == []:
+            if action.nargs is None and not action.option_strings and getattr(arguments, action.dest, None) == []:
                 self.error(
                     f"argument {action.metavar or action.dest}: '--' is none. For a file of this name write ./--"
                 )
-        return found, left
+        return arguments, extras
 
     def _refuse_moved(self, words: list[str]) -> None:
         """Stop at an option of an earlier version with the command as it is typed now."""
@@ -135,25 +135,25 @@ class VerbParser(Parser):
         program, _, verb = self.prog.rpartition(" ")
         before, after, new = words[:place], words[place + 1 :], self.moved[name]
         if new.startswith("-"):
-            now = [program, verb, *before, new + sign + value, *after]
+            command = [program, verb, *before, new + sign + value, *after]
         else:  # the option had the index as its value, which is the first argument of the verb
-            now = [program, new, *([value] if sign else after[:1]), *before, *(after if sign else after[1:])]
-        self.exit(2, f"interlingua: `{shlex.join([program, verb, *words])}` is now: {shlex.join(now)}\n")
+            command = [program, new, *([value] if sign else after[:1]), *before, *(after if sign else after[1:])]
+        self.exit(2, f"interlingua: `{shlex.join([program, verb, *words])}` is now: {shlex.join(command)}\n")
 
     def _one_value_each(self, words: list[str]) -> list[str]:
         """The same command with `--on=A --on=B` in place of `--on A B`, as `REPEATING` says."""
         end = words.index("--") if "--" in words else len(words)
-        given = list(self._given(words[:end]))
-        arguments = sum(one.action is None for one in given) + len(words[end + 1 :])
-        missing = arguments < self._needed({name for one in given if one.action for name in one.action.option_strings})
-        found: list[str] = []
-        for action, (first, *values) in given:
+        parts = list(self._given(words[:end]))
+        arguments = sum(one.action is None for one in parts) + len(words[end + 1 :])
+        missing = arguments < self._needed({name for one in parts if one.action for name in one.action.option_strings})
+        result: list[str] = []
+        for action, (first, *values) in parts:
             if not isinstance(action, Repeated) or not values:
-                found += [first, *values]
+                result += [first, *values]
                 continue
-            own = values[:1] if missing and action.form is None else values
-            found += [f"{first}={value}" for value in own] + values[len(own) :]
-        return found + words[end:]
+            option_values = values[:1] if missing and action.form is None else values
+            result += [f"{first}={value}" for value in option_values] + values[len(option_values) :]
+        return result + words[end:]
 
     def _needed(self, options: set[str]) -> int:
         """The least number of arguments of a command with these options."""
@@ -187,17 +187,17 @@ class VerbParser(Parser):
     def _option(self, word: str) -> argparse.Action | None:
         """The option that a word names, perhaps by its first letters; None where these fit several, which argparse
         says."""
-        known, name = self.options(), word.partition("=")[0]
+        options, name = self.options(), word.partition("=")[0]
         if not name.startswith("--"):
-            name = name if name in known else name[:2]  # -k5
-        if name in known:
-            return known[name]
-        fitting = {
-            id(action): action for option, action in known.items() if name.startswith("--") and option.startswith(name)
+            name = name if name in options else name[:2]  # -k5
+        if name in options:
+            return options[name]
+        matches = {
+            id(action): action for key, action in options.items() if name.startswith("--") and key.startswith(name)
         }
-        if not fitting:
+        if not matches:
             self.unknown(word)
-        return next(iter(fitting.values())) if len(fitting) == 1 else None
+        return next(iter(matches.values())) if len(matches) == 1 else None
 
 
 def is_option(word: str) -> bool:

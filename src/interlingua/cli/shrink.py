@@ -145,17 +145,17 @@ def shrink(arguments: argparse.Namespace) -> None:
     from interlingua.experiments.shrink import ShrinkSpec
     from interlingua.experiments.shrink import shrink as shrink_model
 
-    asked = {name: getattr(arguments, name) for name in ShrinkSpec.model_fields if name != "precision"}
-    spec = ShrinkSpec.checked(asked, "shrink")
+    options = {name: getattr(arguments, name) for name in ShrinkSpec.model_fields if name != "precision"}
+    spec = ShrinkSpec.checked(options, "shrink")
     collections = [load_collection(path) for path in arguments.on]
     if collections:  # what is wrong with them is told before hours pass
         check_collections(collections, [arguments.measure], DEPTH)
     shrink_model(arguments.model, arguments.out, spec, arguments.device)
-    small = Path(arguments.out, "model")
+    folder = Path(arguments.out, "model")
     if collections:
-        how = arguments.precision or "float32"
-        print(compared([arguments.model, str(small)], collections, arguments.measure, how))
-    logger.info(f"{small}: saved")
+        precision = arguments.precision or "float32"
+        print(compared([arguments.model, str(folder)], collections, arguments.measure, precision))
+    logger.info(f"{folder}: saved")
 
 
 def compared(models: Sequence[str], collections: Sequence[Collection], measure: str, precision: str) -> str:
@@ -169,8 +169,8 @@ def compared(models: Sequence[str], collections: Sequence[Collection], measure: 
     from interlingua.index.metadata import load_to_encode
     from interlingua.models.folder import model_folder
 
-    each = -(-MEASURED // len(collections))
-    passages = [passage.text for collection in collections for passage in collection.passages[:each]]
+    per_collection = -(-MEASURED // len(collections))
+    passages = [passage.text for collection in collections for passage in collection.passages[:per_collection]]
     rows = []
     for name in models:
         folder = model_folder(name)
@@ -207,8 +207,8 @@ def trim(arguments: argparse.Namespace) -> None:
             for _, line in read_lines(file):
                 yield line
 
-    kept, before = trim_vocabulary(encoder, track(lines(), "read texts"), arguments.langs, arguments.most)
+    size, original_size = trim_vocabulary(encoder, track(lines(), "read texts"), arguments.langs, arguments.most)
     encoder.save(arguments.out)
-    what = f"Trimmed by `interlingua trim` to {kept:,} of its {before:,} subwords."
-    copy_card(source, Path(arguments.out), what)
-    logger.info(f"{arguments.out}: {kept:,} of {before:,} subwords")
+    description = f"Trimmed by `interlingua trim` to {size:,} of its {original_size:,} subwords."
+    copy_card(source, Path(arguments.out), description)
+    logger.info(f"{arguments.out}: {size:,} of {original_size:,} subwords")

@@ -108,7 +108,7 @@ class Token(Settings):
     def allows(self, need: str, index: str) -> bool:
         """Whether it has the scope `need` for an index."""
         parts = (scope.partition(":") for scope in self.scopes)
-        return any(need in SCOPES[kind] and of in ("", index) for kind, _, of in parts)
+        return any(need in SCOPES[kind] and name in ("", index) for kind, _, name in parts)
 
 
 def _known_scope(scope: str) -> bool:
@@ -129,13 +129,13 @@ def read_tokens(file: str | Path) -> tuple[Token, ...]:
         if len(fields) != 3:
             raise BadInput(f"{where}: {len(fields)} words instead of three: name, scopes, token.")
         name, scopes, token = fields
-        one = Token.checked(
+        entry = Token.checked(
             {"name": name, "scopes": tuple(scopes.split(",")), "token": "" if token == "-" else token}, where
         )
-        for what, same in (("name", "name"), ("token", "token")):
-            if any(getattr(other, same) == getattr(one, same) for other in tokens):
+        for what, attribute in (("name", "name"), ("token", "token")):
+            if any(getattr(other, attribute) == getattr(entry, attribute) for other in tokens):
                 raise BadInput(f"{where}: another line has this {what}.")
-        tokens.append(one)
+        tokens.append(entry)
     if not tokens:
         raise BadInput(f"{file}: no token. A line is: name, scopes, token.")
     return tuple(tokens)
@@ -144,12 +144,12 @@ def read_tokens(file: str | Path) -> tuple[Token, ...]:
 def network(host: str) -> str:
     """The address of a client for limits: an IPv6 client has all of its /64."""
     try:
-        found = ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
 
 
 MAX_CLIENTS = 10_000
@@ -191,8 +191,8 @@ def refusal(need: str, token: str, index: str = "") -> ApiError:
         return ApiError(
             401, "unauthorized", "this needs the header Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
         )
-    of = f" for the index '{index}'" if index else ""
-    return ApiError(403, "forbidden", f"this needs a token with the scope {need}{of}, which '{token}' has not.")
+    suffix = f" for the index '{index}'" if index else ""
+    return ApiError(403, "forbidden", f"this needs a token with the scope {need}{suffix}, which '{token}' has not.")
 
 
 class Tokens:
@@ -207,17 +207,17 @@ class Tokens:
         self, app: ASGIApp, tokens: Sequence[Token], indexes: Sequence[str], rate: float = 0.0, burst: int = 1
     ) -> None:
         self.app, self.indexes = app, tuple(indexes)
-        self._known = [(_digest(one.token.encode()), one) for one in tokens if one.token]
-        self._open = [one for one in tokens if not one.token]
-        self._writable = any("write" in one.allowed for one in tokens)
+        self._known = [(_digest(token.token.encode()), token) for token in tokens if token.token]
+        self._open = [token for token in tokens if not token.token]
+        self._writable = any("write" in token.allowed for token in tokens)
         self._limit = RateLimit(rate, burst) if rate else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refused(scope) if scope["type"] == "http" else None
-        if refused is None:
+        error = self._refused(scope) if scope["type"] == "http" else None
+        if error is None:
             await self.app(scope, receive, send)
         else:
-            await error_response(refused)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> ApiError | None:
         need = needed(scope["method"], scope["path"])
@@ -231,12 +231,12 @@ class Tokens:
         if index not in self.indexes:
             together = index or need == "metrics" or (need == "search" and path.startswith(TOGETHER))
             index = "" if together else self.indexes[0]
-        named = {"index": index} if index and (several or path != scope["path"]) else {}
-        note(scope, **named)
+        facts = {"index": index} if index and (several or path != scope["path"]) else {}
+        note(scope, **facts)
         if need == "write":
             deletes = scope["method"] == "DELETE"
             ids = {"ids": [path.removeprefix(f"{WRITING}/")[:MAX_ID]]} if deletes else {}
-            note(scope, audit={**named, **ids})
+            note(scope, audit={**facts, **ids})
         if self._limit is not None:
             client = f"token {token.name}" if token else network(str((scope.get("client") or ("",))[0]))
             if wait := self._limit.wait(client):
@@ -246,11 +246,11 @@ class Tokens:
                     f"more than {1 / self._limit.interval:g} requests a second. Try again later.",
                     {"Retry-After": str(math.ceil(wait))},
                 )
-        asking = self._open if token is None else [token]
+        tokens = self._open if token is None else [token]
         name = token.name if token else ""
-        searchable = [one for one in self.indexes if any(of.allows("search", one) for of in asking)]
+        searchable = [one for one in self.indexes if any(token.allows("search", one) for token in tokens)]
         scope[GRANT] = Grant(frozenset(searchable), name)
-        if any(of.allows(need, one) for of in asking for one in ([index] if index else self.indexes)):
+        if any(token.allows(need, one) for token in tokens for one in ([index] if index else self.indexes)):
             return None
         if need == "write" and not self._writable:
             return ApiError(
@@ -263,10 +263,10 @@ class Tokens:
 
     def _given(self, scope: Scope) -> Token | None:
         """The token of a request. All are compared, each in a time that tells nothing of it."""
-        kind, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        digest = _digest(given.strip())
-        right = [token for known, token in self._known if compare_digest(digest, known)]
-        return right[0] if right and kind.lower() == b"bearer" else None
+        scheme, _, credentials = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        digest = _digest(credentials.strip())
+        matches = [token for expected, token in self._known if compare_digest(digest, expected)]
+        return matches[0] if matches and scheme.lower() == b"bearer" else None
 
 
 def _digest(token: bytes) -> bytes:

@@ -135,12 +135,12 @@ class Batcher:
         """Wait for a request, then for others beside it; False when there will be none any more."""
         while not self._closing:
             if self._jobs:
-                left = self._jobs[0].since + self.delay - monotonic()
-                if left <= 0 or sum(job.size for job in self._jobs) >= self.max_batch:
+                remaining = self._jobs[0].since + self.delay - monotonic()
+                if remaining <= 0 or sum(job.size for job in self._jobs) >= self.max_batch:
                     return True
             self._news.clear()
             try:
-                async with asyncio.timeout(left if self._jobs else None):
+                async with asyncio.timeout(remaining if self._jobs else None):
                     await self._news.wait()
             except TimeoutError:
                 continue

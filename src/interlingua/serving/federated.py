@@ -40,25 +40,25 @@ class Federated:
     searches: tuple[Searches, ...]
 
     def __call__(self, items: Sequence[Question]) -> list[Answer]:
-        for one in self.searches:
-            one.index.refresh()
+        for search in self.searches:
+            search.index.refresh()
         self._check()
-        parts = [part for one in self.searches if (part := narrowed(one)) is not None]
+        parts = [part for search in self.searches if (part := narrowed(search)) is not None]
         first, budget = self.searches[0], Budget(self.searches[0].seconds)
-        found = [part.found(items, budget) for part in parts]
+        rankings = [part.found(items, budget) for part in parts]
         facets = self._facets(parts)
-        models = [one.index.metadata.fingerprint for one in self.searches]
-        same = all(model == models[0] for model in models)
-        comparable = first.reranker is not None or (first.mode == "dense" and same)
+        models = [search.index.metadata.fingerprint for search in self.searches]
+        same_model = all(model == models[0] for model in models)
+        comparable = first.reranker is not None or (first.mode == "dense" and same_model)
         return [
             answered(
                 [
                     (parts[place], hit)
                     for place, hit in merged(
-                        [lists[number] for lists in found],
+                        [lists[number] for lists in rankings],
                         first.k,
                         comparable=comparable,
-                        dense=same and first.mode != "lexical",
+                        dense=same_model and first.mode != "lexical",
                         distinct=first.distinct,
                     )
                 ],
@@ -72,11 +72,11 @@ class Federated:
     def _check(self) -> None:
         """Raise BadInput for a key or a language that no passage of any index has."""
         first = self.searches[0]
-        indexes = [one.index for one in self.searches]
+        indexes = [search.index for search in self.searches]
         if not any(map(len, indexes)):
             return
         fields = {field for index in indexes for field in index.fields}
-        keys = [one.key for one in conditions(first.where)] if first.where is not None else []
+        keys = [condition.key for condition in conditions(first.where)] if first.where is not None else []
         keys += [first.group_by] if first.group_by not in (None, "source") else []
         for key in (*keys, *first.facets):
             check_field(str(key), fields, "the indexes")
@@ -90,8 +90,8 @@ class Federated:
         counts: dict[str, Counter[str]] = {key: Counter() for key in self.searches[0].facets}
         for part in parts:
             if part.facets:
-                found = part.index.facets(part.facets, part.langs, where=part.where, most=COUNTED)
-                for key, values in found.items():
+                facets = part.index.facets(part.facets, part.langs, where=part.where, most=COUNTED)
+                for key, values in facets.items():
                     counts[key].update(values)
         return {
             key: dict(nsmallest(SHOWN, values.items(), key=lambda pair: (-pair[1], pair[0])))
@@ -125,24 +125,24 @@ def merged(
     """The `k` best of some rankings, each with the number of its ranking: by their scores where these are `comparable`,
     else by reciprocal rank fusion. With `dense`, dense scores decide between hits of one rank; with `distinct`, hits
     that say the same are one."""
-    every = [(place, rank, hit) for place, hits in enumerate(lists) for rank, hit in enumerate(hits, 1)]
+    candidates = [(place, rank, hit) for place, hits in enumerate(lists) for rank, hit in enumerate(hits, 1)]
     if comparable:
-        every.sort(key=lambda one: -one[2].score)  # stable: equal ones stay in the order of the indexes
-        found = [(place, hit) for place, _, hit in every]
+        candidates.sort(key=lambda row: -row[2].score)  # stable: equal ones stay in the order of the indexes
+        ranking = [(place, hit) for place, _, hit in candidates]
     else:
-        every.sort(key=lambda one: (one[1], -one[2].parts.get("dense", 0.0) if dense else 0.0))
-        found = [
+        candidates.sort(key=lambda row: (row[1], -row[2].parts.get("dense", 0.0) if dense else 0.0))
+        ranking = [
             (place, hit._replace(score=1 / (RRF_K + rank), parts={**hit.parts, "own": hit.score}))
-            for place, rank, hit in every
+            for place, rank, hit in candidates
         ]
     if not distinct:
-        return found[:k]
-    kept: dict[str, tuple[int, Hit]] = {}
-    for place, hit in found:
+        return ranking[:k]
+    by_text: dict[str, tuple[int, Hit]] = {}
+    for place, hit in ranking:
         text = says(hit.passage)
-        if text in kept:
-            first, best = kept[text]
-            kept[text] = first, with_same(best, hit)
-        elif len(kept) < k:
-            kept[text] = place, hit
-    return list(kept.values())
+        if text in by_text:
+            first_place, best = by_text[text]
+            by_text[text] = first_place, with_same(best, hit)
+        elif len(by_text) < k:
+            by_text[text] = place, hit
+    return list(by_text.values())

@@ -136,16 +136,16 @@ class RequestLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status, sent = perf_counter(), 0, 0
+        start, status, bytes_sent = perf_counter(), 0, 0
         scope[NOTES] = {}
 
         async def answer(message: Message) -> None:
-            nonlocal status, sent
+            nonlocal status, bytes_sent
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
             else:
-                sent += len(message.get("body", b""))
+                bytes_sent += len(message.get("body", b""))
             await send(message)
 
         try:
@@ -156,29 +156,29 @@ class RequestLog:
                 error = ApiError(500, "internal", "internal error; the server's log has the details.")
                 await error_response(error)(scope, receive, answer)
         finally:
-            self._write(scope, status or GONE, perf_counter() - start, sent)
+            self._write(scope, status or GONE, perf_counter() - start, bytes_sent)
 
-    def _write(self, scope: Scope, status: int, seconds: float, sent: int) -> None:
+    def _write(self, scope: Scope, status: int, seconds: float, bytes_sent: int) -> None:
         route = scope.get("route")
         path = getattr(route, "path", "") or "other"
         path = path.replace("{index}", scope[NOTES].get("index", "{index}"))  # only names that are served are noted
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.metrics.answered(method, path, status, seconds)
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        written = scope[NOTES].pop("audit", None)
+        facts = scope[NOTES].pop("audit", None)
         line = {
             "time": time,
             "method": method,
             "path": scope["path"][:200],
             "status": status,
             "ms": round(seconds * 1e3, 1),
-            "sent": sent,
+            "sent": bytes_sent,
             **scope[NOTES],
         }
         log(json.dumps(line))
-        if written is not None:
-            asked = {"POST": "write", "DELETE": "delete"}.get(method, method)
-            line = {"audit": asked, "time": time, "token": scope[NOTES].get("token"), **written, "status": status}
+        if facts is not None:
+            action = {"POST": "write", "DELETE": "delete"}.get(method, method)
+            line = {"audit": action, "time": time, "token": scope[NOTES].get("token"), **facts, "status": status}
             log(json.dumps(line))
 
 
@@ -213,11 +213,11 @@ class ReadRest:
                     message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             elif early and not message.get("more_body", False):
                 await send({**message, "more_body": True})
-                left = self.max_rest if invited else 0
+                remaining = self.max_rest if invited else 0
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(end):
-                        while unread and left > 0:
-                            left -= len((await hear()).get("body", b""))
+                        while unread and remaining > 0:
+                            remaining -= len((await hear()).get("body", b""))
                 message = {"type": "http.response.body"}
             await send(message)
 
@@ -253,39 +253,39 @@ class WholeBody:
         if length.isdigit() and (len(length) > 18 or int(length) > self.max_body):
             return too_large
         parts: list[bytes] = []
-        size, more = 0, True
-        while more:
+        size, more_body = 0, True
+        while more_body:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             parts.append(message.get("body", b""))
-            size, more = size + len(parts[-1]), message.get("more_body", False)
+            size, more_body = size + len(parts[-1]), message.get("more_body", False)
             if size > self.max_body:
                 return too_large
         return b"".join(parts)
 
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        told, gone = False, asyncio.Event()
+        replayed, disconnected = False, asyncio.Event()
 
         async def replay() -> Message:
-            nonlocal told
-            if not told:
-                told = True
+            nonlocal replayed
+            if not replayed:
+                replayed = True
                 return {"type": "http.request", "body": body, "more_body": False}
-            await gone.wait()
+            await disconnected.wait()
             return {"type": "http.disconnect"}
 
         async def leave() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            gone.set()
+            disconnected.set()
 
         answer = asyncio.ensure_future(self.app(scope, replay, send))
-        left = asyncio.ensure_future(leave())
+        disconnect = asyncio.ensure_future(leave())
         try:
-            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((answer, disconnect), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            left.cancel()
+            disconnect.cancel()
             if not answer.done():
                 answer.cancel()
         await asyncio.gather(answer, return_exceptions=True)

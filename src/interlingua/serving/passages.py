@@ -62,12 +62,12 @@ class Documents:
         return [self._one(item) if self.index.versions(item.id) else None for item in items]
 
     def _one(self, item: Near) -> dict[str, Any]:
-        found = self.index.document(item.id, around=item.around)
-        pairs = zip(found.passages, found.parts, strict=True)
+        document = self.index.document(item.id, around=item.around)
+        pairs = zip(document.passages, document.parts, strict=True)
         return {
-            "name": found.name,
-            "source": found.source,
-            "position": found.position,
+            "name": document.name,
+            "source": document.source,
+            "position": document.position,
             "passages": [{**passage.as_json(), "part": part} for passage, part in pairs],
         }
 
@@ -108,17 +108,17 @@ class Change:
     index: Index
 
     def __call__(self, items: Sequence[Write | Delete]) -> list[Changed | Exception]:
-        done: list[Changed | Exception] = []
+        results: list[Changed | Exception] = []
         try:
             with self.index.together():
                 for item in items:
                     try:
-                        done.append(Changed(item(self.index), len(self.index)))
+                        results.append(Changed(item(self.index), len(self.index)))
                     except Exception as error:
-                        done.append(error)
+                        results.append(error)
         except (Busy, Damaged, Stale) as error:  # another process writes, or the disk does not take it
-            return [one if isinstance(one, Exception) else error for one in done] or [error] * len(items)
-        return done
+            return [result if isinstance(result, Exception) else error for result in results] or [error] * len(items)
+        return results
 
 
 AUDITED = 10
@@ -130,62 +130,62 @@ def passage_routes(at: Address) -> APIRouter:
     router = APIRouter(
         prefix=at.prefix, responses={409: {"model": ErrorAnswer, "description": "The index does not take it now"}}
     )
-    the, every = Depends(at.one), Depends(at.every)
+    one_service, all_services = Depends(at.one), Depends(at.every)
 
     @router.post("/passages", response_model=WriteAnswer, summary="Add passages, or replace those of these ids")
-    async def write(body: PassagesRequest, request: Request, service: Service = the) -> JSONResponse:
+    async def write(body: PassagesRequest, request: Request, service: Service = one_service) -> JSONResponse:
         passages = _passages(body)
         note(request.scope, texts=len(passages))
         audit(request.scope, passages=len(passages), ids=[passage.id for passage in passages[:AUDITED]])
-        done = await _written(service, Write(passages), len(passages))
-        audit(request.scope, changed=done.changed)
-        return JSONResponse({"written": done.changed, "passages": done.passages})
+        change = await _written(service, Write(passages), len(passages))
+        audit(request.scope, changed=change.changed)
+        return JSONResponse({"written": change.changed, "passages": change.passages})
 
     @router.get(
         "/passages/{id:path}",
         response_model=PassagesAnswer,
         summary="The passages with an id, or the one called source:id",
     )
-    async def read(id: Id, services: tuple[Service, ...] = every) -> JSONResponse:
-        versions = await ask_each(services, Versions, id)
-        found = [
-            {**passage, **labelled(one.label)}
-            for one, passages in zip(services, versions, strict=True)
-            for passage in passages
+    async def read(id: Id, services: tuple[Service, ...] = all_services) -> JSONResponse:
+        answers = await ask_each(services, Versions, id)
+        passages = [
+            {**passage, **labelled(service.label)}
+            for service, versions in zip(services, answers, strict=True)
+            for passage in versions
         ]
-        if not found:
+        if not passages:
             raise ApiError(404, "not_found", "no passage has this id.")
-        return JSONResponse({"passages": found})
+        return JSONResponse({"passages": passages})
 
     @router.get(
         "/documents/{id:path}",
         response_model=DocumentAnswer,
         summary="The document of the passage with an id: those before and after it, `?around=2` of each",
     )
-    async def document(id: Id, services: tuple[Service, ...] = every, around: Around = 2) -> JSONResponse:
-        found = await ask_each(services, Documents, Near(id, around))
-        held = [(one, document) for one, document in zip(services, found, strict=True) if document is not None]
-        if not held:
+    async def document(id: Id, services: tuple[Service, ...] = all_services, around: Around = 2) -> JSONResponse:
+        documents = await ask_each(services, Documents, Near(id, around))
+        matches = [(one, document) for one, document in zip(services, documents, strict=True) if document is not None]
+        if not matches:
             raise ApiError(404, "not_found", "no passage has this id.")
-        if len(held) > 1:
-            names = ", ".join(one.label for one, _ in held)
+        if len(matches) > 1:
+            names = ", ".join(service.label for service, _ in matches)
             raise ApiError(
                 400, "bad_request", f"several indexes have this id: {names}. Ask /indexes/NAME/documents/ID."
             )
-        ((one, document),) = held
-        return JSONResponse({**document, **labelled(one.label)})
+        ((service, document),) = matches
+        return JSONResponse({**document, **labelled(service.label)})
 
     @router.delete(
         "/passages/{id:path}",
         response_model=DeleteAnswer,
         summary="Delete the passages with an id, or the one called source:id",
     )
-    async def delete(id: Id, request: Request, service: Service = the) -> JSONResponse:
-        done = await _written(service, Delete(id))
-        audit(request.scope, changed=done.changed)
-        if not done.changed:
+    async def delete(id: Id, request: Request, service: Service = one_service) -> JSONResponse:
+        change = await _written(service, Delete(id))
+        audit(request.scope, changed=change.changed)
+        if not change.changed:
             raise ApiError(404, "not_found", "no passage has this id.")
-        return JSONResponse({"deleted": done.changed, "passages": done.passages})
+        return JSONResponse({"deleted": change.changed, "passages": change.passages})
 
     return router
 
@@ -194,26 +194,26 @@ def _passages(body: PassagesRequest) -> list[Passage]:
     """The passages of a request, each with its language. Raises ApiError 422 for an id that occurs twice."""
     passages = [
         Passage(
-            one.id,
-            one.text,
-            one.title,
-            normalise_code(one.lang) if one.lang else detect_language(one.text),
-            one.metadata,
+            passage.id,
+            passage.text,
+            passage.title,
+            normalise_code(passage.lang) if passage.lang else detect_language(passage.text),
+            passage.metadata,
         )
-        for one in body.passages
+        for passage in body.passages
     ]
-    twice = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
-    if twice:
-        raise ApiError(422, "invalid_request", f"passages: the id '{twice[0]}' occurs more than once.")
+    duplicates = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
+    if duplicates:
+        raise ApiError(422, "invalid_request", f"passages: the id '{duplicates[0]}' occurs more than once.")
     return passages
 
 
 async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
     """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
-    done = await service.writer.submit(Change(service.index), write, size)
-    if isinstance(done, Busy | Damaged | Stale):
-        raise ApiError(409, "not_written", service.told(done), {"Retry-After": "5"}) from done
-    if isinstance(done, Exception):
-        raise done
-    service.passages = done.passages
-    return done
+    result = await service.writer.submit(Change(service.index), write, size)
+    if isinstance(result, Busy | Damaged | Stale):
+        raise ApiError(409, "not_written", service.told(result), {"Retry-After": "5"}) from result
+    if isinstance(result, Exception):
+        raise result
+    service.passages = result.passages
+    return result

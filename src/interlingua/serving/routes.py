@@ -71,8 +71,8 @@ def docs_page(spec: Mapping[str, Any]) -> str:
 
 
 def _operation(path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
-    asked = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    body = _fields(asked, schemas) if asked else ""
+    schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    body = _fields(schema, schemas) if schema else ""
     answers = "".join(
         f"<tr><td><code>{code}</code></td><td>{escape(answer['description'])}</td></tr>"
         for code, answer in operation["responses"].items()
@@ -108,14 +108,14 @@ def _type(field: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
         return f"list of {_type(field['items'], schemas)}"
     if field.get("type") == "object":
         return f"{{string: {_type(field.get('additionalProperties', {}), schemas)}}}"
-    least, most = field.get("minimum"), field.get("maximum")
-    span = f" {least}–{most}" if most is not None else f" from {least}" if least is not None else ""
+    minimum, maximum = field.get("minimum"), field.get("maximum")
+    span = f" {minimum}–{maximum}" if maximum is not None else f" from {minimum}" if minimum is not None else ""
     return f"{field.get('type', 'anything')}{span}"
 
 
 def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-    return found
+    model: Mapping[str, Any] = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return model
 
 
 class PageFile(NamedTuple):
@@ -128,13 +128,13 @@ class PageFile(NamedTuple):
 
 def page_files() -> dict[str, PageFile]:
     """The files in `serving/page` by name; "" is `index.html`."""
-    found = {}
+    by_name = {}
     for file in files("interlingua.serving").joinpath("page").iterdir():
         if file.is_file() and not file.name.startswith((".", "_")):
             content = file.read_bytes()
             media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-            found[file.name] = PageFile(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
-    return found | {"": found["index.html"]}
+            by_name[file.name] = PageFile(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    return by_name | {"": by_name["index.html"]}
 
 
 def page_routes() -> list[Route]:
@@ -159,10 +159,12 @@ USUAL = 500
 
 def search_routes(at: Address) -> APIRouter:
     """Search in an index, or in several."""
-    router, every = APIRouter(prefix=at.prefix), Depends(at.every)
+    router, all_services = APIRouter(prefix=at.prefix), Depends(at.every)
 
     @router.post("/search", response_model=SearchAnswer, summary="Find passages for a question in any language")
-    async def search(body: SearchRequest, request: Request, services: tuple[Service, ...] = every) -> JSONResponse:
+    async def search(
+        body: SearchRequest, request: Request, services: tuple[Service, ...] = all_services
+    ) -> JSONResponse:
         start = perf_counter()
         if body.indexes is not None:
             services = at.named(request, body.indexes)
@@ -170,7 +172,7 @@ def search_routes(at: Address) -> APIRouter:
         if first.settings.log_queries:
             note(request.scope, query=body.query)
         if len(services) > 1:
-            note(request.scope, indexes=[one.label for one in services])
+            note(request.scope, indexes=[service.label for service in services])
         elif first.label:
             note(request.scope, index=first.label)
         lang, langs = _languages(body)
@@ -178,28 +180,28 @@ def search_routes(at: Address) -> APIRouter:
             raise ApiError(400, "no_reranker", "rerank: this server has no reranker. Start it with --rerank MODEL.")
         searches = tuple(
             Searches(
-                one.index,
-                one.reranker if body.rerank else None,
+                service.index,
+                service.reranker if body.rerank else None,
                 body.k,
                 body.mode,
                 langs,
                 body.lang_of_results == "same",
                 body.where,
                 body.highlight,
-                one.settings.budget,
+                service.settings.budget,
                 body.min_score,
                 body.group_by,
                 tuple(body.facets),
                 body.distinct,
-                one.label,
+                service.label,
             )
-            for one in services
+            for service in services
         )
         question = Question(body.query, lang)
         call = searches[0] if len(searches) == 1 else Federated(searches)
         size = len(searches) * (1 + len(question.normal) // USUAL)
-        found = await first.batcher.submit(call, question, size)
-        note(request.scope, hits=len(found.hits))
+        answer = await first.batcher.submit(call, question, size)
+        note(request.scope, hits=len(answer.hits))
         took = round((perf_counter() - start) * 1e3, 1)
         return JSONResponse(
             {
@@ -207,9 +209,9 @@ def search_routes(at: Address) -> APIRouter:
                 "lang": lang,
                 "mode": body.mode,
                 "took_ms": took,
-                "hits": found.hits,
-                "notices": found.notices,
-                "facets": found.facets,
+                "hits": answer.hits,
+                "notices": answer.notices,
+                "facets": answer.facets,
             }
         )
 
@@ -218,7 +220,7 @@ def search_routes(at: Address) -> APIRouter:
 
 def rerank_routes(at: Address) -> APIRouter:
     """Order documents that a client brings: in Jina's form, and in the two of Cohere."""
-    router, one = APIRouter(prefix=at.prefix), Depends(at.one)
+    router, one_service = APIRouter(prefix=at.prefix), Depends(at.one)
 
     async def reranked(service: Service, body: RerankRequest, request: Request) -> tuple[str, list[dict[str, Any]]]:
         """The model's name, and the results, best first."""
@@ -243,7 +245,7 @@ def rerank_routes(at: Address) -> APIRouter:
         return name, results
 
     @router.post("/rerank", response_model=RerankAnswer, summary="Order documents by how well they answer")
-    async def rerank(body: RerankRequest, request: Request, service: Service = one) -> JSONResponse:
+    async def rerank(body: RerankRequest, request: Request, service: Service = one_service) -> JSONResponse:
         name, results = await reranked(service, body, request)
         return JSONResponse({"model": name, "results": results})
 
@@ -254,7 +256,7 @@ def rerank_routes(at: Address) -> APIRouter:
             summary=f"Order documents (the form of Cohere's version {version})",
             name=f"rerank_v{version}",
         )
-        async def answer(body: RerankRequest, request: Request, service: Service = one) -> JSONResponse:
+        async def answer(body: RerankRequest, request: Request, service: Service = one_service) -> JSONResponse:
             _, results = await reranked(service, body, request)
             scores = [result["relevance_score"] for result in results if result["relevance_score"] is not None]
             lowest = min(scores, default=0.0)
@@ -272,7 +274,7 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
     """The language of the question, "" where it is not sure, and those of the results."""
     lang = normalise_code(body.lang) if body.lang else detect_language(body.query)
     if body.lang_of_results == "any":
-        return lang, tuple(sorted({find_code(one) or one for one in body.langs})) if body.langs else None
+        return lang, tuple(sorted({find_code(code) or code for code in body.langs})) if body.langs else None
     if body.langs is not None:
         raise ApiError(422, "invalid_request", "lang_of_results: send `same` or langs, not both.")
     if not lang:
@@ -284,19 +286,19 @@ def _languages(body: SearchRequest) -> tuple[str, tuple[str, ...] | None]:
 
 def embedding_routes(at: Address) -> APIRouter:
     """Vectors of the index's own model."""
-    router, one = APIRouter(prefix=at.prefix), Depends(at.one)
+    router, one_service = APIRouter(prefix=at.prefix), Depends(at.one)
 
     @router.post("/v1/embeddings", response_model=EmbeddingsAnswer, summary="Vectors of texts (OpenAI's form)")
-    async def embeddings(body: EmbeddingsRequest, request: Request, service: Service = one) -> JSONResponse:
+    async def embeddings(body: EmbeddingsRequest, request: Request, service: Service = one_service) -> JSONResponse:
         check_model(body.model, service.model, service.settings.aliases)
         role = "query" if body.input_type == "query" else "passage"
         call = Embeddings(service.index, role, body.dimensions, body.encoding_format == "base64")
         vectors: list[Any] = []
         tokens = 0
         for part in parts(body.input, service.settings.max_batch):
-            found = await service.batcher.submit(call, part, len(part.texts))
-            vectors += found.vectors
-            tokens += found.tokens
+            result = await service.batcher.submit(call, part, len(part.texts))
+            vectors += result.vectors
+            tokens += result.tokens
         note(request.scope, texts=len(body.input), tokens=tokens)
         data = [{"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(vectors)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
@@ -306,11 +308,11 @@ def embedding_routes(at: Address) -> APIRouter:
         return {"id": name, "object": "model", "created": service.started, "owned_by": "interlingua"}
 
     @router.get("/v1/models", response_model=ModelsAnswer, summary="Names of the models (OpenAI's form)")
-    async def models(service: Service = one) -> JSONResponse:
+    async def models(service: Service = one_service) -> JSONResponse:
         return JSONResponse({"object": "list", "data": [card(name, service) for name in service.models]})
 
     @router.get("/v1/models/{name:path}", response_model=ModelCard, summary="One of them")
-    async def model(name: Annotated[str, Path(max_length=MAX_ID)], service: Service = one) -> JSONResponse:
+    async def model(name: Annotated[str, Path(max_length=MAX_ID)], service: Service = one_service) -> JSONResponse:
         if name not in service.models:
             raise ApiError(404, "model_not_found", "this server has no model of this name. GET /v1/models lists them.")
         return JSONResponse(card(name, service))
@@ -320,10 +322,10 @@ def embedding_routes(at: Address) -> APIRouter:
 
 def info_routes(at: Address) -> APIRouter:
     """The content of an index, or of several."""
-    router, every = APIRouter(prefix=at.prefix), Depends(at.every)
+    router, all_services = APIRouter(prefix=at.prefix), Depends(at.every)
 
     @router.get("/info", response_model=InfoAnswer, summary="What the index holds, or all indexes together")
-    async def info(services: tuple[Service, ...] = every) -> JSONResponse:
+    async def info(services: tuple[Service, ...] = all_services) -> JSONResponse:
         facts = await facts_of(services)
         languages = Counter[str]()
         for one in facts:
@@ -357,7 +359,7 @@ def _card(service: Service, facts: Facts) -> dict[str, Any]:
 
 def status_routes(served: Served, app: FastAPI) -> APIRouter:
     """Routes for monitoring, for the page and for the reader of the API."""
-    router, every = APIRouter(), Depends(served.without.every)
+    router, all_services = APIRouter(), Depends(served.without.every)
 
     @router.get(
         "/health",
@@ -370,7 +372,7 @@ def status_routes(served: Served, app: FastAPI) -> APIRouter:
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
     @router.get("/indexes", response_model=IndexesAnswer, summary="The indexes that the token may search")
-    async def indexes(services: tuple[Service, ...] = every) -> JSONResponse:
+    async def indexes(services: tuple[Service, ...] = all_services) -> JSONResponse:
         facts = await facts_of(services)
         return JSONResponse({"indexes": list(map(_card, services, facts))})
 

@@ -89,16 +89,16 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     """The first thing that is wrong with a body, and how many more there are."""
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")[: LONGEST_MESSAGE // 2]
+    location = ".".join(str(part) for part in first["loc"] if part != "body")[: LONGEST_MESSAGE // 2]
     if first["type"] == "json_invalid":
-        return ApiError(400, "bad_request", f"the body is not JSON ({first['ctx']['error']} at character {where}).")
-    if not where:
+        return ApiError(400, "bad_request", f"the body is not JSON ({first['ctx']['error']} at character {location}).")
+    if not location:
         message = "the body must be a JSON object, sent as Content-Type: application/json."
     else:
-        message = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}"
-    more = f" ({len(errors) - 1} more such errors)" if len(errors) > 1 else ""
+        message = f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    suffix = f" ({len(errors) - 1} more such errors)" if len(errors) > 1 else ""
     status = 400 if first["type"] in MALFORMED else 422
-    return ApiError(status, CODES[status], f"{message.removesuffix('.')}{more}.")
+    return ApiError(status, CODES[status], f"{message.removesuffix('.')}{suffix}.")
 
 
 MAX_K = 1_000

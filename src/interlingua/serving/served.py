@@ -69,9 +69,9 @@ class Served:
             )
             for name, index in indexes.items()
         }
-        self.metrics.passages.set_function(lambda: sum(one.passages for one in self.services.values()))
-        for name, one in self.services.items():
-            self.metrics.of_index.labels(name).set_function(lambda one=one: one.passages)
+        self.metrics.passages.set_function(lambda: sum(service.passages for service in self.services.values()))
+        for name, service in self.services.items():
+            self.metrics.of_index.labels(name).set_function(lambda service=service: service.passages)
         self.ready = False
 
     @asynccontextmanager
@@ -80,16 +80,16 @@ class Served:
         services = self.services.values()
         self.batcher.start()
         try:
-            for one in services:
-                await one.begin()
+            for service in services:
+                await service.begin()
             self.ready = True
-            for one in services:
-                one.watch.start()
+            for service in services:
+                service.watch.start()
             yield
         finally:
-            for one in services:
-                one.watch.close()
-                await one.writer.close()
+            for service in services:
+                service.watch.close()
+                await service.writer.close()
             await self.batcher.close()
 
     @property
@@ -103,9 +103,9 @@ class Served:
 
     def told(self, error: InterlinguaError) -> str:
         """The error without the places of the indexes, which are no business of a client."""
-        places = {str(one.index.path): one.place for one in self.services.values()}
-        known = "|".join(re.escape(place) for place in sorted(places, key=len, reverse=True) if place)  # idx2, then idx
-        return re.sub(known, lambda found: places[found[0]], str(error)) if known else str(error)
+        places = {str(service.index.path): service.place for service in self.services.values()}
+        regex = "|".join(re.escape(place) for place in sorted(places, key=len, reverse=True) if place)  # idx2, then idx
+        return re.sub(regex, lambda match: places[match[0]], str(error)) if regex else str(error)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,17 +137,17 @@ class Served:
         return self.services[self.names[0]]
 
     async def _searchable(self, request: Request) -> tuple[Service, ...]:
-        allowed: Grant = request.scope[GRANT]
-        return tuple(one for name, one in self.services.items() if name in allowed.searchable)
+        grant: Grant = request.scope[GRANT]
+        return tuple(service for name, service in self.services.items() if name in grant.searchable)
 
     def _chosen(self, request: Request, names: Sequence[str]) -> tuple[Service, ...]:
-        allowed: Grant = request.scope[GRANT]
+        grant: Grant = request.scope[GRANT]
         for name in names:
             if name not in self.services:
                 raise unknown()
-            if name not in allowed.searchable:
-                raise refusal("search", allowed.token, name)
-        return tuple(one for name, one in self.services.items() if name in names)
+            if name not in grant.searchable:
+                raise refusal("search", grant.token, name)
+        return tuple(service for name, service in self.services.items() if name in names)
 
 
 def unknown() -> ApiError:
@@ -176,18 +176,18 @@ def check_name(name: str, place: object = "IDX") -> None:
 def places_of(words: Sequence[str]) -> dict[str, str]:
     """Indexes by name, as a command line gives them: each an index, `NAME=INDEX`, or a folder that holds indexes. An
     index without a name has that of its folder. Raises BadInput for two of one name, and for a name that is none."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for word in words:
         name, sign, place = word.partition("=")
         if sign and not (is_address(word) or FilePath(word).exists()):
             check_name(name, place)
-            found.append((name, place))
+            pairs.append((name, place))
         else:
-            found += [("", inside) for inside in _inside(word)]
-    if len(found) == 1 and not found[0][0]:
-        return {only_name(found[0][1]): found[0][1]}
+            pairs += [("", inside) for inside in _inside(word)]
+    if len(pairs) == 1 and not pairs[0][0]:
+        return {only_name(pairs[0][1]): pairs[0][1]}
     places: dict[str, str] = {}
-    for name, place in found:
+    for name, place in pairs:
         if not name:
             check_name(name := last_part(place), place)
         if name in places:
@@ -202,7 +202,7 @@ def _inside(place: str) -> list[str]:
     if is_index(place) or not folder.is_dir():
         return [place]
     try:
-        return [str(one) for one in sorted(folder.iterdir()) if is_index(one) and one.name[0] != "."] or [place]
+        return [str(path) for path in sorted(folder.iterdir()) if is_index(path) and path.name[0] != "."] or [place]
     except OSError as error:
         raise BadInput(f"{place}: cannot be read ({error.strerror}).") from error
 
@@ -216,12 +216,12 @@ def open_all(
     indexes = {}
     for name, place in places.items():
         index = Index.open(place, durability=durability)
-        made = json.dumps(index.metadata.fingerprint, sort_keys=True)
-        if made in encoders or model or precision:
+        fingerprint = json.dumps(index.metadata.fingerprint, sort_keys=True)
+        if fingerprint in encoders or model or precision:
             index.close()
-            if made not in encoders:
-                encoders[made] = load_encoder(index.metadata, place, model=model, precision=precision)
-            index = Index.open(place, encoders[made], durability=durability)
-        encoders[made] = index.encoder  # loaded now, if it was not
+            if fingerprint not in encoders:
+                encoders[fingerprint] = load_encoder(index.metadata, place, model=model, precision=precision)
+            index = Index.open(place, encoders[fingerprint], durability=durability)
+        encoders[fingerprint] = index.encoder  # loaded now, if it was not
         indexes[name] = index
     return indexes

@@ -300,10 +300,10 @@ class Connections:
 
     def turn_out(self, client: str | None = None) -> bool:
         """End the one that has waited longest, of `client` if it is given. False where none waits."""
-        for one in self._all:
-            if (client is None or one.of == client) and one.waiting:
-                one.turn_out()
-                self.remove(one)
+        for connection in self._all:
+            if (client is None or connection.of == client) and connection.waiting:
+                connection.turn_out()
+                self.remove(connection)
                 return True
         return False
 
@@ -330,9 +330,9 @@ class Connections:
 
     def cancel_handshakes(self) -> None:
         """End those that are not connected yet."""
-        for one in list(self._all):
-            if not one.connected:
-                one.opening.cancel()
+        for connection in list(self._all):
+            if not connection.connected:
+                connection.opening.cancel()
 
 
 class Server(uvicorn.Server):
@@ -427,12 +427,12 @@ def run(app: FastAPI, listener: socket.socket, settings: ServeSettings, tls: ssl
     """
     server = Server(app, listener, settings, tls)
     # uvicorn raises the signal again when it is done: for SIGTERM that would be an end by signal, not a clean one
-    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    previous_handler = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         with suppress(KeyboardInterrupt):
             server.run()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
         listener.close()
     if not server.started:
         raise BadInput("the server did not start; the lines above say why.")

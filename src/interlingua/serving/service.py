@@ -149,9 +149,9 @@ class Searches:
             if not set(self.langs or ()) & set(self.index.languages):
                 return [Answer([], [], {key: {} for key in self.facets}) for _ in items]
         budget = Budget(self.seconds)
-        found = self.found(items, budget)
+        rankings = self.found(items, budget)
         facets = self.index.facets(self.facets, self.langs, where=self.where) if self.facets else {}
-        pairs = zip(items, found, strict=True)
+        pairs = zip(items, rankings, strict=True)
         return [answered([(self, hit) for hit in hits], question, budget, facets) for question, hits in pairs]
 
     def found(self, items: Sequence[Question], budget: Budget) -> list[list[Hit]]:
@@ -176,16 +176,16 @@ Found = Sequence[tuple[Searches, Hit]]
 
 def answered(found: Found, question: Question, budget: Budget, facets: dict[str, dict[str, int]]) -> Answer:
     """The answer to a question, with the highlights for which there is time."""
-    wanted = [(searches, hit) for searches, hit in found[:HIGHLIGHTED] if searches.highlight]
-    marked, notices = _marked(wanted, question, budget), []
+    highlighted = [(searches, hit) for searches, hit in found[:HIGHLIGHTED] if searches.highlight]
+    highlights, notices = _marked(highlighted, question, budget), []
     if question.is_cut:
         notices.append(
             "the question is long: its first words were compared with those of the passages, the rest "
             "only by the model."
         )
-    if len(marked) < len(wanted):
+    if len(highlights) < len(highlighted):
         notices.append(
-            f"highlights were left out from result {len(marked) + 1} on: the question took more than "
+            f"highlights were left out from result {len(highlights) + 1} on: the question took more than "
             f"{budget.seconds:g} seconds."
         )
     return Answer(
@@ -196,10 +196,10 @@ def answered(found: Found, question: Question, budget: Budget, facets: dict[str,
                 "rank": rank,
                 "score": finite(hit.score),
                 "parts": {name: finite(score) for name, score in hit.parts.items()},
-                "highlights": marked[rank - 1] if rank <= len(marked) else [],
+                "highlights": highlights[rank - 1] if rank <= len(highlights) else [],
                 "group": hit.group,
                 "more": hit.more,
-                "same": [called(one) for one in hit.same],
+                "same": [called(passage) for passage in hit.same],
                 "repeated": hit.repeated,
             }
             for rank, (searches, hit) in enumerate(found, 1)
@@ -209,22 +209,22 @@ def answered(found: Found, question: Question, budget: Budget, facets: dict[str,
     )
 
 
-def _marked(found: Found, question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
+def _marked(hits: Found, question: Question, budget: Budget) -> list[list[tuple[int, int]]]:
     """The highlights of the hits, of as many as there is time for."""
     from interlingua.index.highlights import Highlights, highlight_encoder
 
-    marked: list[list[tuple[int, int]]] = []
+    highlights: list[list[tuple[int, int]]] = []
     spans: dict[Searches, Highlights] = {}
     try:
-        for one, hit in found:
+        for one, hit in hits:
             if one not in spans:
                 with budget.stage("highlighting", question):
                     spans[one] = Highlights(question, encoder=highlight_encoder(one.reranker, one.index, one.mode))
             with budget.stage("highlighting", question):
-                marked.append(spans[one](hit.passage))
+                highlights.append(spans[one](hit.passage))
     except OutOfTime:
         pass
-    return marked
+    return highlights
 
 
 def labelled(index: str) -> dict[str, str]:
@@ -289,16 +289,16 @@ def parts(texts: Sequence[str], most: int) -> list[Part]:
 
 def check_lengths(part: Part) -> None:
     """Raise ApiError 422 for texts that grow too long in NFKC, which a model reads: one character may become 18."""
-    whole = 0
+    total_length = 0
     for number, text in enumerate(part.texts, part.first):
         length = len(text) if text.isascii() else len(nfkc(text))
-        whole += length
-        if length > MAX_TEXT or whole > MAX_TEXTS:
+        total_length += length
+        if length > MAX_TEXT or total_length > MAX_TEXTS:
             raise ApiError(
                 422,
                 "invalid_request",
                 f"text {number} of {part.total}: {length:,} characters after NFKC normalisation "
-                f"({whole:,} with the texts before it). The limits are {MAX_TEXT:,} for one text and "
+                f"({total_length:,} with the texts before it). The limits are {MAX_TEXT:,} for one text and "
                 f"{MAX_TEXTS:,} for all together.",
             )
 
@@ -347,8 +347,8 @@ class Reranks:
             for name, text in zip(names[str(number)], documents.texts, strict=True)
         ]
         run = model_retriever(self.encoder, passages).score(queries, names)
-        found = {query: dict(run[query]) for query in names}
-        return [[finite(found[query][name]) for name in ids] for query, ids in names.items()]
+        scores = {query: dict(run[query]) for query in names}
+        return [[finite(scores[query][name]) for name in ids] for query, ids in names.items()]
 
 
 class Shared:
@@ -447,15 +447,15 @@ async def ask_each(services: Sequence[Service], call: Callable[[Index], Call[Ask
     """The same asked of the index of each service, as one job: a queue with room for one has room for all."""
     if not services:
         return []
-    return await services[0].batcher.submit(Each(tuple(call(one.index) for one in services)), item)
+    return await services[0].batcher.submit(Each(tuple(call(service.index) for service in services)), item)
 
 
 async def facts_of(services: Sequence[Service]) -> list[Facts]:
     """The contents of the index of each service now."""
-    found = await ask_each(services, Describe, None)
-    for one, facts in zip(services, found, strict=True):
-        one.passages = facts.passages
-    return found
+    contents = await ask_each(services, Describe, None)
+    for service, facts in zip(services, contents, strict=True):
+        service.passages = facts.passages
+    return contents
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,8 @@ def train_tokenizer(
             f"no vocabulary of {vocab_size:,} tokens could be learned from these texts ({error}). "
             "Give more text, or ask for fewer tokens."
         ) from error
-    learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    pieces = [(learned.id_to_piece(i), learned.get_score(i)) for i in range(len(SPECIAL), learned.get_piece_size())]
+    unigram = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [(unigram.id_to_piece(i), unigram.get_score(i)) for i in range(len(SPECIAL), unigram.get_piece_size())]
     return unigram_tokenizer(pieces, lowercase=lowercase, byte_fallback=byte_fallback, max_length=max_length)
 
 
@@ -272,14 +272,14 @@ def freeze(backbone: Transformer | StaticEmbedding, parts: Iterable[str]) -> Non
     """
     for part in parts:
         if part == "embeddings":
-            whole = backbone.model if isinstance(backbone, Transformer) else backbone
-            getattr(whole, "embeddings", backbone.input_embeddings).requires_grad_(False)
+            module = backbone.model if isinstance(backbone, Transformer) else backbone
+            getattr(module, "embeddings", backbone.input_embeddings).requires_grad_(False)
             continue
         first, _, last = part.removeprefix("layers.").partition("-")
         stack = backbone.stack() if isinstance(backbone, Transformer) else nn.ModuleList()
         if int(last or first) >= len(stack):
-            held = f"the layers 0 to {len(stack) - 1}" if len(stack) else "no layers"
-            raise BadInput(f"model.freeze: {part} is not in this model, which has {held}.")
+            layers = f"the layers 0 to {len(stack) - 1}" if len(stack) else "no layers"
+            raise BadInput(f"model.freeze: {part} is not in this model, which has {layers}.")
         for layer in stack[int(first) : int(last or first) + 1]:
             layer.requires_grad_(False)
 
@@ -311,8 +311,8 @@ def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
     model = XLMRobertaModel(config)
     if rows is not None:
         with torch.no_grad():  # brought to the scale of random ones, which the layers above expect
-            given = rows.folded()
-            model.embeddings.word_embeddings.weight[: len(given)] = given * (config.initializer_range / given.std())
+            weight = rows.folded()
+            model.embeddings.word_embeddings.weight[: len(weight)] = weight * (config.initializer_range / weight.std())
     return Parts(Transformer(model, tokenizer), "mean", settings=EncoderSettings(max_length=spec.max_length))
 
 

@@ -107,10 +107,10 @@ def _claim(recipe: Recipe, out: Path) -> None:
     file = out / "recipe.yaml"
     if file.exists():
         same = same_recipe(file.read_text(encoding="utf-8"), recipe)
-        begun = [run for run in (out, out / "warm_up") if (run / "model").exists() or newest(run / "checkpoints")]
-        if same and out in begun:
+        runs = [run for run in (out, out / "warm_up") if (run / "model").exists() or newest(run / "checkpoints")]
+        if same and out in runs:
             return
-        if not same and begun:
+        if not same and runs:
             raise BadInput(f"{out}: holds a run of another recipe (see {file}). Use another --out, or delete it.")
         for leftover in ("start", "best"):
             shutil.rmtree(out / leftover, ignore_errors=True)
@@ -150,7 +150,7 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
         model_of(recipe.model, start, _texts(recipe, stores), recipe.seed).save(folder)
     processes.wait()
     model = load_any(folder, device=str(processes.device), for_training=True)
-    static = any(isinstance(one.backbone, StaticEmbedding) for one in (model.query, model.passage))
+    static = any(isinstance(encoder.backbone, StaticEmbedding) for encoder in (model.query, model.passage))
     if recipe.model.token_dropout and processes.first and not static:
         logger.warning(
             "model.token_dropout does nothing here: it is for static models. Transformers have model.dropout."
@@ -221,9 +221,9 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
         "template": spec.template,
     }
     if spec.encoders == "untied" and isinstance(source, str):
-        both = DualEncoder.both(source, similarity=spec.similarity, **options)
-        if both is not None:
-            return both
+        model = DualEncoder.both(source, similarity=spec.similarity, **options)
+        if model is not None:
+            return model
     encoder = build_encoder(source, texts=texts, seed=seed, **options)
     kind = DualEncoder.tied if spec.encoders == "tied" else DualEncoder.untied
     return kind(encoder, similarity=spec.similarity)
@@ -243,17 +243,17 @@ def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
 
 
 def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]], processes: Processes) -> Trainer:
-    named = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
-    teachers = _teachers(recipe, named, model, stores, out, processes)
+    specs = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
+    teachers = _teachers(recipe, specs, model, stores, out, processes)
     objectives = [
         weighted_objective(name, spec, model, recipe, first=processes.first, teachers=teachers)
-        for name, spec in named.items()
+        for name, spec in specs.items()
     ]
-    used = {stream for weighted in objectives for stream in weighted.streams(recipe.data)}
+    names = {stream for weighted in objectives for stream in weighted.streams(recipe.data)}
     streams = {
         name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))
         for name, spec in recipe.data.items()
-        if name in used
+        if name in names
     }
     for weighted in objectives:
         weighted.objective.to(processes.device)
@@ -282,44 +282,44 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
 
 def _teachers(
     recipe: Recipe,
-    named: Mapping[str, dict[str, Any]],
+    specs: Mapping[str, dict[str, Any]],
     model: Model,
     stores: Mapping[str, Store[Any]],
     out: Path,
     processes: Processes,
 ) -> dict[str, TeacherVectors | TeacherStates]:
     """What each entry learns from, by its name. Entries with one teacher share its vectors, of all their texts."""
-    found: dict[str, TeacherVectors | TeacherStates] = {}
+    teachers: dict[str, TeacherVectors | TeacherStates] = {}
     pupils: dict[str, list[tuple[str, TeacherSpec, Distillation.Settings, Store[Any]]]] = {}
-    for name, spec in named.items():
+    for name, spec in specs.items():
         if kind_of(name, spec) == "state_distillation":
-            found[name] = _state_teacher(name, options_of(name, spec, recipe)[1], model, processes)
+            teachers[name] = _state_teacher(name, options_of(name, spec, recipe)[1], model, processes)
         elif kind_of(name, spec) == "distillation":
             entry, options = options_of(name, spec, recipe)
             assert isinstance(options, Distillation.Settings)
             assert not callable(options.teacher)  # nothing in a recipe is
-            given = options.teacher
-            teacher = TeacherSpec(model=given) if isinstance(given, str) else given  # type: ignore[call-arg]
+            source = options.teacher
+            teacher = TeacherSpec(model=source) if isinstance(source, str) else source  # type: ignore[call-arg]
             stream = entry.reads.get(options.of, options.of)
             if stream not in stores:
                 raise BadInput(f"objectives.{name}: needs data named '{stream}'; the recipe has {', '.join(stores)}.")
             # vectors are kept as the teacher gives them, and centred as they are read
             key = teacher.model_dump_json(exclude={"centre"})
             pupils.setdefault(key, []).append((name, teacher, options, stores[stream]))
-    for number, some in enumerate(pupils.values()):
+    for number, group in enumerate(pupils.values()):
 
-        def texts(some: list[Any] = some) -> Iterator[tuple[str, Text]]:
-            for _, _, options, store in some:
+        def texts(group: list[Any] = group) -> Iterator[tuple[str, Text]]:
+            for _, _, options, store in group:
                 yield from taught_texts(options, (store[row] for row in range(len(store))))
 
         # each teacher has a folder of its own
         place = out if number == 0 else out / f"teacher-{number + 1}"
-        opened: dict[bool, TeacherVectors] = {}
-        for name, teacher, _, _ in some:
-            if teacher.centre not in opened:
-                opened[teacher.centre] = learn_from(teacher, texts, model.dim, place, processes)
-            found[name] = opened[teacher.centre]
-    return found
+        vectors: dict[bool, TeacherVectors] = {}
+        for name, teacher, _, _ in group:
+            if teacher.centre not in vectors:
+                vectors[teacher.centre] = learn_from(teacher, texts, model.dim, place, processes)
+            teachers[name] = vectors[teacher.centre]
+    return teachers
 
 
 def _state_teacher(name: str, options: Settings, model: Model, processes: Processes) -> TeacherStates:
@@ -338,16 +338,16 @@ def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
     where it is asked for; float16 with a loss scale."""
     on_gpu = device.type == "cuda"
     has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else cpu_has_bfloat16()
-    chosen = spec.precision
-    if chosen == "auto":
-        chosen = "float32" if not on_gpu else "bf16" if has_bf16 else "fp16"
-    if chosen == "bf16" and not has_bf16:
+    precision = spec.precision
+    if precision == "auto":
+        precision = "float32" if not on_gpu else "bf16" if has_bf16 else "fp16"
+    if precision == "bf16" and not has_bf16:
         raise BadInput("training.precision: bf16 needs a GPU or a processor that has it; use auto, fp16 or float32.")
-    if chosen == "fp16":
+    if precision == "fp16":
         if not on_gpu:
             logger.warning("training.precision: fp16 on a CPU is emulated: slower than float32, for trials only.")
         return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.float16, LossScale())
-    return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.bfloat16 if chosen == "bf16" else None)
+    return Chunking(spec.chunk_tokens, spec.gradient_cache, torch.bfloat16 if precision == "bf16" else None)
 
 
 def _validation(
@@ -362,7 +362,7 @@ def _validation(
     store = open_store("questions", spec.questions, out / "validation", build=False)
     late = recipe.model.late_interaction is not None
     objective = next(
-        (one.objective for one in objectives if isinstance(one.objective, Retrieval | LateInteraction)),
+        (weighted.objective for weighted in objectives if isinstance(weighted.objective, Retrieval | LateInteraction)),
         LateInteraction() if late else Retrieval(similarity=recipe.model.similarity),
     )
     return retrieval_nll(objective, store, spec.limit, spec.batch)

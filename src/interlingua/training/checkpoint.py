@@ -58,8 +58,8 @@ def save_checkpoint(
 
 def newest(folder: Path) -> Path | None:
     """The last complete checkpoint, if there is one."""
-    found = _complete(folder)
-    return found[-1] if found else None
+    checkpoints = _complete(folder)
+    return checkpoints[-1] if checkpoints else None
 
 
 def _complete(folder: Path) -> list[Path]:
@@ -113,8 +113,8 @@ def load_checkpoint(
 
 def weights(modules: dict[str, nn.Module]) -> dict[str, Tensor]:
     """Parameters and buffers by name, each tensor once (a tied encoder is one encoder)."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, module in modules.items():
         for key, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            found[f"{name}.{key}"] = tensor
-    return found
+            tensors[f"{name}.{key}"] = tensor
+    return tensors

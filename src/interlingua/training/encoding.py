@@ -45,14 +45,14 @@ class TokenCache:
 
     def tokenize(self, encoder: RoleEncoder, texts: Sequence[Text], role: str) -> list[list[int]]:
         """Token ids of each text, as `encoder` reads them in this role."""
-        known = self._known.setdefault((encoder, role), {})
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        found = dict(zip(new, encoder.tokenize(new, role), strict=True)) if new else {}
-        for text, ids in found.items():
+        cache = self._known.setdefault((encoder, role), {})
+        new = [text for text in dict.fromkeys(texts) if text not in cache]
+        new_ids = dict(zip(new, encoder.tokenize(new, role), strict=True)) if new else {}
+        for text, ids in new_ids.items():
             if len(ids) <= self.room:
                 self.room -= len(ids)
-                known[text] = array("i", ids)
-        return [known[text].tolist() if text in known else found[text] for text in texts]
+                cache[text] = array("i", ids)
+        return [cache[text].tolist() if text in cache else new_ids[text] for text in texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,10 @@ class Encoded(ABC):
         self.chunks = [[mine[i] for i in chunk] for chunk in token_batches(tokens, chunking.tokens, chunking.cache)]
         if dim is None:
             return
-        nothing = TokenVectors(torch.zeros(0, dim, device=processes.device), [])
-        found = TokenVectors.join([nothing, *map(self._first_pass, self.chunks)])
+        empty = TokenVectors(torch.zeros(0, dim, device=processes.device), [])
+        vectors = TokenVectors.join([empty, *map(self._first_pass, self.chunks)])
         places = {item: place for place, item in enumerate(chain.from_iterable(self.chunks))}
-        own = found.select([places[item] for item in mine])
+        own = vectors.select([places[item] for item in mine])
         self.counts = self._all_counts(own.counts, shares)
         self.leaf = processes.gather(own.vectors, [token_rows(self.counts, share).tolist() for share in shares])
         self.leaf.requires_grad_()
@@ -157,8 +157,8 @@ class Encoded(ABC):
         # what the token losses draw, they draw as they would after a second reading
         self._random.append(RandomState(self.processes.device))
         with torch.no_grad():
-            found = self._vectors(chunk, self._graphs[-1])
-        return TokenVectors(found.vectors.detach(), found.counts)
+            vectors = self._vectors(chunk, self._graphs[-1])
+        return TokenVectors(vectors.vectors.detach(), vectors.counts)
 
     def backward(self, gradient: Tensor | None, retain: bool = False) -> None:
         """Add the gradient of ⟨vectors, gradient⟩ and of the token losses, times the loss scale, to the parameters,
@@ -268,13 +268,13 @@ class EncodedRows(Encoded):
             states = self._states(chunk, unmasked=False)
         with self._precision():
             losses = self.objective.token_losses([self.rows[item] for item in chunk], *states, self.encoder)
-        found = []
+        summands = []
         for name, rows in losses.items():
             loss = rows.float().sum() / max(1, self.predictions)
             require_finite(loss, f"{self.weighted.name}.{name}" if name else self.weighted.name)
             self.totals[name] += loss.item()
-            found.append(self.weighted.weight * self.objective.weights[name] * loss)
-        return found
+            summands.append(self.weighted.weight * self.objective.weights[name] * loss)
+        return summands
 
 
 def _original(row: MaskedRow) -> list[int]:

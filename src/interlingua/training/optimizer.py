@@ -89,13 +89,13 @@ class Optimizer:
         if rows and spec.weight_decay:  # rows that are not read would not decay
             raise BadInput("optimizer.weight_decay: the subword vectors of a static model do not decay. Give 0.")
         # norms and biases are not shrunk
-        decayed = [
+        groups = [
             {"params": [p for p in dense if p.ndim > 1], "weight_decay": spec.weight_decay},
             {"params": [p for p in dense if p.ndim <= 1], "weight_decay": 0.0},
         ]
         self.parts: list[torch.optim.Optimizer] = []
         if dense:
-            self.parts.append(torch.optim.AdamW(decayed, lr=spec.lr, betas=spec.betas, eps=spec.eps))
+            self.parts.append(torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps))
         if rows:
             self.parts.append(torch.optim.SparseAdam(rows, lr=spec.lr, betas=spec.betas, eps=spec.eps))
 
@@ -154,13 +154,13 @@ class Optimizer:
     def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Back to a state given by `state()`."""
         for number, part in enumerate(self.parts):
-            whole = part.state_dict()
+            state = part.state_dict()
             states: dict[int, dict[str, Any]] = {}
             for name, value in [*tensors.items(), *numbers.items()]:
-                which, index, key = name.split(".", 2)
-                if int(which) == number:
+                owner, index, key = name.split(".", 2)
+                if int(owner) == number:
                     states.setdefault(int(index), {})[key] = value
-            part.load_state_dict({"state": states, "param_groups": whole["param_groups"]})
+            part.load_state_dict({"state": states, "param_groups": state["param_groups"]})
 
 
 def gradient_norm(gradients: Iterable[Tensor | None]) -> float:

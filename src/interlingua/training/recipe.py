@@ -80,19 +80,19 @@ class ModelSpec(Settings):
     @model_serializer(mode="wrap")
     def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """All fields, but that which came later only where it is given: the digests of recipes stay as they were."""
-        written: dict[str, Any] = fields(self)
+        values: dict[str, Any] = fields(self)
         if self.dropout is None:
-            written.pop("dropout", None)
-        return written
+            values.pop("dropout", None)
+        return values
 
     @field_validator("freeze")
     @classmethod
     def _parts(cls, parts: list[str]) -> list[str]:
         for part in parts:
-            named = re.fullmatch(r"embeddings|layers\.(\d+)(?:-(\d+))?", part)
-            if named is None:
+            match = re.fullmatch(r"embeddings|layers\.(\d+)(?:-(\d+))?", part)
+            if match is None:
                 raise ValueError(f"{part!r} is no part of a model; write embeddings, layers.3 or layers.0-3")
-            if named[2] is not None and int(named[2]) < int(named[1]):
+            if match[2] is not None and int(match[2]) < int(match[1]):
                 raise ValueError(f"{part!r} ends before it begins")
         return parts
 
@@ -141,11 +141,11 @@ class TrainingSpec(Settings):
     @model_serializer(mode="wrap")
     def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """All fields, but those that came later only where they are on."""
-        written: dict[str, Any] = fields(self)
+        values: dict[str, Any] = fields(self)
         for name in ("balance_gradients", "own_batches"):
             if not getattr(self, name):
-                written.pop(name, None)
-        return written
+                values.pop(name, None)
+        return values
 
 
 class ValidationSpec(Settings):
@@ -193,8 +193,8 @@ def kept_recipe(text: str) -> Recipe | None:
 
 def same_recipe(kept: str, recipe: Recipe) -> bool:
     """Whether the text kept beside a run says the same as `recipe`."""
-    found = kept_recipe(kept)
-    return found is not None and recipe_text(found) == recipe_text(recipe)
+    previous = kept_recipe(kept)
+    return previous is not None and recipe_text(previous) == recipe_text(recipe)
 
 
 def _renamed(tree: Any) -> Any:
@@ -226,10 +226,10 @@ def find_recipe(name: str | Path) -> Path:
     for candidate in (bundled, bundled.with_suffix(".yaml")) if bundled.name else ():
         if candidate.is_file():
             return candidate
-    known = [str(p.relative_to(recipe_folder()).with_suffix("")) for p in recipe_folder().rglob("*.yaml")]
+    names = [str(p.relative_to(recipe_folder()).with_suffix("")) for p in recipe_folder().rglob("*.yaml")]
     if path.suffix in (".yaml", ".yml") and not str(name).startswith("recipes/"):
         existing(path, "recipe")
-    raise NotFound(f"{name}: no such recipe.{suggestion(str(name), known)}")
+    raise NotFound(f"{name}: no such recipe.{suggestion(str(name), names)}")
 
 
 def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | None = None) -> Recipe:
@@ -269,8 +269,8 @@ def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """`over` laid upon `under`, mappings key by key."""
     merged = dict(under)
     for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = merge(merged[key], value) if both else value
+        nested = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if nested else value
     return merged
 
 

@@ -34,7 +34,7 @@ class Report:
 
 def merged(reports: list[dict[str, Report]]) -> dict[str, Report]:
     """One report an objective out of those of the batches of a step: means, and the vectors of the last."""
-    found: dict[str, Report] = {}
+    result: dict[str, Report] = {}
     for name in reports[-1]:
         parts = [report[name] for report in reports]
         details = {
@@ -42,35 +42,35 @@ def merged(reports: list[dict[str, Report]]) -> dict[str, Report]:
             for key in dict.fromkeys(key for part in parts for key in part.details)
         }
         warning = next((part.warning for part in parts if part.warning), None)
-        found[name] = Report(
+        result[name] = Report(
             sum(part.loss for part in parts) / len(parts),
             {key: sum(values) / len(values) for key, values in details.items()},
             parts[-1].gradient_norm,
             parts[-1].vectors,
             warning,
         )
-    return found
+    return result
 
 
 def groups(
     objectives: list[WeightedObjective], available: Iterable[str], share: bool = True
 ) -> list[list[WeightedObjective]]:
     """Contrastive objectives with a stream in common together; every token or span objective alone."""
-    available, found = list(available), list[tuple[set[str], list[WeightedObjective]]]()
+    available, clusters = list(available), list[tuple[set[str], list[WeightedObjective]]]()
     for weighted in objectives:
         streams = set(weighted.streams(available))
-        joined = [
+        matches = [
             group
-            for group in found
+            for group in clusters
             if share
             and streams & group[0]
             and not isinstance(weighted.objective, TokenObjective)
             and not isinstance(group[1][0].objective, TokenObjective)
         ]
-        for group in joined:
-            found.remove(group)
-        found.append((streams.union(*[g[0] for g in joined]), [t for g in joined for t in g[1]] + [weighted]))
-    return [members for _, members in found]
+        for group in matches:
+            clusters.remove(group)
+        clusters.append((streams.union(*[g[0] for g in matches]), [t for g in matches for t in g[1]] + [weighted]))
+    return [members for _, members in clusters]
 
 
 Compared = tuple[WeightedObjective, Loss, Mapping[str, Tensor | TokenVectors]]
@@ -119,13 +119,13 @@ def backward(
             reports[name].gradient_norm = apart.norm(processes) / chunking.scale
         return reports
     for key, part in encoded.items():
-        whole = [gradients[key] for gradients in pulls.values()]
-        part.backward(sum(whole[1:], whole[0]) if whole else None)
+        summands = [gradients[key] for gradients in pulls.values()]
+        part.backward(sum(summands[1:], summands[0]) if summands else None)
         if isinstance(part, EncodedRows):
             count = {"predictions": float(part.predictions)}
             for name, total in part.totals.items():
-                whose = part.weighted.name
-                reports[f"{whose}.{name}" if name else whose] = Report(processes.total(total), {} if name else count)
+                owner = part.weighted.name
+                reports[f"{owner}.{name}" if name else owner] = Report(processes.total(total), {} if name else count)
     return reports
 
 
@@ -133,11 +133,11 @@ def _texts(
     group: list[WeightedObjective], model: Model, batch: Batch, chunking: Chunking, processes: Processes
 ) -> tuple[dict[str, Encoded], Iterator[Compared]]:
     """The texts of all objectives of a group by role, each text once, and the losses on their vectors."""
-    drawn = {weighted.name: weighted.batch(batch) for weighted in group}
-    requests = {weighted.name: weighted.objective.requests(drawn[weighted.name]) for weighted in group}
+    batches = {weighted.name: weighted.batch(batch) for weighted in group}
+    requests = {weighted.name: weighted.objective.requests(batches[weighted.name]) for weighted in group}
     unique: dict[str, dict[Text, int]] = {}
-    for wanted in requests.values():
-        for texts in wanted.values():
+    for request in requests.values():
+        for texts in request.values():
             rows = unique.setdefault(texts.role, {})
             for text in texts.texts:
                 rows.setdefault(text, len(rows))
@@ -149,7 +149,7 @@ def _texts(
                 name: encoded[texts.role].take([unique[texts.role][text] for text in texts.texts])
                 for name, texts in requests[weighted.name].items()
             }
-            yield weighted, loss_of(weighted.objective, drawn[weighted.name], vectors), vectors
+            yield weighted, loss_of(weighted.objective, batches[weighted.name], vectors), vectors
 
     return dict(encoded), compared()
 
@@ -177,15 +177,15 @@ def _rows(
 def _pull(weighted: WeightedObjective, loss: Tensor, encoded: Mapping[str, Encoded], scale: float) -> dict[str, Tensor]:
     """∂(weight · loss)/∂vectors for each encoding; the objective's own parameters get their gradient here, times the
     loss scale as all parameters do."""
-    own = [p for p in weighted.objective.parameters() if p.requires_grad]
+    parameters = [p for p in weighted.objective.parameters() if p.requires_grad]
     leaves = {key: part.leaf for key, part in encoded.items()}
-    found = torch.autograd.grad(weighted.weight * loss, [*leaves.values(), *own], allow_unused=True)
-    for parameter, gradient in zip(own, found[len(leaves) :], strict=True):
+    grads = torch.autograd.grad(weighted.weight * loss, [*leaves.values(), *parameters], allow_unused=True)
+    for parameter, gradient in zip(parameters, grads[len(leaves) :], strict=True):
         if gradient is not None:
             gradient = gradient * scale
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
     return {
-        key: torch.zeros_like(leaf) if g is None else g for (key, leaf), g in zip(leaves.items(), found, strict=False)
+        key: torch.zeros_like(leaf) if g is None else g for (key, leaf), g in zip(leaves.items(), grads, strict=False)
     }
 
 

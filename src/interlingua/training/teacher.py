@@ -61,14 +61,14 @@ class TeacherVectors:
                 "Give each run a folder of its own (objectives.distillation.teacher.vectors)."
             ) from error
         del self.about["done"]
-        given = self.vectors.shape[1]
-        if dim > given:
+        teacher_dim = self.vectors.shape[1]
+        if dim > teacher_dim:
             raise BadInput(
-                f"objectives.distillation.teacher: its vectors have {given} numbers, those of the "
+                f"objectives.distillation.teacher: its vectors have {teacher_dim} numbers, those of the "
                 f"model {dim}. They must have at least as many."
             )
         self.space: tuple[NDArray[np.float32], NDArray[np.float32] | None] | None = None
-        if dim < given:
+        if dim < teacher_dim:
             self.space = principal_axes(self.vectors, dim)
         elif centre:
             self.space = sample_of(self.vectors).mean(0).astype(np.float32), None
@@ -83,8 +83,8 @@ class TeacherVectors:
 
         with_roles = (("passage", text) if isinstance(text, str) else text for text in texts)
         by_key = {key_of_text(text, role): (role, text) for role, text in with_roles}
-        in_order = sorted(by_key)
-        keys, ordered = np.array(in_order, dtype=np.uint64).reshape(-1, 2), [by_key[key] for key in in_order]
+        sorted_keys = sorted(by_key)
+        keys, ordered = np.array(sorted_keys, dtype=np.uint64).reshape(-1, 2), [by_key[key] for key in sorted_keys]
         about = {
             "fingerprint": fingerprint(teacher),
             "texts": len(ordered),
@@ -95,10 +95,10 @@ class TeacherVectors:
         make_folder(folder)
         busy = f"{folder}: another run computes the teacher's vectors; waiting for it"
         with alone(folder / "writer.lock", busy, wait=True):
-            done = _done(folder, about)
-            if done == len(ordered):
+            count = _done(folder, about)
+            if count == len(ordered):
                 return about
-            if not done:
+            if not count:
                 # what it says is no longer so from here on, also after a kill or a power cut
                 (folder / "teacher.json").unlink(missing_ok=True)
                 sync_path(folder)
@@ -108,13 +108,13 @@ class TeacherVectors:
             path = folder / "vectors.npy"
             vectors = (
                 np.lib.format.open_memmap(path, "r+")
-                if done
+                if count
                 else mapped_array(path, np.float16, (len(ordered), teacher.dim))
             )
-            for start in track(range(done, len(ordered), BLOCK), "encode with the teacher"):
+            for start in track(range(count, len(ordered), BLOCK), "encode with the teacher"):
                 part = ordered[start : start + BLOCK]
                 for role, encode in (("query", teacher.encode_query), ("passage", teacher.encode_document)):
-                    rows = [number for number, one in enumerate(part, start) if one[0] == role]
+                    rows = [number for number, item in enumerate(part, start) if item[0] == role]
                     if rows:
                         vectors[rows] = encode([ordered[row][1] for row in rows], show_progress_bar=False)
                 vectors.flush()
@@ -133,16 +133,16 @@ class TeacherVectors:
         return vectors.to(self.device)
 
     def _rows(self, texts: Sequence[Text], role: str) -> NDArray[np.int64]:
-        wanted = np.array([key_of_text(text, role) for text in texts], dtype=np.uint64).reshape(-1, 2)
-        rows = np.searchsorted(self.keys[:, 0], wanted[:, 0])
-        found = np.minimum(rows, len(self.keys) - 1)
-        missing = (self.keys[found] != wanted).any(1)
+        keys = np.array([key_of_text(text, role) for text in texts], dtype=np.uint64).reshape(-1, 2)
+        rows = np.searchsorted(self.keys[:, 0], keys[:, 0])
+        positions = np.minimum(rows, len(self.keys) - 1)
+        missing = (self.keys[positions] != keys).any(1)
         if missing.any():
             raise BadInput(
                 f"distillation: the teacher was not asked for the text "
                 f"{plain_text(texts[int(missing.argmax())])[:60]!r} when its vectors were computed."
             )
-        return found
+        return positions
 
 
 def key_of_text(text: Text, role: str = "passage") -> tuple[int, int]:
@@ -166,9 +166,9 @@ def principal_axes(vectors: NDArray[Any], dim: int) -> tuple[NDArray[np.float32]
     Each axis points to where its largest component is positive."""
     part = sample_of(vectors)
     centre = part.mean(0)
-    first = np.linalg.eigh((part - centre).T @ (part - centre)).eigenvectors[:, ::-1][:, :dim]
-    signs = np.sign(first[np.abs(first).argmax(0), np.arange(dim)])
-    return centre.astype(np.float32), (first * signs).astype(np.float32)
+    axes = np.linalg.eigh((part - centre).T @ (part - centre)).eigenvectors[:, ::-1][:, :dim]
+    signs = np.sign(axes[np.abs(axes).argmax(0), np.arange(dim)])
+    return centre.astype(np.float32), (axes * signs).astype(np.float32)
 
 
 class TeacherStates:
@@ -195,45 +195,45 @@ class TeacherStates:
                 f"{where} pools by {self.encoder.pooling}, the model by {student.pooling}. Set model.pooling "
                 "to the teacher's."
             )
-        layers, own = (cast(Transformer, one.backbone).layers for one in (self.encoder, student))
+        layers, student_layers = (cast(Transformer, encoder.backbone).layers for encoder in (self.encoder, student))
         self.layer, self.device = options.teacher_layer, device
         if options.layer is not None and self.layer is None:
-            self.layer = max(1, round(options.layer * layers / own))
+            self.layer = max(1, round(options.layer * layers / student_layers))
         if self.layer is not None and self.layer > layers:
             raise BadInput(f"{where} has hidden states up to {layers}; teacher_layer is {self.layer}.")
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str], role: str) -> list[Answer]:
         ids = self.encoder.tokenize(texts, role)
-        found: dict[int, Answer] = {}
+        answers: dict[int, Answer] = {}
         for batch in token_batches([len(text) for text in ids], PACKED_TOKENS):
             rows = [ids[text] for text in batch]
             lengths = [len(row) for row in rows]
             last, *others = self.encoder.token_states(rows, self.layer)  # type: ignore[arg-type]
-            split = [torch.split(states.float().to(self.device), lengths) for states in (last, *others[1:])]
+            layers = [torch.split(states.float().to(self.device), lengths) for states in (last, *others[1:])]
             for place, text in enumerate(batch):
                 pieces = self.encoder.tokenizer.convert_ids_to_tokens(ids[text])
-                found[text] = Answer(pieces, split[0][place], split[1][place] if len(split) > 1 else None)
-        return [found[text] for text in range(len(texts))]
+                answers[text] = Answer(pieces, layers[0][place], layers[1][place] if len(layers) > 1 else None)
+        return [answers[text] for text in range(len(texts))]
 
 
 def _cuts(encoder: Encoder, on: str) -> list[Any]:
     """What decides how a text is cut, but for the subwords of a Unigram vocabulary; and what is read around it."""
-    said = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
-    kind = said["model"]["type"]
+    config = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
+    kind = config["model"]["type"]
     around = [encoder.tokenizer.convert_ids_to_tokens(encoder.tokenize([""], role)[0]) for role in roles(on)]
     bare = ["".join(pieces) for pieces in around]
-    rest = None if kind == "Unigram" else encoder.tokenizer.get_vocab()  # "##" and bytes are no letters of a text
-    return [said["normalizer"], said["pre_tokenizer"], kind, bare, rest]
+    vocabulary = None if kind == "Unigram" else encoder.tokenizer.get_vocab()  # "##" and bytes are no letters of a text
+    return [config["normalizer"], config["pre_tokenizer"], kind, bare, vocabulary]
 
 
 def _done(folder: Path, about: dict[str, Any]) -> int:
     """The number of texts that a former call for the same texts and teacher has encoded."""
     try:
-        kept = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
+        record = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0
-    return int(kept["done"]) if {key: kept.get(key) for key in about} == about else 0
+    return int(record["done"]) if {key: record.get(key) for key in about} == about else 0
 
 
 def _loaded(spec: TeacherSpec, device: str) -> DualEncoder:
@@ -249,13 +249,13 @@ def learn_from(
     """The vectors of `spec`'s model, with its prompts and the calibration of each role, for `texts`, in `dim`
     dimensions; kept in the folder that the spec names, or under `out`."""
     folder = Path(spec.vectors) if spec.vectors else out / "data" / "teacher"
-    made: dict[str, Any] | None = None
+    about: dict[str, Any] | None = None
     if processes.first:
         teacher = _loaded(spec, str(processes.device))
-        made = TeacherVectors.build(folder, teacher, texts())
+        about = TeacherVectors.build(folder, teacher, texts())
     processes.wait()
     vectors = TeacherVectors(folder, dim, processes.device, spec.centre)
-    if made is not None and vectors.about != made:
+    if about is not None and vectors.about != about:
         raise Stale(
             f"{folder}: another run has put other vectors there just now. Give each run a folder of "
             "its own (objectives.distillation.teacher.vectors)."

@@ -47,9 +47,9 @@ class Journal:
     def __init__(self, folder: Path, start: int, tensorboard: bool = True) -> None:
         self.path = folder / "log.jsonl"
         if self.path.exists():
-            kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if _step(line) <= start]
+            lines = [line for line in self.path.read_text(encoding="utf-8").splitlines() if _step(line) <= start]
             with atomic_write(self.path) as stream:
-                stream.writelines(f"{line}\n" for line in kept)
+                stream.writelines(f"{line}\n" for line in lines)
         self.board: Any = None
         if tensorboard:
             try:
@@ -118,19 +118,19 @@ COLLAPSED_RANK = 2.0
 def space(reports: dict[str, Report]) -> dict[str, float]:
     """Numbers of the vectors of a measured step: of pairs (alignment), and of passages or else sentences."""
     vectors = {name: rows[:SAMPLE] for report in reports.values() for name, rows in report.vectors.items()}
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     source = next((name for name in vectors if name.endswith(".source")), None)
     if source is not None and len(vectors[source]):
         target = vectors[source.replace(".source", ".target")]
-        found["space/alignment"] = float(alignment(vectors[source], target))
+        numbers["space/alignment"] = float(alignment(vectors[source], target))
     sample = next(
         (rows for name, rows in vectors.items() if name in ("passages", "targets") or name.endswith(".target")), None
     )
     if sample is not None and len(sample) > 2:
-        found["space/uniformity"] = float(uniformity(sample))
-        found["space/mean_cosine"] = float(mean_pairwise_cosine(sample))
-        found["space/effective_rank"] = float(effective_rank(sample))
-    return found
+        numbers["space/uniformity"] = float(uniformity(sample))
+        numbers["space/mean_cosine"] = float(mean_pairwise_cosine(sample))
+        numbers["space/effective_rank"] = float(effective_rank(sample))
+    return numbers
 
 
 def alarm(numbers: dict[str, float]) -> str | None:
@@ -184,8 +184,8 @@ def embed(model: Model, role: str, texts: list[Any], tokens: int = 16_384) -> to
     """Vectors in order, without a graph: `[texts, dim]`, or of a late-interaction model `TokenVectors`."""
     encoder = model.query if role == "query" else model.passage
     ids = encoder.tokenize(texts, role)
-    found = embed_in_batches(ids, lambda some: embed_rows(encoder, some, role), tokens)
-    return found if isinstance(encoder, LateInteractionEncoder) else found.vectors
+    vectors = embed_in_batches(ids, lambda rows: embed_rows(encoder, rows, role), tokens)
+    return vectors if isinstance(encoder, LateInteractionEncoder) else vectors.vectors
 
 
 Validate = Callable[[Model], dict[str, float]]
@@ -272,21 +272,21 @@ class Trainer:
 
     def _step(self, parts: list[list[WeightedObjective]], step: int, measure: bool) -> tuple[dict[str, Report], float]:
         """One step of the optimizer (`alternate`: one for each group) on the mean gradient of its batches."""
-        read = {name for group in parts for weighted in group for name in weighted.streams(self.streams)}
+        names = {name for group in parts for weighted in group for name in weighted.streams(self.streams)}
         batches: list[Batch] = [
-            {name: next(self.streams[name]) for name in self.streams if name in read}
+            {name: next(self.streams[name]) for name in self.streams if name in names}
             for _ in range(self.spec.accumulate)
         ]
         own, group_of = self.spec.own_batches and self.processes.count > 1, self.processes
         numbers = list(range(len(batches)))
         if own:  # all draw the same batches, so that their streams stay together; each reads every so many of them
             numbers, group_of = numbers[self.processes.rank :: self.processes.count], self.processes.alone()
-        found: list[dict[str, Report]] = [{} for _ in numbers]
+        batch_reports: list[dict[str, Report]] = [{} for _ in numbers]
         norm = 0.0
         for turn in [[group] for group in parts] if self.spec.step_mode == "alternate" else [parts]:
             for place, number in enumerate(numbers):
                 for group in turn:
-                    found[place] |= backward(
+                    batch_reports[place] |= backward(
                         group,
                         self.model,
                         batches[number],
@@ -306,7 +306,7 @@ class Trainer:
                 if own:
                     weighted.objective.exchange(self.processes.rows)
                 weighted.objective.after_step()
-        reports = merged(found)
+        reports = merged(batch_reports)
         if own and measure:
             for report in reports.values():
                 report.loss = self.processes.total(report.loss) / self.processes.count
@@ -383,20 +383,20 @@ class Trainer:
 @contextmanager
 def stop_requested() -> Iterator[Callable[[], bool]]:
     """Within the block Ctrl-C and SIGTERM set a flag instead of breaking a step in two; a second one breaks."""
-    asked: list[int] = []
+    signals: list[int] = []
 
     def ask(number: int, _frame: object) -> None:
-        if asked:
+        if signals:
             raise KeyboardInterrupt
-        asked.append(number)
+        signals.append(number)
         logger.info("stopping after this step (once more to stop at once)")
 
     try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread: leave the signals alone
-        before = {}
+        handlers = {}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(signals)
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -67,17 +67,17 @@ class WeightedObjective:
 
     def streams(self, available: Iterable[str]) -> list[str]:
         """The data this objective reads, of those that the recipe has; a missing required one is an error."""
-        available, found = set(available), []
+        available, names = set(available), []
         for stream in self.objective.streams:
             name = self.reads.get(stream.removesuffix("?"), stream.removesuffix("?"))
             if name in available:
-                found.append(name)
+                names.append(name)
             elif not stream.endswith("?"):
                 raise BadInput(
                     f"objective '{self.name}' needs data named '{name}'; the recipe has "
                     f"{', '.join(sorted(available)) or 'none'}."
                 )
-        return found
+        return names
 
     def batch(self, drawn: Batch) -> Batch:
         """The rows drawn from the recipe's data, under the names of the objective's streams."""
@@ -94,11 +94,11 @@ def check(recipe: Recipe) -> None:
     for name in recipe.tokenizer_data or ():
         if name not in recipe.data:
             raise BadInput(f"tokenizer_data: '{name}' is no entry of data.{suggestion(name, recipe.data)}")
-    named = [name for name, spec in recipe.objectives.items() if spec is not None]
-    if not named:
+    names = [name for name, spec in recipe.objectives.items() if spec is not None]
+    if not names:
         raise BadInput("the recipe has no objectives.")
-    kinds = {kind_of(name, recipe.objectives[name] or {}) for name in named}
-    predicting = sorted(kind_of(name, recipe.objectives[name] or {}) for name in named if _predicts(name, recipe))
+    kinds = {kind_of(name, recipe.objectives[name] or {}) for name in names}
+    predicting = sorted(kind_of(name, recipe.objectives[name] or {}) for name in names if _predicts(name, recipe))
     if recipe.optimizer.sparse_embeddings and predicting:
         raise BadInput(
             f"optimizer.sparse_embeddings: {predicting[0]} predicts subwords, which changes all embeddings. "
@@ -106,7 +106,7 @@ def check(recipe: Recipe) -> None:
         )
     if "language" in kinds and not REPELLING & kinds:
         raise BadInput("the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval.")
-    _check_sampling(recipe, named)
+    _check_sampling(recipe, names)
     _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
         if spec is not None:
@@ -131,7 +131,7 @@ def _predicts(name: str, recipe: Recipe) -> bool:
     return not isinstance(options, StateDistillation.Settings)
 
 
-def _check_sampling(recipe: Recipe, named: list[str]) -> None:
+def _check_sampling(recipe: Recipe, names: list[str]) -> None:
     shares = recipe.training.objective_sampling
     if shares is None:
         return
@@ -140,10 +140,10 @@ def _check_sampling(recipe: Recipe, named: list[str]) -> None:
             "training.objective_sampling draws one objective a step, training.step_mode: alternate takes a step "
             "for each. Leave one of them out."
         )
-    if set(shares) != set(named):
+    if set(shares) != set(names):
         raise BadInput(
             f"training.objective_sampling has shares for {', '.join(sorted(shares))}; the recipe's objectives are "
-            f"{', '.join(sorted(named))}. Give each one a share."
+            f"{', '.join(sorted(names))}. Give each one a share."
         )
     if not all(0 < share < float("inf") for share in shares.values()):
         raise BadInput("training.objective_sampling: every share must be a number above 0.")
@@ -159,11 +159,11 @@ def _check_late_interaction(recipe: Recipe) -> None:
         )
     if is_static(recipe):
         raise BadInput("model.late_interaction needs a transformer; model.backbone is static.")
-    given = [name for name in ("pooling", "normalize", "max_length") if getattr(recipe.model, name) is not None]
-    given += ["similarity"] * (recipe.model.similarity != "cosine")
-    if given:
+    options = [name for name in ("pooling", "normalize", "max_length") if getattr(recipe.model, name) is not None]
+    options += ["similarity"] * (recipe.model.similarity != "cosine")
+    if options:
         raise BadInput(
-            f"model.{given[0]} has no meaning beside model.late_interaction: every token has a "
+            f"model.{options[0]} has no meaning beside model.late_interaction: every token has a "
             "vector of unit length, and query_length and document_length are the lengths. "
             "Leave it out."
         )
@@ -210,9 +210,9 @@ class Entry(Settings):
 def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, Objective.Settings]:
     """One entry of `objectives:`, checked: what is said of it, and the options of its objective."""
     kind, where = OBJECTIVES[kind_of(name, spec)], f"objectives.{name}"
-    known = [*kind.Settings.model_fields, *Entry.model_fields]
-    if unknown := sorted(spec.keys() - set(known)):
-        raise BadInput(f"{where}: unknown key '{unknown[0]}'.{suggestion(unknown[0], known)}")
+    keys = [*kind.Settings.model_fields, *Entry.model_fields]
+    if unknown := sorted(spec.keys() - set(keys)):
+        raise BadInput(f"{where}: unknown key '{unknown[0]}'.{suggestion(unknown[0], keys)}")
     entry = Entry.checked({key: value for key, value in spec.items() if key in Entry.model_fields}, where)
     streams = [stream.removesuffix("?") for stream in kind.streams]
     if strange := entry.reads.keys() - set(streams):
@@ -222,7 +222,7 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, 
             raise BadInput(f"{where}: 'reads.{stream}': '{data}' is no entry of data.{suggestion(data, recipe.data)}")
     options = {key: value for key, value in spec.items() if key not in Entry.model_fields}
     # the similarity of tokens is the objective's own matter: search ranks alike with each
-    if "similarity" in known and not (kind.multi_vector or issubclass(kind, TokenObjective)):
+    if "similarity" in keys and not (kind.multi_vector or issubclass(kind, TokenObjective)):
         options = {"similarity": recipe.model.similarity, **options}
         if options["similarity"] != recipe.model.similarity:
             raise BadInput(
@@ -236,18 +236,18 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, 
 def training_digest(recipe: Recipe) -> str:
     """Equal for recipes that train the same model: 32 hex digits over everything but the description, objectives that
     are switched off, and data that no objective reads (unless a vocabulary is learned from it)."""
-    named = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
+    objectives = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
     data = recipe.data
     if Backbone.of(recipe.model.backbone).name is not None:
-        read = set()
-        for name, spec in named.items():
+        names = set()
+        for name, spec in objectives.items():
             entry, options = options_of(name, spec, recipe)
-            streams = [one.removesuffix("?") for one in OBJECTIVES[kind_of(name, spec)].streams]
+            streams = [stream.removesuffix("?") for stream in OBJECTIVES[kind_of(name, spec)].streams]
             for stream in [options.of] if isinstance(options, Distillation.Settings) else streams:
-                read.add(entry.reads.get(stream, stream))
-        data = {name: spec for name, spec in data.items() if name in read}
-    same = recipe.model_copy(update={"description": "", "objectives": named, "data": data})
-    return blake2b(recipe_text(same).encode(), digest_size=16).hexdigest()
+                names.add(entry.reads.get(stream, stream))
+        data = {name: spec for name, spec in data.items() if name in names}
+    canonical = recipe.model_copy(update={"description": "", "objectives": objectives, "data": data})
+    return blake2b(recipe_text(canonical).encode(), digest_size=16).hexdigest()
 
 
 def weighted_objective(
@@ -261,8 +261,8 @@ def weighted_objective(
 ) -> WeightedObjective:
     """The summand of the loss that an entry of `objectives:` describes. `first`: this process is the one that says
     what is done. `teachers`: those of the entries that learn from one."""
-    (entry, chosen), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
-    options = dict(chosen)
+    (entry, settings), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
+    options = dict(settings)
     if issubclass(kind, SpanObjective) and not isinstance(model.passage.backbone, Transformer):
         raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
     if kind in (Distillation, StateDistillation):
@@ -270,9 +270,9 @@ def weighted_objective(
     objective = kind.for_model(model, recipe.seed, options)
     head = objective.head if isinstance(objective, MaskedLanguageModelling | Comparable) else None
     if head is not None:
-        said = start_head(head, recipe)
+        description = start_head(head, recipe)
         if first:
-            logger.info(f"objectives.{name}: {said}")
+            logger.info(f"objectives.{name}: {description}")
     return WeightedObjective(name, objective, entry.weight, entry.reads)
 
 

@@ -60,16 +60,16 @@ def run(arguments: argparse.Namespace) -> None:
     pairs = pairs_of(arguments)
     family: dict[str, Any] = {}
     lacking: list[str] = []
-    for number, (file_a, file_b, judged, qrels) in enumerate(pairs, 1):
+    for number, (file_a, file_b, name, qrels) in enumerate(pairs, 1):
         runs = {"A": Run.read_trec(file_a), "B": Run.read_trec(file_b)}
         for file, one in zip((file_a, file_b), runs.values(), strict=True):
             if not qrels.keys() & one.keys():
                 raise BadInput(
-                    f"{file}: has results for no query of {judged}. The run and the qrels must be of one test set."
+                    f"{file}: has results for no query of {name}. The run and the qrels must be of one test set."
                 )
-            if (said := unanswered(file, one, qrels, judged)) is not None:
-                lacking.append(said)
-        family["A vs B" if len(pairs) == 1 else f"{number}. {judged}"] = (*runs.values(), qrels)
+            if (message := unanswered(file, one, qrels, name)) is not None:
+                lacking.append(message)
+        family["A vs B" if len(pairs) == 1 else f"{number}. {name}"] = (*runs.values(), qrels)
     for (file_a, file_b, _, qrels), (a, b, _) in zip(pairs, family.values(), strict=True):
         for file, one in ((file_a, a), (file_b, b)):
             print(f"{file}: {arguments.measure} {evaluate(one, qrels, [arguments.measure])[arguments.measure]:.4f}")
@@ -86,8 +86,8 @@ def pairs_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, Any]]:
     from interlingua.data.collections import load_collection
     from interlingua.data.layouts import read_qrels
 
-    half, left = divmod(len(arguments.runs), 2)
-    if left:
+    half, remainder = divmod(len(arguments.runs), 2)
+    if remainder:
         raise BadInput(f"{len(arguments.runs)} run file(s) cannot be paired: give all of A's, then as many of B's.")
     if bool(arguments.qrels) == bool(arguments.on):
         raise BadInput(
@@ -100,9 +100,9 @@ def pairs_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, Any]]:
         raise BadInput(
             f"{len(names)} sets of judgements for {half} pair(s) of runs: give one for each pair, or one for all."
         )
-    judged = {name: read_qrels(name) if arguments.qrels else load_collection(name).qrels for name in names}
+    qrels = {name: read_qrels(name) if arguments.qrels else load_collection(name).qrels for name in names}
     names = names if len(names) == half else names * half
     return [
-        (a, b, name, judged[name])
+        (a, b, name, qrels[name])
         for a, b, name in zip(arguments.runs[:half], arguments.runs[half:], names, strict=True)
     ]

@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> None:
     pipelines = parse_pipelines(arguments)
     # all data before the models: what is not there or not read here is said before hours pass
     sentences = read_translations(arguments) if arguments.tatoeba else {}
-    scored = read_xor(arguments) if arguments.xor else None
+    xor = read_xor(arguments) if arguments.xor else None
     collections = [load_collection(name, lang=arguments.lang or None) for name in arguments.on]
     if arguments.passages and collections:
         pool = load_collection(arguments.passages)
@@ -137,29 +137,29 @@ def run(arguments: argparse.Namespace) -> None:
         print_translations(arguments, single, sentences)
     if arguments.bucc:
         print_bucc(arguments, single)
-    if scored:
-        lacking += print_xor(arguments, single, *scored)
+    if xor:
+        lacking += print_xor(arguments, single, *xor)
     if lacking:
         raise BadInput(f"the tables are printed, and are not complete: {'; '.join(lacking)}")
 
 
 def check_options(arguments: argparse.Namespace) -> None:
     """Raise BadInput for options that ask for nothing, or for what would not be done."""
-    options = {*SUBJECTS, *GOES_WITH, *chain.from_iterable(APART)}
-    given = {option for option in options if getattr(arguments, option.replace("-", "_")) not in (None, [], "")}
-    if not given & {"on", "tatoeba", "bucc", "xor"}:
+    names = {*SUBJECTS, *GOES_WITH, *chain.from_iterable(APART)}
+    options = {option for option in names if getattr(arguments, option.replace("-", "_")) not in (None, [], "")}
+    if not options & {"on", "tatoeba", "bucc", "xor"}:
         raise BadInput(
             "say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or --xor QUESTIONS.jsonl"
         )
-    of_models = given & {"tatoeba", "bucc", "matrix"} or ("on" in given and not arguments.pipeline)
-    if not arguments.models and (of_models or not given & {"predictions", "pipeline"}):
+    of_models = options & {"tatoeba", "bucc", "matrix"} or ("on" in options and not arguments.pipeline)
+    if not arguments.models and (of_models or not options & {"predictions", "pipeline"}):
         raise BadInput("say which MODEL to measure. See `interlingua evaluate --help`.")
     for option, subjects in GOES_WITH.items():
-        if option in given and not given & {*subjects}:
+        if option in options and not options & {*subjects}:
             raise BadInput(f"--{option} is for {SUBJECTS[subjects[0]]}")
-    for apart, why in APART.items():
-        if given.issuperset(apart):
-            raise BadInput(why)
+    for conflict, message in APART.items():
+        if options.issuperset(conflict):
+            raise BadInput(message)
     if arguments.xor and arguments.models and not arguments.passages:
         raise BadInput("--xor needs the English passages to search. Give them with --passages.")
 
@@ -190,13 +190,13 @@ def load_models(arguments: argparse.Namespace) -> dict[str, Model]:
     if arguments.layer is None and arguments.pooling is None:
         return models
     layer = None if arguments.layer is None else f"layer {arguments.layer}"
-    what = ", ".join(filter(None, (layer, arguments.pooling)))
+    label = ", ".join(filter(None, (layer, arguments.pooling)))
 
     def changed(encoder: Encoder) -> Encoder:
         return Encoder.of(encoder.parts(), layer=arguments.layer, pooling=arguments.pooling)
 
     return {
-        f"{name} ({what})": DualEncoder(changed(model.query), None if model.tied else changed(model.passage))
+        f"{name} ({label})": DualEncoder(changed(model.query), None if model.tied else changed(model.passage))
         for name, model in models.items()
         if isinstance(model, DualEncoder)
     }

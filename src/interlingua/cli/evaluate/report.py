@@ -53,15 +53,15 @@ def run(arguments: argparse.Namespace) -> None:
     collections = one_a_language([load_collection(name) for name in arguments.on], "A mirror")
     # all models before the first is measured: one that is not there is said before minutes pass
     models = {name: DualEncoder.load(name, precision=arguments.precision) for name in arguments.models}
-    found = {name: language_bias(model, collections) for name, model in models.items()}
+    biases = {name: language_bias(model, collections) for name, model in models.items()}
     print(
         tabulate(
-            [[name, fair, *values] for name, fair, values in bias_rows(found)],
-            ["", "without bias", *found],
+            [[name, fair, *values] for name, fair, values in bias_rows(biases)],
+            ["", "without bias", *biases],
             floatfmt=".3f",
             disable_numparse=[1],
         )
     )
     with atomic_write(arguments.out) as file:
-        file.write(mirror_page(found, arguments.title))
+        file.write(mirror_page(biases, arguments.title))
     print(f"\n{arguments.out}: the language mirror, with every language. Open it in a browser.")

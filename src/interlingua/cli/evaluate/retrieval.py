@@ -107,12 +107,12 @@ def print_tables(
     from interlingua.evaluation.protocol import evaluate_on
 
     measures = arguments.measures or DEFAULT_MEASURES
-    held = {name: vector_folder(arguments, name) for name in models}
+    folders = {name: vector_folder(arguments, name) for name in models}
     systems = {
-        name: evaluate_on(model, collections, measures, arguments.depth, shards=held[name])
+        name: evaluate_on(model, collections, measures, arguments.depth, shards=folders[name])
         for name, model in models.items()
     }
-    if all(shards is None or shards.processes.first for shards in held.values()):  # under torchrun one reports
+    if all(shards is None or shards.processes.first for shards in folders.values()):  # under torchrun one reports
         print_systems(arguments, systems, collections)
 
 
@@ -140,16 +140,16 @@ def print_matrices(
 
 def one_a_language(collections: Sequence[Collection], what: str = "--matrix") -> dict[str, Collection]:
     """Language → collection. Raises BadInput where two have one language: `what` has one row for each."""
-    found: dict[str, Collection] = {}
+    by_language: dict[str, Collection] = {}
     for collection in collections:
         lang = ",".join(collection.query_langs)
-        if lang in found:
+        if lang in by_language:
             raise BadInput(
-                f"{found[lang].name} and {collection.name} both ask in '{lang}'. "
+                f"{by_language[lang].name} and {collection.name} both ask in '{lang}'. "
                 f"{what} needs one collection for each language."
             )
-        found[lang] = collection
-    return found
+        by_language[lang] = collection
+    return by_language
 
 
 def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Pipeline]:
@@ -290,9 +290,9 @@ def print_xor(
         table = results_table(systems, measure, intervals=not arguments.no_intervals)
         print(table.render(arguments.format, digits=1, intervals=not arguments.no_intervals) + "\n")
     results = next(iter(systems.values()))
-    counted = [query for result in results for query in next(iter(result.scores.per_query.values()))]
-    told = [unanswered(file, predicted[file], counted, arguments.xor) for file in arguments.predictions]
-    return [said for said in told if said is not None]
+    queries = [query for result in results for query in next(iter(result.scores.per_query.values()))]
+    messages = [unanswered(file, predicted[file], queries, arguments.xor) for file in arguments.predictions]
+    return [message for message in messages if message is not None]
 
 
 def print_systems(
@@ -315,8 +315,8 @@ def write_runs(folder: Path, systems: Mapping[str, Sequence[Result]], collection
 
     for collection in collections:
         with atomic_write(folder / f"{slug(collection.name)}.qrels") as stream:
-            for query, judged in collection.qrels.items():
-                stream.writelines(f"{query} 0 {passage} {grade}\n" for passage, grade in judged.items())
+            for query, grades in collection.qrels.items():
+                stream.writelines(f"{query} 0 {passage} {grade}\n" for passage, grade in grades.items())
     for name, results in systems.items():
         for result in results:
             result.run.write_trec(folder / f"{run_file(name)}.{slug(result.collection)}.run", tag=run_file(name))

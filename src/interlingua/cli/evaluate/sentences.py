@@ -62,12 +62,12 @@ def read_translations(arguments: argparse.Namespace) -> dict[str, list[ParallelP
 
     sets = read_sets(arguments.tatoeba)
     if arguments.pairs:
-        found = [pairs_between(codes, sets) for codes in arguments.pairs]
-        if len({frozenset((pairs[0].source_lang, pairs[0].target_lang)) for _, pairs in found}) < len(found):
+        pair_sets = [pairs_between(codes, sets) for codes in arguments.pairs]
+        if len({frozenset((pairs[0].source_lang, pairs[0].target_lang)) for _, pairs in pair_sets}) < len(pair_sets):
             raise BadInput(
                 "--pairs: two of them are the same languages. Both directions are measured anyway: give each pair once."
             )
-        sets = dict(found)
+        sets = dict(pair_sets)
     for name, pairs in sets.items():
         check_languages(pairs, name, arguments.tatoeba_protocol or "both")
     if arguments.picture and len(sets) != 1:
@@ -89,10 +89,10 @@ def print_translations(
         from interlingua.evaluation.projection import language_projection, projection_table
 
         ((name, pairs),) = sets.items()
-        shown = language_projection(models, pairs)
-        results = {model: {name: projection.accuracy} for model, projection in shown.items()}
-        print(projection_table(shown, arguments.format) + "\n")
-        plot_projections(shown, arguments.picture)
+        projections = language_projection(models, pairs)
+        results = {model: {name: projection.accuracy} for model, projection in projections.items()}
+        print(projection_table(projections, arguments.format) + "\n")
+        plot_projections(projections, arguments.picture)
     else:
         results = {
             model: {name: tatoeba_pairs(encoder, pairs, name) for name, pairs in sets.items()}

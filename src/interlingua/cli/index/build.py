@@ -59,14 +59,14 @@ def run(arguments: argparse.Namespace) -> None:
         from interlingua.index.ray import build_index_on_ray
 
         options |= {"address": arguments.ray, "precision": arguments.precision}
-        built = build_index_on_ray(name, passages, arguments.out, **options)
+        index = build_index_on_ray(name, passages, arguments.out, **options)
     else:
         from interlingua.index import build_index
         from interlingua.index.metadata import load_to_encode, of_one_vector
 
         encoder = of_one_vector(load_to_encode(name, arguments.precision), name)
-        built = build_index(encoder, passages, arguments.out, model_path=name, **options)
-    logger.info(f'{arguments.out}: {counted(built)}. Try: interlingua search {arguments.out} "your question"')
+        index = build_index(encoder, passages, arguments.out, model_path=name, **options)
+    logger.info(f'{arguments.out}: {counted(index)}. Try: interlingua search {arguments.out} "your question"')
 
 
 def is_passages(name: str) -> bool:

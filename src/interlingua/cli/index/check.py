@@ -31,10 +31,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Print a line for each part; raise Damaged where one is not whole."""
     from interlingua.index import check_index
 
-    found = check_index(arguments.index, repair=arguments.repair)
-    for finding in found:
+    findings = check_index(arguments.index, repair=arguments.repair)
+    for finding in findings:
         print(
             f"{finding.part}: {finding.said.rstrip('.')}" + (f". Damaged: {finding.advice}" if finding.advice else "")
         )
-    if damaged := sum(bool(finding.advice) for finding in found):
-        raise Damaged(f"{arguments.index}: {damaged:,} of {len(found):,} findings are of damage.")
+    if damaged := sum(bool(finding.advice) for finding in findings):
+        raise Damaged(f"{arguments.index}: {damaged:,} of {len(findings):,} findings are of damage.")

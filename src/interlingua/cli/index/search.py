@@ -103,17 +103,17 @@ def run(arguments: argparse.Namespace) -> None:
         passage = hit.passage
         if arguments.json:
             parts = {name: finite(score) for name, score in hit.parts.items()}
-            found = {"rank": rank, "score": finite(hit.score), "parts": parts, **passage.as_json()}
+            result = {"rank": rank, "score": finite(hit.score), "parts": parts, **passage.as_json()}
             group = {"group": hit.group, "more": hit.more} if arguments.group_by else {}
             same = {"same": [called(other) for other in hit.same], "repeated": hit.repeated} if hit.same else {}
-            print(json.dumps(found | group | same, ensure_ascii=False))
+            print(json.dumps(result | group | same, ensure_ascii=False))
             continue
         source, text = passage.source, printable(passage.text)
         place = f"  ({printable(source)})" if source else ""
-        more = f"  +{hit.more:,} more" if hit.more else ""
+        more_hits = f"  +{hit.more:,} more" if hit.more else ""
         print(
             f"{rank:2}. {hit.score:.3f} [{printable(passage.lang) or '??'}] {printable(passage.title or passage.id)}"
-            f"{place}{more}\n    {in_bold(text, spans(passage) if spans else [])}"
+            f"{place}{more_hits}\n    {in_bold(text, spans(passage) if spans else [])}"
         )
         if hit.same:
             rest = f" and {hit.repeated - len(hit.same):,} more" if hit.repeated > len(hit.same) else ""

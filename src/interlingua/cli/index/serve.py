@@ -157,8 +157,8 @@ def serve(arguments: argparse.Namespace) -> None:
     tls = tls_context(arguments.tls_cert, arguments.tls_key)
     name = arguments.rerank.rstrip("/").rpartition("/")[2] if arguments.rerank else ""
     with bind(arguments.host, arguments.port) as listener:
-        own = (*arguments.name, arguments.host, own_name(listener), *LOCAL)
-        names = own if arguments.name or is_loopback(listener) else ()
+        hosts = (*arguments.name, arguments.host, own_name(listener), *LOCAL)
+        names = hosts if arguments.name or is_loopback(listener) else ()
         settings = ServeSettings(
             max_batch=arguments.max_batch,
             queue=arguments.queue,

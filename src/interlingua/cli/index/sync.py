@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         watch(arguments)
         return
     index, names, scope = opened(arguments, durability=arguments.durability), SourceNames(), Scope()
-    done = index.sync(
+    changes = index.sync(
         read_passages(arguments, arguments.files, names, scope),
         scope,
         names,
@@ -68,15 +68,15 @@ def run(arguments: argparse.Namespace) -> None:
         dry_run=arguments.dry_run,
         read_all=arguments.read_all,
     )
-    lines = done.by_source()
-    more = [f"… and {len(lines) - LISTED:,} more sources"] if len(lines) > LISTED else []
-    would = " (nothing is written: --dry-run)" if arguments.dry_run else f"; {counted(index)}"
-    logger.info("\n".join([*lines[:LISTED], *more, f"{arguments.index}: {done}{would}"]))
+    lines = changes.by_source()
+    others = [f"… and {len(lines) - LISTED:,} more sources"] if len(lines) > LISTED else []
+    suffix = " (nothing is written: --dry-run)" if arguments.dry_run else f"; {counted(index)}"
+    logger.info("\n".join([*lines[:LISTED], *others, f"{arguments.index}: {changes}{suffix}"]))
     if scope.unread and arguments.on_bad_row != "skip":
-        some = ", ".join([*sorted(scope.unread)[:3], *["…"][: len(scope.unread) > 3]])
+        examples = ", ".join([*sorted(scope.unread)[:3], *["…"][: len(scope.unread) > 3]])
         raise BadInput(
-            f"{len(scope.unread):,} of the sources could not be read as a whole ({some}): "
-            f"{done.kept.total():,} passages of theirs that were not found are kept. The rest is done. "
+            f"{len(scope.unread):,} of the sources could not be read as a whole ({examples}): "
+            f"{changes.kept.total():,} passages of theirs that were not found are kept. The rest is done. "
             "Mend them and give the same command again, or accept that with --on-bad-row skip."
         )
 
@@ -95,8 +95,8 @@ def watch(arguments: argparse.Namespace) -> None:
     stop = Event()
 
     def restore() -> None:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
     def end(number: int, frame: object) -> None:
         stop.set()
@@ -105,7 +105,7 @@ def watch(arguments: argparse.Namespace) -> None:
     watcher = Watcher(arguments.files, stop, without=[arguments.index])
     index = opened(arguments, durability=arguments.durability)
     index.encoder  # noqa: B018
-    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     watching = Watching(
         index,
         watcher,

@@ -42,6 +42,6 @@ def run(arguments: argparse.Namespace) -> None:
     from interlingua.data.files import SourceNames
 
     index, names = opened(arguments, durability=arguments.durability), SourceNames()
-    written = getattr(index, arguments.verb)(read_passages(arguments, arguments.files, names), names)
-    what = "added" if arguments.verb == "add" else "added or changed"
-    logger.info(f"{arguments.index}: {written:,} passages {what}; {counted(index)}")
+    count = getattr(index, arguments.verb)(read_passages(arguments, arguments.files, names), names)
+    action = "added" if arguments.verb == "add" else "added or changed"
+    logger.info(f"{arguments.index}: {count:,} passages {action}; {counted(index)}")
