@@ -52,23 +52,23 @@ def merge_collections(
         raise BadInput("no collections to merge. Name at least one.")
     _known_kind(translations)
     pool = list(zip(_prefixes(collections), collections, strict=True))
-    held: dict[str, list[str]] = {}
-    judged: dict[str, dict[str, int]] = {}
-    for prefix, one in pool:
-        for passage in one.passages:
-            held.setdefault(passage.id, []).append(f"{prefix}:{passage.id}")
-        for query, grades in one.qrels.items():
-            judged.setdefault(query, {}).update({f"{prefix}:{passage}": grade for passage, grade in grades.items()})
+    versions: dict[str, list[str]] = {}
+    judgements: dict[str, dict[str, int]] = {}
+    for prefix, collection in pool:
+        for passage in collection.passages:
+            versions.setdefault(passage.id, []).append(f"{prefix}:{passage.id}")
+        for query, grades in collection.qrels.items():
+            judgements.setdefault(query, {}).update({f"{prefix}:{passage}": grade for passage, grade in grades.items()})
     qrels: Qrels = {}
-    for prefix, one in pool:
-        for query, grades in one.qrels.items():
+    for prefix, collection in pool:
+        for query, grades in collection.qrels.items():
             if translations == "questions":
-                found = dict(judged[query])
+                merged_grades = dict(judgements[query])
             elif translations == "passages":
-                found = {version: grade for passage, grade in grades.items() for version in held[passage]}
+                merged_grades = {version: grade for passage, grade in grades.items() for version in versions[passage]}
             else:
-                found = {f"{prefix}:{passage}": grade for passage, grade in grades.items()}
-            qrels[f"{prefix}:{query}"] = found
+                merged_grades = {f"{prefix}:{passage}": grade for passage, grade in grades.items()}
+            qrels[f"{prefix}:{query}"] = merged_grades
     passages = [Passage(f"{prefix}:{p.id}", p.text, p.title, p.lang) for prefix, one in pool for p in one.passages]
     queries = [Query(f"{prefix}:{q.id}", q.text, q.lang) for prefix, one in pool for q in one.queries]
     return Collection(name or "+".join(one.name for one in collections), passages, queries, qrels)
@@ -81,8 +81,8 @@ def _known_kind(translations: str | None) -> None:
 
 def _prefixes(collections: Sequence[Collection]) -> list[str]:
     langs = [one.passage_langs for one in collections]
-    alone = all(len(lang) == 1 for lang in langs) and len({lang[0] for lang in langs}) == len(langs)
-    prefixes = [lang[0] for lang in langs] if alone else [one.name for one in collections]
+    distinct = all(len(lang) == 1 for lang in langs) and len({lang[0] for lang in langs}) == len(langs)
+    prefixes = [lang[0] for lang in langs] if distinct else [one.name for one in collections]
     if len(set(prefixes)) < len(prefixes):
         raise BadInput(
             f"two collections to merge have the same language and the same name ({prefixes}). "
@@ -99,13 +99,13 @@ def cross(queries_of: Collection, passages_of: Collection, translations: str = "
     judges. Questions without a judgement left are left out. Raises BadInput when none is left.
     """
     _known_kind(translations)
-    known = {passage.id for passage in passages_of.passages}
-    judged = queries_of.qrels if translations == "passages" else passages_of.qrels
+    passage_ids = {passage.id for passage in passages_of.passages}
+    judgements = queries_of.qrels if translations == "passages" else passages_of.qrels
     qrels: Qrels = {}
     for query in queries_of.queries:
-        kept = {passage: grade for passage, grade in judged.get(query.id, {}).items() if passage in known}
-        if kept:
-            qrels[query.id] = kept
+        grades = {passage: grade for passage, grade in judgements.get(query.id, {}).items() if passage in passage_ids}
+        if grades:
+            qrels[query.id] = grades
     if not qrels:
         raise BadInput(
             f"no question of {queries_of.name} has a relevant passage in {passages_of.name}. "
@@ -123,21 +123,21 @@ def question_translations(collection: Collection, other: Collection) -> dict[str
     Questions with several relevant passages, and those of a passage on which the two have unlike numbers of questions,
     have no entry: nothing tells which is which.
     """
-    theirs, found = _by_passage(other), {}
+    others, translations = _by_passage(other), {}
     for passage, questions in _by_passage(collection).items():
-        if len(questions) == len(theirs.get(passage, [])):
-            found.update({one.id: two for one, two in zip(questions, theirs[passage], strict=True)})
-    return found
+        if len(questions) == len(others.get(passage, [])):
+            translations.update({query.id: match for query, match in zip(questions, others[passage], strict=True)})
+    return translations
 
 
 def _by_passage(collection: Collection) -> dict[str, list[Query]]:
     """Passage id → the questions that it alone answers, in their order."""
-    found: dict[str, list[Query]] = {}
+    questions: dict[str, list[Query]] = {}
     for query in collection.queries:
         relevant = [passage for passage, grade in collection.qrels.get(query.id, {}).items() if grade > 0]
         if len(relevant) == 1:
-            found.setdefault(relevant[0], []).append(query)
-    return found
+            questions.setdefault(relevant[0], []).append(query)
+    return questions
 
 
 def save_collection(collection: Collection, folder: str | Path) -> None:
@@ -156,17 +156,17 @@ def save_collection(collection: Collection, folder: str | Path) -> None:
         for query in collection.queries:
             stream.write(f"{query.id}\t{query.text}\t{query.lang}\n")
     with atomic_write(folder / "qrels.txt") as stream:
-        for number, grades in collection.qrels.items():
-            for judged, grade in grades.items():
-                stream.write(f"{number} 0 {judged} {grade}\n")
+        for query_id, grades in collection.qrels.items():
+            for passage_id, grade in grades.items():
+                stream.write(f"{query_id} 0 {passage_id} {grade}\n")
 
 
 def _writable(collection: Collection) -> None:
     ids = [*(p.id for p in collection.passages), *(q.id for q in collection.queries)]
-    for one in ids:
-        if not one or one.split() != [one]:
+    for item_id in ids:
+        if not item_id or item_id.split() != [item_id]:
             raise BadInput(
-                f"{collection.name}: the id '{one}' has white space, which qrels cannot hold. Give it another id."
+                f"{collection.name}: the id '{item_id}' has white space, which qrels cannot hold. Give it another id."
             )
     for query in collection.queries:
         if any(character in query.text for character in "\t\r\n"):
@@ -201,22 +201,22 @@ def load_collection(
     code = normalise_code(lang) if lang else ""
     if encyclopedia.is_encyclopedia(path_or_id):
         code = str(path_or_id).partition(":")[2] or code
-        loaded = (
+        collection = (
             encyclopedia.collection(normalise_code(code), split)
             if code
             else merge_collections(
-                [encyclopedia.collection(one, split) for one in encyclopedia.languages()],
+                [encyclopedia.collection(language, split) for language in encyclopedia.languages()],
                 name=encyclopedia.NAME,
                 translations="passages",
             )
         )
     elif str(path_or_id).startswith(PREFIX):
-        loaded = load_irds(str(path_or_id).removeprefix(PREFIX), code)
+        collection = load_irds(str(path_or_id).removeprefix(PREFIX), code)
     else:
-        loaded = _load_path(existing(path_or_id, "collection"), code, split)
-    loaded.name = name or loaded.name
-    check(loaded, str(path_or_id))
-    return loaded
+        collection = _load_path(existing(path_or_id, "collection"), code, split)
+    collection.name = name or collection.name
+    check(collection, str(path_or_id))
+    return collection
 
 
 def _load_path(path: Path, lang: str, split: str) -> Collection:
@@ -232,43 +232,43 @@ def _load_path(path: Path, lang: str, split: str) -> Collection:
 def _with_languages(collection: Collection, path: Path) -> Collection:
     """The collection with a language for all passages and queries that have none, as far as it is known: the one in
     which the name at `path` ends, or what is detected."""
-    nameless = [passage for passage in collection.passages if not passage.lang]
-    if not nameless and all(query.lang for query in collection.queries):
+    without_lang = [passage for passage in collection.passages if not passage.lang]
+    if not without_lang and all(query.lang for query in collection.queries):
         return collection
-    texts = [passage.text or passage.title for passage in nameless]
-    ends_in = language_at_end(path.resolve().name.removesuffix(".gz").removesuffix(".json")) or ""
-    if ends_in and (other := _contradicted(ends_in, texts)):
+    texts = [passage.text or passage.title for passage in without_lang]
+    code = language_at_end(path.resolve().name.removesuffix(".gz").removesuffix(".json")) or ""
+    if code and (other := _contradicted(code, texts)):
         logger.warning(
-            f"{path}: its name ends in '{ends_in}', but its passages are in '{other}', which is taken. If the name is "
+            f"{path}: its name ends in '{code}', but its passages are in '{other}', which is taken. If the name is "
             "right, say so (--lang, lang=…)."
         )
-        ends_in = ""
-    langs = iter([ends_in] * len(nameless) if ends_in else _detected(texts, ONE_OF_PASSAGES))
+        code = ""
+    langs = iter([code] * len(without_lang) if code else _detected(texts, ONE_OF_PASSAGES))
     collection.passages = [
         passage if passage.lang else replace(passage, lang=next(langs)) for passage in collection.passages
     ]
-    asked = [query.text for query in collection.queries if not query.lang]
+    questions = [query.text for query in collection.queries if not query.lang]
     main = Counter(passage.lang for passage in collection.passages).most_common(1)
-    langs = iter([ends_in] * len(asked) if ends_in else _detected(asked, ONE_OF_QUERIES, main[0][0] if main else ""))
+    langs = iter([code] * len(questions) if code else _detected(questions, ONE_OF_QUERIES, main[0][0] if main else ""))
     collection.queries = [query if query.lang else replace(query, lang=next(langs)) for query in collection.queries]
     return collection
 
 
 def _contradicted(lang: str, texts: Sequence[str]) -> str:
     """The language in which nearly all of some `texts` surely are, where none is in `lang`; else ''."""
-    sure = Counter(filter(None, map(detect_language, _some(texts, SAMPLE // 10) if can_detect() else ())))
-    if not sure or sure[lang]:
+    counts = Counter(filter(None, map(detect_language, _some(texts, SAMPLE // 10) if can_detect() else ())))
+    if not counts or counts[lang]:
         return ""
-    ((main, count),) = sure.most_common(1)
-    return main if count >= 10 and count >= ONE_OF_QUERIES * sum(sure.values()) else ""
+    ((main, count),) = counts.most_common(1)
+    return main if count >= 10 and count >= ONE_OF_QUERIES * sum(counts.values()) else ""
 
 
-def _detected(texts: Sequence[str], one_from: float, otherwise: str = "") -> list[str]:
-    """The language of each text: that of nearly all, where their share is `one_from` or more, else each its own, or
-    the commonest where that is not sure. `otherwise` where none is."""
-    found = Counter(filter(None, map(detect_language, _some(texts, SAMPLE))))
-    main, count = found.most_common(1)[0] if found else (otherwise, 0)
-    if count >= one_from * sum(found.values()):
+def _detected(texts: Sequence[str], threshold: float, default: str = "") -> list[str]:
+    """The language of each text: that of nearly all, where their share is `threshold` or more, else each its own, or
+    the commonest where that is not sure. `default` where none is."""
+    counts = Counter(filter(None, map(detect_language, _some(texts, SAMPLE))))
+    main, count = counts.most_common(1)[0] if counts else (default, 0)
+    if count >= threshold * sum(counts.values()):
         return [main] * len(texts)
     return [detect_language(text) or main for text in texts]
 
@@ -284,39 +284,39 @@ def check(collection: Collection, where: str) -> None:
     answers for a release, and reading millions of documents would take minutes."""
     stored = isinstance(collection.passages, StoredPassages)
     passages = list(islice(collection.passages, 1)) if stored else collection.passages
-    for what, items in (("passages", passages), ("queries", collection.queries)):
+    for kind, items in (("passages", passages), ("queries", collection.queries)):
         if not items:
-            raise BadInput(f"{where}: no {what}. Check the files and the split.")
-        nameless = next((item.id for item in items if not item.lang), None)
-        if nameless is not None:
+            raise BadInput(f"{where}: no {kind}. Check the files and the split.")
+        unlabelled = next((item.id for item in items if not item.lang), None)
+        if unlabelled is not None:
             raise BadInput(
-                f"{where}: the language of {what} is unknown ('{nameless}'). Give lang=…, add a "
+                f"{where}: the language of {kind} is unknown ('{unlabelled}'). Give lang=…, add a "
                 "field lang, or let the name end in it (mycollection_ar)."
             )
     if not collection.qrels:
         raise BadInput(f"{where}: no judgements. Check the qrels file and the split.")
-    queries = _ids([item.id for item in collection.queries], "query", where)
-    _known([query for query in collection.qrels if query not in queries], "query", where)
+    query_ids = _ids([item.id for item in collection.queries], "query", where)
+    _known([query for query in collection.qrels if query not in query_ids], "query", where)
     if stored:
         return
-    held = _ids([item.id for item in passages], "passage", where)
+    ids = _ids([item.id for item in passages], "passage", where)
     _known(
-        [passage for judged in collection.qrels.values() for passage in judged if passage not in held], "passage", where
+        [passage for grades in collection.qrels.values() for passage in grades if passage not in ids], "passage", where
     )
 
 
-def _ids(ids: list[str], what: str, where: str) -> set[str]:
+def _ids(ids: list[str], kind: str, where: str) -> set[str]:
     unique = set(ids)
     if len(unique) < len(ids):
         seen: set[str] = set()
-        twice = next(item for item in ids if item in seen or seen.add(item))  # type: ignore[func-returns-value]
-        raise BadInput(f"{where}: the {what} id '{twice}' occurs twice. Ids must be unique.")
+        duplicate = next(item for item in ids if item in seen or seen.add(item))  # type: ignore[func-returns-value]
+        raise BadInput(f"{where}: the {kind} id '{duplicate}' occurs twice. Ids must be unique.")
     return unique
 
 
-def _known(unknown: list[str], what: str, where: str) -> None:
+def _known(unknown: list[str], kind: str, where: str) -> None:
     if unknown:
         raise BadInput(
-            f"{where}: the qrels name {len(unknown):,} unknown {what} id(s), the first is "
+            f"{where}: the qrels name {len(unknown):,} unknown {kind} id(s), the first is "
             f"'{unknown[0]}'. Passages, queries and qrels must be of one release and one split."
         )

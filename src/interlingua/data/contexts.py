@@ -18,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 def with_context(documents: Iterable[Document]) -> Iterator[Document]:
     """The documents of two sentences and more; the others, which have no neighbours, are counted on standard error."""
-    without = total = 0
+    skipped = total = 0
     for document in documents:
         total += 1
         if len(document.sentences) > 1:
             yield document
         else:
-            without += 1
-    if without:
-        logger.info(f"context prediction: {without:,} of {total:,} documents are a single sentence and were left out")
+            skipped += 1
+    if skipped:
+        logger.info(f"context prediction: {skipped:,} of {total:,} documents are a single sentence and were left out")
 
 
 def context_pair(document: Document, number: int, window: int, random: np.random.Generator) -> ContextPair:
@@ -39,11 +39,11 @@ def context_pair(document: Document, number: int, window: int, random: np.random
     length = min(window, len(document.sentences))
     start = int(random.integers(len(document.sentences) - length + 1))
     center, target = random.choice(length, size=2, replace=False)
-    chosen = document.sentences[start : start + length]
-    if chosen[int(center)] == chosen[int(target)]:
-        others = [place for place, sentence in enumerate(chosen) if sentence != chosen[int(center)]]
+    sentences = document.sentences[start : start + length]
+    if sentences[int(center)] == sentences[int(target)]:
+        others = [place for place, sentence in enumerate(sentences) if sentence != sentences[int(center)]]
         target = random.choice(others) if others else target
-    return ContextPair(chosen[int(center)], chosen[int(target)], document.lang, number)
+    return ContextPair(sentences[int(center)], sentences[int(target)], document.lang, number)
 
 
 def cloze(
@@ -59,25 +59,25 @@ def cloze(
     """
     if max_sentences < 2:
         raise BadInput(f"max_sentences is {max_sentences}: a question and a passage take at least 2 sentences.")
-    without = total = 0
+    skipped = total = 0
     for total, document in enumerate(documents, 1):
         random = np.random.default_rng(key_of(seed, "cloze", total))
         windows = [window for window in _windows(document.sentences, max_sentences, max_chars) if len(window) > 1]
-        without += not windows
+        skipped += not windows
         for number, window in enumerate(windows):
             yield _question(document, window, number, random, keep)
-    if without:
+    if skipped:
         logger.info(
-            f"inverse cloze task: {without:,} of {total:,} documents have no two sentences together: no question"
+            f"inverse cloze task: {skipped:,} of {total:,} documents have no two sentences together: no question"
         )
 
 
-def _windows(sentences: Sequence[str], most: int, chars: int) -> Iterator[list[str]]:
+def _windows(sentences: Sequence[str], max_sentences: int, max_chars: int) -> Iterator[list[str]]:
     """Consecutive sentences, as many as fit; one that is too long by itself is a window of its own."""
     window: list[str] = []
     length = 0
     for sentence in sentences:
-        if window and (len(window) == most or length + len(sentence) > chars):
+        if window and (len(window) == max_sentences or length + len(sentence) > max_chars):
             yield window
             window, length = [], 0
         window.append(sentence)
@@ -89,10 +89,10 @@ def _windows(sentences: Sequence[str], most: int, chars: int) -> Iterator[list[s
 def _question(
     document: Document, window: list[str], number: int, random: np.random.Generator, keep: float
 ) -> QuestionPassage:
-    chosen = int(random.integers(len(window)))
+    index = int(random.integers(len(window)))
     stays = bool(random.random() < keep)
-    rest = [sentence for place, sentence in enumerate(window) if stays or place != chosen]
+    rest = [sentence for place, sentence in enumerate(window) if stays or place != index]
     text = language(document.lang).sentence_gap.join(rest)
     positive = Passage(content_id(document.title, text), text, document.title, document.lang)
     name = document.id or document.group
-    return QuestionPassage(window[chosen], (positive,), (), document.lang, f"{name}#{number}" if name else "")
+    return QuestionPassage(window[index], (positive,), (), document.lang, f"{name}#{number}" if name else "")

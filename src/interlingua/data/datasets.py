@@ -56,17 +56,17 @@ class TripleStore:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        with ArrayFolder.open(folder, TRIPLES) as held:
-            self.fingerprint: str = held.facts["fingerprint"]
-            self.digest: str = held.facts["digest"]
+        with ArrayFolder.open(folder, TRIPLES) as arrays:
+            self.fingerprint: str = arrays.facts["fingerprint"]
+            self.digest: str = arrays.facts["digest"]
             self.queries: KeyedStore[Query] = KeyedStore(self.folder / "queries")
             self.passages: KeyedStore[Passage] = KeyedStore(self.folder / "passages")
-            self.rows: Indices = held.array("rows", "int64", (None, None))
+            self.rows: Indices = arrays.array("rows", "int64", (None, None))
             count, width = self.rows.shape
             self._scores: npt.NDArray[np.float32] | None = None
-            if held.facts["scored"]:
-                self._scores = held.array("scores", "float32", (count, width - 1))
-            self.languages: dict[str, range] = {held.facts["lang"]: range(count)}
+            if arrays.facts["scored"]:
+                self._scores = arrays.array("scores", "float32", (count, width - 1))
+            self.languages: dict[str, range] = {arrays.facts["lang"]: range(count)}
 
     @classmethod
     def build(
@@ -101,17 +101,17 @@ class TripleStore:
         bad = BadRows(on_bad_row)
         lang = normalise_code(lang)
         passage_lang = normalise_code(passage_lang) if passage_lang else lang
-        with ArrayFolder.write(folder, TRIPLES) as new:
+        with ArrayFolder.write(folder, TRIPLES) as arrays:
             try:
                 triples = read_id_triples(path, bad, format=format, scores=scores)
-                asked = (query for file in expand(queries) for query in id_queries(file, bad, lang))
+                query_texts = (query for file in expand(queries) for query in id_queries(file, bad, lang))
                 texts = (passage for file in expand(passages) for passage in id_passages(file, bad, passage_lang))
                 names = _said(queries), _said(passages)
                 writer = _Writer(
-                    new,
+                    arrays,
                     bad,
-                    KeyedStore.build(new.path / "queries", asked, Query, names[0]),
-                    KeyedStore.build(new.path / "passages", texts, Passage, names[1]),
+                    KeyedStore.build(arrays.path / "queries", query_texts, Query, names[0]),
+                    KeyedStore.build(arrays.path / "passages", texts, Passage, names[1]),
                     names,
                 )
                 writer.write(track(triples, "triples"), {"fingerprint": fingerprint, "lang": lang})
@@ -155,15 +155,15 @@ class _Writer:
     def write(self, triples: Iterable[IdTriple], facts: dict[str, Any]) -> None:
         digest = hashlib.blake2b(digest_size=16)
         digest.update((self.queries.records.digest + self.passages.records.digest).encode())
-        fitting = filter(self._fits, triples)
-        while chunk := tuple(islice(fitting, CHUNK)):
-            rows, good = self._rows(chunk)
-            scores = np.array([triple.scores for triple, kept in zip(chunk, good, strict=True) if kept], np.float32)
-            for name, values in (("rows", rows[good]), ("scores", scores)):
+        well_formed = filter(self._fits, triples)
+        while chunk := tuple(islice(well_formed, CHUNK)):
+            rows, valid = self._rows(chunk)
+            scores = np.array([triple.scores for triple, ok in zip(chunk, valid, strict=True) if ok], np.float32)
+            for name, values in (("rows", rows[valid]), ("scores", scores)):
                 if values.size:
                     self.folder.add(name, values)
                 digest.update(values.tobytes())
-            self.count += int(good.sum())
+            self.count += int(valid.sum())
         if self.shape is None or not self.count:
             raise BadInput("no triples: the file is empty or every row was left out. Check the source.")
         self.folder.facts |= {**facts, "scored": self.shape[1], "digest": digest.hexdigest()}
@@ -183,16 +183,16 @@ class _Writer:
         passages = self.passages.rows_of(chain.from_iterable(triple.passages for triple in chunk))
         rows = np.column_stack([queries, passages.reshape(len(chunk), -1)])
         repeated = (rows[:, 2:] == rows[:, 1:2]).any(1)
-        good = (rows >= 0).all(1) & ~repeated
-        for number in np.flatnonzero(~good).tolist():
+        valid = (rows >= 0).all(1) & ~repeated
+        for number in np.flatnonzero(~valid).tolist():
             triple, unknown = chunk[number], np.flatnonzero(rows[number] < 0)
             if not len(unknown):
                 reason = f"the positive '{triple.passages[0]}' is also a negative"
             else:
-                what, where = ("query", self.names[0]) if not unknown[0] else ("passage", self.names[1])
-                reason = f"no {what} '{(triple.query, *triple.passages)[unknown[0]]}' in {where}"
+                kind, source = ("query", self.names[0]) if not unknown[0] else ("passage", self.names[1])
+                reason = f"no {kind} '{(triple.query, *triple.passages)[unknown[0]]}' in {source}"
             self.bad.reject(triple.path, triple.line, reason)
-        return rows, good
+        return rows, valid
 
 
 def _what(shape: tuple[int, bool] | None) -> str:
@@ -240,8 +240,8 @@ class DataSpec(Settings):
 
     def files(self) -> list[str]:
         """The paths, and those that the options name."""
-        named = (self.options.get(key, []) for key in FILE_OPTIONS)
-        return [*self.paths(), *(str(path) for one in named for path in (one if isinstance(one, list) else [one]))]
+        values = (self.options.get(key, []) for key in FILE_OPTIONS)
+        return [*self.paths(), *(str(path) for item in values for path in (item if isinstance(item, list) else [item]))]
 
 
 class TripleOptions(Settings):
@@ -271,12 +271,12 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     kind = spec.kind or name
     own = {key: value for key, value in spec.options.items() if key in OWN_OPTIONS.get(kind, ())}
     rest = {key: value for key, value in spec.options.items() if key not in own}
-    if twice := rest.keys() & {"path", "format", "on_bad_row"}:
-        raise BadInput(f"data.{name}.options: {min(twice)} is a key of its own: data.{name}.{min(twice)}.")
-    common = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
+    if conflicts := rest.keys() & {"path", "format", "on_bad_row"}:
+        raise BadInput(f"data.{name}.options: {min(conflicts)} is a key of its own: data.{name}.{min(conflicts)}.")
+    options = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     if kind not in READERS:
         raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
-    records: Iterable[Any] = (r for path in spec.paths() for r in READERS[kind](path, **common))
+    records: Iterable[Any] = (r for path in spec.paths() for r in READERS[kind](path, **options))
     report = FilterReport()
     if kind == "cloze":
         records = cloze(records, **own)
@@ -295,9 +295,9 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     if kind == "parallel" and spec.filter:
         logger.info(f"data.{name}: {report}")
     if count == 0:
-        wanted = f" in {', '.join(spec.langs)}" if spec.langs else ""
-        wanted += f" from {', '.join(spec.origins)}" if spec.origins else ""
-        raise BadInput(f"data.{name}: {', '.join(spec.paths())} gave no records{wanted}.")
+        restriction = f" in {', '.join(spec.langs)}" if spec.langs else ""
+        restriction += f" from {', '.join(spec.origins)}" if spec.origins else ""
+        raise BadInput(f"data.{name}: {', '.join(spec.paths())} gave no records{restriction}.")
 
 
 def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> Store[Any]:

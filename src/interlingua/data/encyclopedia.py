@@ -41,8 +41,8 @@ class Topic:
 def topic_files() -> list[tuple[str, str]]:
     """(file name, content) of every topic, in the order of the names."""
     folder = files("interlingua.data").joinpath("topics")
-    found = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
-    return [(file.name, file.read_text("utf-8")) for file in found]
+    paths = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
+    return [(file.name, file.read_text("utf-8")) for file in paths]
 
 
 @cache
@@ -78,19 +78,19 @@ def topics(split: str | None = None) -> list[Topic]:
     """The topics of a split ("train", "test"; None: all), in the order of their ids."""
     if split is not None and split not in SPLITS:
         raise BadInput(f"the encyclopedia has no split '{split}'.{suggestion(split, SPLITS)}")
-    found = [topic for topic in _topics() if split in (None, topic.split)]
-    if not found:
+    selection = [topic for topic in _topics() if split in (None, topic.split)]
+    if not selection:
         raise Damaged("the bundled encyclopedia has no topics. Install the package again.")
-    return found
+    return selection
 
 
 def languages(langs: Iterable[str] | None = None) -> list[str]:
     """The languages of the encyclopedia, or those asked for. Raises BadInput for one that it lacks."""
-    known = sorted(topics()[0].title)
-    chosen = known if langs is None else list(langs)
+    available = sorted(topics()[0].title)
+    chosen = available if langs is None else list(langs)
     for lang in chosen:
-        if lang not in known:
-            raise BadInput(f"the encyclopedia is not written in '{lang}'.{suggestion(lang, known)}")
+        if lang not in available:
+            raise BadInput(f"the encyclopedia is not written in '{lang}'.{suggestion(lang, available)}")
     return chosen
 
 
@@ -99,8 +99,8 @@ def questions(split: str | None = "train", lang: str = "en") -> Iterator[Questio
     languages([lang])
     for topic in topics(split):
         positive = Passage(topic.id, topic.text(lang), topic.title[lang], lang)
-        asked = [topic.question[lang], *(topic.more_questions if lang == "en" else ())]
-        for number, question in enumerate(asked):
+        texts = [topic.question[lang], *(topic.more_questions if lang == "en" else ())]
+        for number, question in enumerate(texts):
             yield QuestionPassage(question, (positive,), (), lang, f"{topic.id}#{number}")
 
 
@@ -133,9 +133,9 @@ def collection(lang: str, split: str = "test") -> Collection:
     every language, so that questions of one can be asked against passages of another."""
     languages([lang])
     passages = [Passage(topic.id, topic.text(lang), topic.title[lang], lang) for topic in topics()]
-    asked = topics(split)
-    queries = [Query(topic.id, topic.question[lang], lang) for topic in asked]
-    return Collection(f"{NAME}_{lang}", passages, queries, {topic.id: {topic.id: 1} for topic in asked})
+    split_topics = topics(split)
+    queries = [Query(topic.id, topic.question[lang], lang) for topic in split_topics]
+    return Collection(f"{NAME}_{lang}", passages, queries, {topic.id: {topic.id: 1} for topic in split_topics})
 
 
 def is_encyclopedia(path: object) -> bool:

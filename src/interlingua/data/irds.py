@@ -41,10 +41,10 @@ def load_irds(dataset_id: str, lang: str) -> Collection:
     name = dataset_id.partition("#")[0]
     with provided(name):
         data = data_set(name)
-        for has, what in ((data.has_docs, "documents"), (data.has_queries, "queries"), (data.has_qrels, "qrels")):
+        for has, part in ((data.has_docs, "documents"), (data.has_queries, "queries"), (data.has_qrels, "qrels")):
             if not has():
                 raise BadInput(
-                    f"{PREFIX}{name}: this id has no {what}. A collection needs documents, "
+                    f"{PREFIX}{name}: this id has no {part}. A collection needs documents, "
                     "queries and qrels: choose a more specific id (often it ends in /test or /dev)."
                 )
         return Collection(
@@ -99,19 +99,19 @@ def _passage(document: Any, *, lang: str, contents: bool) -> Passage:
 def _queries(data: Any, dataset_id: str, lang: str) -> list[Query]:
     name, _, fields = dataset_id.partition("#")
     docs_lang = data.docs_lang() if data.has_docs() else None
-    found = []
+    records = []
     for topic in data.queries_iter():
         texts = [_field(topic, field, name) for field in fields.split("+")] if fields else [topic.default_text()]
-        told = topic_lang(topic, fields.split("+")[0], data.queries_lang(), docs_lang)
-        found.append(Query(topic.query_id, " ".join(text.strip() for text in texts).strip(), _lang(told, lang)))
-    return found
+        query_lang = topic_lang(topic, fields.split("+")[0], data.queries_lang(), docs_lang)
+        records.append(Query(topic.query_id, " ".join(text.strip() for text in texts).strip(), _lang(query_lang, lang)))
+    return records
 
 
-def _field(topic: Any, name: str, of: str) -> str:
+def _field(topic: Any, name: str, dataset: str) -> str:
     text = getattr(topic, name, None) if name != "query_id" else None
     if name not in topic._fields or not isinstance(text, str):
-        texts = [known for known in topic._fields if known != "query_id" and isinstance(getattr(topic, known), str)]
-        raise BadInput(f"{PREFIX}{of}#{name}: the topics have no text '{name}'.{suggestion(name, texts)}")
+        fields = [field for field in topic._fields if field != "query_id" and isinstance(getattr(topic, field), str)]
+        raise BadInput(f"{PREFIX}{dataset}#{name}: the topics have no text '{name}'.{suggestion(name, fields)}")
     return text
 
 
@@ -121,11 +121,11 @@ def topic_lang(topic: Any, field: str, told: str | None, docs_lang: str | None) 
     HC4 and NeuCLIR ask in English; `ht_…` and `mt_…` are translations (by people, by a machine) into the language of
     the documents, `zh_mt_…` those into Chinese.
     """
-    if into := re.match(r"([a-z]{2})_[hm]t_", field):
-        return into[1]
+    if match := re.match(r"([a-z]{2})_[hm]t_", field):
+        return match[1]
     if field.startswith(("ht_", "mt_")):
-        into_docs: str | None = getattr(topic, "translation_lang", None) or docs_lang
-        return into_docs
+        translation_lang: str | None = getattr(topic, "translation_lang", None) or docs_lang
+        return translation_lang
     translated = any(re.match(r"([a-z]{2}_)?[hm]t_", name) for name in getattr(topic, "_fields", ()))
     return told or ("en" if translated else None)
 
@@ -137,8 +137,8 @@ def _qrels(data: Any) -> Qrels:
     return qrels
 
 
-def _lang(told: str | None, given: str) -> str:
-    return normalise_code(told) if told else given
+def _lang(code: str | None, default: str) -> str:
+    return normalise_code(code) if code else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +171,18 @@ def read_predictions(path: str | Path) -> dict[str, tuple[str, ...]]:
 
     Raises BadInput naming file and line for a bad row or an id that occurs twice.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    predictions: dict[str, tuple[str, ...]] = {}
 
     def parse(row: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-        name = string(row, "id")
-        if name in found:
-            raise BadRow(f"the question id '{name}' occurs twice")
-        return name, texts_in(row, "ctxs", blank=True)
+        question_id = string(row, "id")
+        if question_id in predictions:
+            raise BadRow(f"the question id '{question_id}' occurs twice")
+        return question_id, texts_in(row, "ctxs", blank=True)
 
     advice = 'Needed is a list of objects {"id": …, "lang": …, "ctxs": [text, …]}.'
-    for name, texts in BadRows(advice=advice).parsed(Path(path), json_array(Path(path)), parse):
-        found[name] = texts
-    return found
+    for question_id, texts in BadRows(advice=advice).parsed(Path(path), json_array(Path(path)), parse):
+        predictions[question_id] = texts
+    return predictions
 
 
 def texts_in(row: dict[str, object], key: str, *, blank: bool = False) -> tuple[str, ...]:

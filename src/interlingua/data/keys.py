@@ -28,10 +28,10 @@ class Keys:
     def add(self, pair: tuple[str, str]) -> bool:
         """Add a pair; whether it was not there."""
         low, high = _digest(pair)
-        at = self._place(low, high)
-        if self._low[at]:
+        slot = self._place(low, high)
+        if self._low[slot]:
             return False
-        self._low[at], self._high[at] = low, high
+        self._low[slot], self._high[slot] = low, high
         self._count += 1
         if self._count * 5 > len(self._low) * 3:
             self._grow()
@@ -40,18 +40,18 @@ class Keys:
     def _place(self, low: int, high: int) -> int:
         """The place where a digest is, or is to be put."""
         lows, highs, mask = self._low, self._high, len(self._low) - 1
-        at = low & mask
-        while (there := lows[at]) and not (there == low and highs[at] == high):
-            at = at + 1 & mask
-        return at
+        slot = low & mask
+        while (entry := lows[slot]) and not (entry == low and highs[slot] == high):
+            slot = slot + 1 & mask
+        return slot
 
     def _grow(self) -> None:
         lows, highs = self._low, self._high
         self._low, self._high = _table(2 * len(lows)), _table(2 * len(lows))
-        for at, low in enumerate(lows):
+        for old_slot, low in enumerate(lows):
             if low:
-                place = self._place(low, highs[at])
-                self._low[place], self._high[place] = low, highs[at]
+                slot = self._place(low, highs[old_slot])
+                self._low[slot], self._high[slot] = low, highs[old_slot]
 
 
 def _table(size: int) -> array[int]:

@@ -64,10 +64,10 @@ class StoredPassages(Sequence[Passage]):
                 return list(self)[at]
             return list(islice(self, at.start, at.stop, at.step))  # what comes after it is not read
         place = at + len(self) if at < 0 else at
-        found = next(islice(self, place, None), None) if place >= 0 else None
-        if found is None:
+        passage = next(islice(self, place, None), None) if place >= 0 else None
+        if passage is None:
             raise IndexError(f"passage {at} of {len(self)}")
-        return found
+        return passage
 
 
 @contextmanager
@@ -99,13 +99,13 @@ def find(folder: Path, *names: str) -> Path | None:
 
 def needed(folder: Path, *names: str) -> Path:
     """`find`, or an error that says which file of the collection is missing."""
-    found = find(folder, *names)
-    if found is None:
+    file = find(folder, *names)
+    if file is None:
         raise BadInput(
             f"{folder}: no {' or '.join(names)} (or .gz) in the folder. "
             "A collection needs its passages, its queries and its qrels."
         )
-    return found
+    return file
 
 
 def parsed(
@@ -137,14 +137,14 @@ def jsonl_passages(
 
     def parse(line: str) -> Passage:
         row = json_object(line)
-        number = string(row, next((key for key in id_keys if key in row), id_keys[0]))
+        passage_id = string(row, next((key for key in id_keys if key in row), id_keys[0]))
         if "text" not in row and "contents" in row:
             title, text = split_contents(string(row, "contents", ""))
         elif "text" in row:
             title, text = string(row, "title", ""), string(row, "text", "")
         else:
             raise BadRow(f"no 'text' and no 'contents' (there is: {', '.join(row)})")
-        return Passage(number, text, title, language_in(row, lang))
+        return Passage(passage_id, text, title, language_in(row, lang))
 
     return parsed(path, filled_lines(path), parse, "passage", seen)
 
@@ -251,26 +251,26 @@ def mrtydi_complete(path: Path) -> bool:
 def load_mrtydi(path: Path, split: str, lang: str) -> Collection:
     """The collection of one language: all its passages, the questions and judgements of one split."""
     seen: set[str] = set()
-    passages = [one for file in _named(path, "docs*.jsonl*") for one in jsonl_passages(file, lang, seen=seen)]
+    passages = [passage for file in _named(path, "docs*.jsonl*") for passage in jsonl_passages(file, lang, seen=seen)]
     queries = list(tsv_queries(_of_split(path, "topic*.tsv*", split), lang))
     return Collection(path.name, passages, queries, read_qrels(_of_split(path, "qrels*", split)))
 
 
 def _named(path: Path, pattern: str) -> list[Path]:
-    return sorted(file for where in (pattern, f"*/{pattern}") for file in path.glob(where) if is_input(file))
+    return sorted(file for candidate in (pattern, f"*/{pattern}") for file in path.glob(candidate) if is_input(file))
 
 
 def _of_split(path: Path, pattern: str, split: str) -> Path:
     files = _named(path, pattern)
-    found = [file for file in files if split in re.split(r"[.\-_]", file.name)]
-    if len(found) != 1:
-        there = ", ".join(file.name for file in files) or "none"
-        problem = "no" if not found else "more than one"
+    matches = [file for file in files if split in re.split(r"[.\-_]", file.name)]
+    if len(matches) != 1:
+        names = ", ".join(file.name for file in files) or "none"
+        problem = "no" if not matches else "more than one"
         raise BadInput(
-            f"{path}: {problem} file {pattern} of the split '{split}' (there is: {there}). "
+            f"{path}: {problem} file {pattern} of the split '{split}' (there is: {names}). "
             "Say which split with split=…."
         )
-    return found[0]
+    return matches[0]
 
 
 def is_squad_collection(path: Path) -> bool:
@@ -288,7 +288,7 @@ def load_squad(path: Path, split: str, lang: str) -> Collection:
     qrels: Qrels = {}
 
     def parse(paragraph: Paragraph) -> list[Passage]:
-        found = _squad_passages(paragraph, lang)
+        paragraph_passages = _squad_passages(paragraph, lang)
         for number, row in enumerate(objects(paragraph.row, "qas")):
             if row.get("is_impossible"):
                 continue
@@ -296,12 +296,12 @@ def load_squad(path: Path, split: str, lang: str) -> Collection:
             if query.id in queries:
                 raise BadRow(f"qas[{number}]: the query id '{query.id}' occurs twice")
             queries[query.id] = query
-            qrels[query.id] = {found[_answering(paragraph.row, row)].id: 1}
-        return found
+            qrels[query.id] = {paragraph_passages[_answering(paragraph.row, row)].id: 1}
+        return paragraph_passages
 
     rows = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
-    for found in BadRows(advice=WHOLE).parsed(path, rows, parse):
-        passages += found
+    for paragraph_passages in BadRows(advice=WHOLE).parsed(path, rows, parse):
+        passages += paragraph_passages
     return Collection(path.name.removesuffix(".gz").removesuffix(".json"), passages, list(queries.values()), qrels)
 
 

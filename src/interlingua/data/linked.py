@@ -55,8 +55,8 @@ def read_linked(
 
 def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
     """Read the data set `name` of ir_datasets as `clirmatrix.read` does, with texts from its document stores."""
-    parts = re.fullmatch(r"clirmatrix/([a-z]+)/[\w-]+/([a-z]+)/\w+", name)
-    if parts is None:
+    match = re.fullmatch(r"clirmatrix/([a-z]+)/[\w-]+/([a-z]+)/\w+", name)
+    if match is None:
         raise BadInput(
             f"{PREFIX}{name}: not known to hold linked documents. Those of CLIRMatrix do, such as "
             f"{PREFIX}clirmatrix/zh/bi139-full/en/train."
@@ -64,23 +64,23 @@ def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
     with provided(name):
         data = data_set(name)
         source, target = (
-            _stored(part, f"clirmatrix/{lang}", lang)
-            for part, lang in ((data_set(f"clirmatrix/{parts[2]}"), parts[2]), (data, parts[1]))
+            _stored(dataset, f"clirmatrix/{lang}", lang)
+            for dataset, lang in ((data_set(f"clirmatrix/{match[2]}"), match[2]), (data, match[1]))
         )
         pairs = ((row.query_id, row.doc_id) for row in data.qrels_iter() if int(row.relevance) >= grade)
-        lost = 0
+        without_text = 0
         while chunk := list(islice(pairs, CHUNK)):
             sources, targets = (
                 side.by_id(dict.fromkeys(ids))
                 for side, ids in zip((source, target), zip(*chunk, strict=True), strict=True)
             )
-            for first, second in ((sources.get(name), targets.get(other)) for name, other in chunk):
+            for first, second in ((sources.get(source_id), targets.get(target_id)) for source_id, target_id in chunk):
                 if first and second and first.text.strip() and second.text.strip():
                     yield linked(first, second)
                 else:
-                    lost += 1
-    if lost:
-        logger.warning(f"{PREFIX}{name}: {lost:,} pairs with a document that has no text")
+                    without_text += 1
+    if without_text:
+        logger.warning(f"{PREFIX}{name}: {without_text:,} pairs with a document that has no text")
 
 
 def _stored(data: Any, name: str, lang: str) -> StoredPassages:
@@ -119,44 +119,44 @@ def link(
     wait in a temporary file, not in memory.
     """
     source = source if source == ANY else normalise_code(source)
-    wanted = None if langs is None else {*langs, source}
+    allowed = None if langs is None else {*langs, source}
     groups: dict[str, dict[str, int]] = {}
-    left: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     total = 0
     with tempfile.TemporaryFile() as spool:
         for document in documents:
             sides = (document.source, document.target) if isinstance(document, LinkedDocuments) else (document,)
-            if wanted is not None and not wanted.issuperset(side.lang for side in sides):
+            if allowed is not None and not allowed.issuperset(side.lang for side in sides):
                 continue
             if isinstance(document, LinkedDocuments):
                 yield document
                 continue
             total += 1
             if not document.group:
-                left["without a group"] += 1
+                counts["without a group"] += 1
             elif document.lang in groups.setdefault(document.group, {}):
-                left["repeated in their group and language"] += 1
+                counts["repeated in their group and language"] += 1
             else:
                 groups[document.group][document.lang] = spool.tell()
                 spool.write(encode(document).encode("utf-8", "surrogatepass") + b"\n")
         for members in groups.values():
             if source != ANY and source not in members:
-                left[f"in a group without '{source}'"] += len(members)
+                counts[f"in a group without '{source}'"] += len(members)
                 continue
             if len(members) == 1:
-                left["alone in their group"] += 1
+                counts["alone in their group"] += 1
                 continue
-            held = {}
+            versions = {}
             for lang in sorted(members, key=lambda code: (code != (source if source != ANY else "en"), code)):
                 spool.seek(members[lang])
-                held[lang] = decode(Document, spool.readline())
-            for first, second in combinations(held, 2):
+                versions[lang] = decode(Document, spool.readline())
+            for first, second in combinations(versions, 2):
                 if source in (ANY, first):
-                    yield LinkedDocuments(held[first], held[second])
-    if left:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left.most_common())
+                    yield LinkedDocuments(versions[first], versions[second])
+    if counts:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
         logger.info(
-            f"linked documents: {left.total():,} of {total:,} documents have no partner and were left out ({reasons})"
+            f"linked documents: {counts.total():,} of {total:,} documents have no partner and were left out ({reasons})"
         )
 
 

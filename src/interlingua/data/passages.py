@@ -60,8 +60,8 @@ def read_sources(
         name = names.name(source) if Path(source).exists() else str(source)
         if scope is not None:
             scope.add_file(source, name)
-        for one in load_collection(source, lang=lang or None).passages:
-            yield Passage(one.id, one.text, one.title, one.lang, {**one.metadata, "source": name})
+        for passage in load_collection(source, lang=lang or None).passages:
+            yield Passage(passage.id, passage.text, passage.title, passage.lang, {**passage.metadata, "source": name})
     if files or not collections:
         yield from read_files(files, lang=lang, names=names, scope=scope, **options)
 

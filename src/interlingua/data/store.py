@@ -77,13 +77,13 @@ class RecordStore(Generic[Record]):
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        with ArrayFolder.open(folder, RECORDS) as held:
-            facts = held.facts
+        with ArrayFolder.open(folder, RECORDS) as arrays:
+            facts = arrays.facts
             self.kind: type[Record] = KINDS[facts["kind"]]
             self.fingerprint: str = facts["fingerprint"]
             self.digest: str = facts["digest"]
-            self._offsets: Indices = held.array("offsets", "int64", (None,))
-            order: Indices = held.array("order", "int64", (len(self),))
+            self._offsets: Indices = arrays.array("offsets", "int64", (None,))
+            order: Indices = arrays.array("order", "int64", (len(self),))
             self.languages: dict[str, Indices] = {
                 code: order[first:end] for code, (first, end) in facts["languages"].items()
             }
@@ -113,8 +113,8 @@ class RecordStore(Generic[Record]):
                 store = cls(folder)
                 if store.fingerprint == fingerprint and kind in (None, store.kind):
                     return store
-        with ArrayFolder.write(folder, RECORDS) as new:
-            _write(new, records, kind, fingerprint)
+        with ArrayFolder.write(folder, RECORDS) as arrays:
+            _write(arrays, records, kind, fingerprint)
         return cls(folder)
 
     def __len__(self) -> int:
@@ -151,9 +151,9 @@ def _write(folder: ArrayWriter, records: Iterable[Record], kind: type[Record] | 
             numbers.append(codes.setdefault(language_of(record), len(codes)))
     if kind is None or not numbers:
         raise BadInput(NOTHING)
-    of = np.frombuffer(numbers, dtype=np.int32)
-    order = np.argsort(of, kind="stable").astype(np.int64)
-    ends = np.cumsum(np.bincount(of, minlength=len(codes)))
+    lang_numbers = np.frombuffer(numbers, dtype=np.int32)
+    order = np.argsort(lang_numbers, kind="stable").astype(np.int64)
+    ends = np.cumsum(np.bincount(lang_numbers, minlength=len(codes)))
     parts = {code: [int(ends[number - 1]) if number else 0, int(ends[number])] for code, number in codes.items()}
     folder.add("offsets", np.frombuffer(offsets, dtype=np.int64))
     folder.add("order", order)
@@ -173,10 +173,10 @@ class KeyedStore(Generic[Named]):
     and `rows` (the number of the record of each). All of it is memory-mapped."""
 
     def __init__(self, folder: Path) -> None:
-        with ArrayFolder.open(folder, KEYS) as held:
+        with ArrayFolder.open(folder, KEYS) as arrays:
             self.records: RecordStore[Named] = RecordStore.open(folder / "records")
-            self._keys: npt.NDArray[np.uint64] = held.array("keys", "uint64", (len(self),))
-            self._rows: Indices = held.array("rows", "int64", (len(self),))
+            self._keys: npt.NDArray[np.uint64] = arrays.array("keys", "uint64", (len(self),))
+            self._rows: Indices = arrays.array("rows", "int64", (len(self),))
 
     @classmethod
     def build(cls, folder: Path, records: Iterable[Named], kind: type[Named], where: str) -> KeyedStore[Named]:
@@ -189,20 +189,20 @@ class KeyedStore(Generic[Named]):
                 hashes.append(_hash(record.id))
                 yield record
 
-        with ArrayFolder.write(folder, KEYS) as new:
-            store = RecordStore.build(new.path / "records", seen(), kind)
+        with ArrayFolder.write(folder, KEYS) as arrays:
+            store = RecordStore.build(arrays.path / "records", seen(), kind)
             keys = np.frombuffer(hashes, dtype=np.uint64)
             rows = np.argsort(keys, kind="stable")
             keys = keys[rows]
-            twice = np.flatnonzero(keys[1:] == keys[:-1])
-            if len(twice):
-                first, second = (int(rows[twice[0] + step]) for step in (0, 1))
+            duplicates = np.flatnonzero(keys[1:] == keys[:-1])
+            if len(duplicates):
+                first, second = (int(rows[duplicates[0] + step]) for step in (0, 1))
                 raise BadInput(
                     f"{where}: the id '{store[second].id}' occurs twice (rows {first + 1:,} and "
                     f"{second + 1:,} of those that were read). Ids must be unique."
                 )
-            new.add("keys", keys)
-            new.add("rows", rows)
+            arrays.add("keys", keys)
+            arrays.add("rows", rows)
         return cls(folder)
 
     def __len__(self) -> int:
@@ -217,9 +217,9 @@ class KeyedStore(Generic[Named]):
         The hashes stand for the ids: those of a store are known to differ, and that an id which it has not shares one
         with an id which it has comes once in 10^12 questions to a store of ten million.
         """
-        wanted = np.fromiter(map(_hash, ids), dtype=np.uint64)
-        places = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
-        return np.where(self._keys[places] == wanted, self._rows[places], -1)
+        keys = np.fromiter(map(_hash, ids), dtype=np.uint64)
+        places = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
+        return np.where(self._keys[places] == keys, self._rows[places], -1)
 
 
 def _hash(name: str) -> int:

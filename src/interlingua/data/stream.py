@@ -144,11 +144,11 @@ class Stream(Generic[Record]):
         """The number, in the store, of the next record of a language."""
         epoch, place = divmod(self._cursors[lang], self.sizes[lang])
         self._cursors[lang] += 1
-        held = self._orders.get(lang)
-        if held is None or held[0] != epoch:
-            held = epoch, Permutation(self.sizes[lang], key_of(self.seed, "epoch", lang, epoch))
-            self._orders[lang] = held
-        index = held[1][place]
+        order = self._orders.get(lang)
+        if order is None or order[0] != epoch:
+            order = epoch, Permutation(self.sizes[lang], key_of(self.seed, "epoch", lang, epoch))
+            self._orders[lang] = order
+        index = order[1][place]
         if lang in self._subsets:
             index = self._subsets[lang][index]
         return int(self.store.languages[lang][index])
@@ -171,16 +171,16 @@ class Stream(Generic[Record]):
         Raises BadInput when the state is of a stream with another seed, batch size or other data.
         """
         content = getattr(self.store, "digest", "")
-        for key, mine in (
+        for key, current in (
             ("seed", self.seed),
             ("batch_size", self.batch_size),
             ("sizes", self.sizes),
             ("content", content),
         ):
-            if state.get(key) != mine:
+            if state.get(key) != current:
                 raise BadInput(
                     f"the saved position is of a stream with another {key} ({state.get(key)}, now "
-                    f"{mine}). Continue with the data and settings of the start, or start anew."
+                    f"{current}). Continue with the data and settings of the start, or start anew."
                 )
         self.step = int(state["step"])
         self._cursors = {lang: int(state["cursors"][lang]) for lang in self.langs}

@@ -57,14 +57,14 @@ def summarise(records: Iterable[Item]) -> list[Row]:
         parts = list(_parts(record))
         key = text_hash(*(text for _, text in parts))
         lang = record.lang if isinstance(record, (Passage, Query)) else language_of(record)
-        for one in (counts[lang], total):
-            one.records += 1
-            one.repeated += key in seen
+        for tally in (counts[lang], total):
+            tally.records += 1
+            tally.repeated += key in seen
             for title in _titles(record):
-                one.titles += 1
-                one.untitled += not title.strip()
+                tally.titles += 1
+                tally.untitled += not title.strip()
             for part, text in parts:
-                one.lengths[part].append(len(text))
+                tally.lengths[part].append(len(text))
         seen.add(key)
     rows = [counts[lang].row(lang) for lang in sorted(counts)]
     return rows if len(rows) < 2 else [*rows, total.row("all")]
@@ -99,12 +99,12 @@ def summarise_collection(collection: Collection) -> list[Row]:
     """The rows of its passages and of its queries, told apart by "of"; queries also with judgements per query."""
     rows: list[Row] = [{"of": "passages", **row} for row in summarise(collection.passages)]
     for row in summarise(collection.queries):
-        judged = [
+        counts = [
             sum(grade > 0 for grade in collection.qrels.get(query.id, {}).values())
             for query in collection.queries
             if row["lang"] in ("all", query.lang)
         ]
-        rows.append({"of": "queries", **row, "relevant per query": sum(judged) / len(judged)})
+        rows.append({"of": "queries", **row, "relevant per query": sum(counts) / len(counts)})
     return rows
 
 
@@ -113,14 +113,14 @@ def summarise_topics() -> list[Row]:
     rows: list[Row] = []
     langs = len(encyclopedia.languages())
     for split in encyclopedia.SPLITS:
-        held = [topic for topic in encyclopedia.topics() if topic.split == split]
-        sentences = sum(len(topic.passage["en"]) for topic in held)
+        topics = [topic for topic in encyclopedia.topics() if topic.split == split]
+        sentences = sum(len(topic.passage["en"]) for topic in topics)
         rows.append(
             {
                 "split": split,
-                "topics": len(held),
+                "topics": len(topics),
                 "languages": langs,
-                "questions": sum(langs + len(topic.more_questions) for topic in held),
+                "questions": sum(langs + len(topic.more_questions) for topic in topics),
                 "pairs": sentences * (langs - 1),
                 "sentences": sentences * langs,
             }

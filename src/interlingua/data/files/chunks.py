@@ -136,8 +136,8 @@ def cut(text: str, limit: int, start: int = 0) -> int:
         return len(text)
     for gap in (LINE_END, SPACE):
         # one character more, so that a mark after the gap is seen
-        found = [one.start() for one in gap.finditer(text, start + limit // 2, end + 2)]
-        places: list[int] = [place for place in found if start < place <= end]
+        starts = [match.start() for match in gap.finditer(text, start + limit // 2, end + 2)]
+        places: list[int] = [place for place in starts if start < place <= end]
         if places:
             return places[-1]
     return _cut_between_clusters(text, start, end)
@@ -147,16 +147,16 @@ def _cut_between_clusters(text: str, start: int, end: int) -> int:
     begin, reach = max(start, end - NEAR), NEAR
     while True:
         window = text[begin : end + reach]
-        ends: list[int] = [begin + one.end() for one in CLUSTER.finditer(window)]
-        fits = [place for place in ends if place <= end]
-        if fits or ends[0] < begin + len(window) or end + reach >= len(text):
-            return fits[-1] if fits else ends[0]
+        ends: list[int] = [begin + match.end() for match in CLUSTER.finditer(window)]
+        places = [place for place in ends if place <= end]
+        if places or ends[0] < begin + len(window) or end + reach >= len(text):
+            return places[-1] if places else ends[0]
         reach *= 16  # nothing but marks so far
 
 
 def cut_after_sentence(text: str, limit: int) -> int:
     """`cut`, but after what looks like the end of a sentence in the second half if there is one."""
-    ends = [one.end() for one in SENTENCE_END.finditer(text, limit // 2, limit + 1)]
+    ends = [match.end() for match in SENTENCE_END.finditer(text, limit // 2, limit + 1)]
     places: list[int] = [place for place in ends if place <= limit]
     return places[-1] if places else cut(text, limit)
 
@@ -203,26 +203,26 @@ def chunk(
     if way == "characters":
         yield from _filled(blocks, size, lang)
         return
-    held: list[Piece] = []
+    pieces: list[Piece] = []
     title = code = ""
-    fresh = False  # whether something in `held` is in no passage yet
+    fresh = False  # whether something in `pieces` is in no passage yet
     for block in blocks:
         if block.title != title or (block.lang and code and block.lang != code):
             if fresh:
-                yield Block(_join(held), title, code)
-            held, fresh, title, code = [], False, block.title, ""
+                yield Block(_join(pieces), title, code)
+            pieces, fresh, title, code = [], False, block.title, ""
         code = code or block.lang
         limit = chunk_limit(size, code or lang, way)
         for piece in _pieces(block.text, code or lang, limit):
-            if fresh and _length([*held, piece]) > limit:
-                yield Block(_join(held), title, code)
-                held, fresh = [one for one in held[max(0, len(held) - overlap) :] if one.whole], False
-            while held and not fresh and _length([*held, piece]) > limit:
-                held.pop(0)
-            held.append(piece)
+            if fresh and _length([*pieces, piece]) > limit:
+                yield Block(_join(pieces), title, code)
+                pieces, fresh = [one for one in pieces[max(0, len(pieces) - overlap) :] if one.whole], False
+            while pieces and not fresh and _length([*pieces, piece]) > limit:
+                pieces.pop(0)
+            pieces.append(piece)
             fresh = True
     if fresh:
-        yield Block(_join(held), title, code)
+        yield Block(_join(pieces), title, code)
 
 
 def _pieces(text: str, lang: str, limit: int) -> Iterator[Piece]:
@@ -243,23 +243,23 @@ def _pieces(text: str, lang: str, limit: int) -> Iterator[Piece]:
 
 def _filled(blocks: Iterable[Block], size: int, lang: str) -> Iterator[Block]:
     """Passages of as many characters as fit, cut between two words. White space inside stays as it is."""
-    held = Block("")
+    pending = Block("")
     for block in blocks:
-        alike = block.title == held.title and (not block.lang or not held.lang or block.lang == held.lang)
-        if held.text and not alike:
-            yield held
-            held = Block("")
-        text = f"{held.text}\n\n{block.text}" if held.text else block.text
-        code, start = held.lang or block.lang, 0
+        alike = block.title == pending.title and (not block.lang or not pending.lang or block.lang == pending.lang)
+        if pending.text and not alike:
+            yield pending
+            pending = Block("")
+        text = f"{pending.text}\n\n{block.text}" if pending.text else block.text
+        code, start = pending.lang or block.lang, 0
         limit = chunk_limit(size, code or lang)
         while len(text) - start > limit:
             end = cut(text, limit, start)
             if part := text[start:end].strip():
                 yield Block(part, block.title, code)
             start = _after_space(text, end, len(text))
-        held = Block(text[start:].rstrip(), block.title, code)
-    if held.text:
-        yield held
+        pending = Block(text[start:].rstrip(), block.title, code)
+    if pending.text:
+        yield pending
 
 
 def _after_space(text: str, start: int, end: int) -> int:
@@ -273,7 +273,7 @@ def _gap(space: str) -> str:
 
 
 def _join(pieces: list[Piece]) -> str:
-    return "".join(piece.gap + piece.text if at else piece.text for at, piece in enumerate(pieces))
+    return "".join(piece.gap + piece.text if index else piece.text for index, piece in enumerate(pieces))
 
 
 def _length(pieces: list[Piece]) -> int:
@@ -296,14 +296,14 @@ def chunk_in_language(
         start.append(block)
         if sum(len(one.text) for one in start) >= READ:
             break
-    every = chain(start, blocks)
-    named = (start[0].lang if start else "") or lang
-    if named:
-        yield from chunk((replace(block, lang=named) for block in every), size, overlap, way=way)
+    all_blocks = chain(start, blocks)
+    known_lang = (start[0].lang if start else "") or lang
+    if known_lang:
+        yield from chunk((replace(block, lang=known_lang) for block in all_blocks), size, overlap, way=way)
         return
     detect = lru_cache(4)(detect_in_bulk)  # of many files document, paragraph and passage are one text
     document = detect("\n\n".join(block.text for block in start))
-    marked = (replace(block, lang=detect(block.text) if _is_enough(block.text) else "") for block in every)
+    marked = (replace(block, lang=detect(block.text) if _is_enough(block.text) else "") for block in all_blocks)
     for passage in chunk(marked, size, overlap, document, way=way):
         yield passage if passage.lang else replace(passage, lang=_of_passage(passage.text, document, detect))
 

@@ -68,15 +68,15 @@ def encoding_of(path: Path, start: bytes, *, rows: bool = False, markup: bool = 
     `markup` may name its encoding; `lang` is the language of the text where it is known. Raises BadFile, with line and
     byte, where no encoding fits, for a NUL, a broken gzip file, and in a file of `rows` a line of more than 64 MiB.
     """
-    marked = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
+    bom_encoding = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
 
     def opened() -> IO[bytes]:
         return open_input(path) if len(start) == SAMPLE else io.BytesIO(start)
 
     try:
-        return _checked(opened, marked or UTF8, rows)
+        return _checked(opened, bom_encoding or UTF8, rows)
     except NotDecodable:
-        if marked or start.startswith(codecs.BOM_UTF8):
+        if bom_encoding or start.startswith(codecs.BOM_UTF8):
             raise
         guess = _guess(path, markup, lang)
         if guess is None:
@@ -108,9 +108,9 @@ def _checked(opened: Callable[[], IO[bytes]], encoding: str, rows: bool) -> str 
                     text = decoder.decode(raw, final=not raw)
                 except UnicodeDecodeError as error:
                     at = error.start - pending
-                    called = "UTF-8" if encoding == UTF8 else encoding.upper()
+                    name = "UTF-8" if encoding == UTF8 else encoding.upper()
                     raise NotDecodable(
-                        f"not {called} ({error.reason} at byte {place + at:,} of the file), nor surely in another "
+                        f"not {name} ({error.reason} at byte {place + at:,} of the file), nor surely in another "
                         "encoding. Convert it with `iconv -t UTF-8`",
                         line + raw.count(b"\n", 0, max(0, at)),
                     ) from error
@@ -153,17 +153,17 @@ def _guess(path: Path, markup: bool, lang: str) -> str | None:
     names = [name for name, languages in LATIN.items() if code in languages.split()] or ["cp1252"]
     if "iso8859_2" in names and not CONTROLS.search(sample) and not (code == "pl" and ONLY_WINDOWS in sample):
         names.reverse()
-    return next((one for one in (*names, best) if _decodes(sample, one)), None)
+    return next((encoding for encoding in (*names, best) if _decodes(sample, encoding)), None)
 
 
-def _likeliest(sample: bytes, among: list[str]) -> str | None:
+def _likeliest(sample: bytes, candidates: list[str]) -> str | None:
     """The encoding by charset-normalizer."""
     try:
         from charset_normalizer import from_bytes
     except ImportError:
         raise MissingExtra("charset-normalizer", "index", "not in UTF-8, ") from None
     logging.getLogger("charset_normalizer").setLevel(logging.ERROR)
-    best = from_bytes(sample, cp_isolation=among).best()
+    best = from_bytes(sample, cp_isolation=candidates).best()
     return best.encoding if best else None
 
 
@@ -177,9 +177,9 @@ def _sample(path: Path) -> bytes:
                 size += len(line)
             if size > SAMPLE:
                 break
-    whole = b"".join(lines)
-    end = max(whole.rfind(b"\n"), whole.rfind(b" "))  # not within a character
-    return whole if size <= SAMPLE or end < 0 else whole[:end]
+    data = b"".join(lines)
+    end = max(data.rfind(b"\n"), data.rfind(b" "))  # not within a character
+    return data if size <= SAMPLE or end < 0 else data[:end]
 
 
 def _decodes(sample: bytes, encoding: str) -> bool:

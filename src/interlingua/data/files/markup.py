@@ -82,32 +82,32 @@ def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) ->
             start.append(row)
             if row[0].strip() in ("---", "..."):
                 break
-    inside = [row[0] for row in start[1:-1]]
-    if inside and start[-1][0].strip() in ("---", "...") and KEY.match(inside[0]):
-        about = _front_matter(inside)
-        roles = usual_columns(about)
-        blocks.title = about.pop(roles.get("title", ""), "")
-        blocks.lang = find_code(about.pop(roles.get("lang", ""), "")) or ""
+    matter = [row[0] for row in start[1:-1]]
+    if matter and start[-1][0].strip() in ("---", "...") and KEY.match(matter[0]):
+        fields = _front_matter(matter)
+        roles = usual_columns(fields)
+        blocks.title = fields.pop(roles.get("title", ""), "")
+        blocks.lang = find_code(fields.pop(roles.get("lang", ""), "")) or ""
         if "url" in roles:
-            about["url"] = about.pop(roles["url"])
-        own = {name: f"{name} (front matter)" for name in ("source", "chunk")}  # these two tell passages apart
-        source.about.update((own.get(name, name), value) for name, value in about.items())
+            fields["url"] = fields.pop(roles["url"])
+        reserved = {name: f"{name} (front matter)" for name in ("source", "chunk")}  # these two tell passages apart
+        source.about.update((reserved.get(name, name), value) for name, value in fields.items())
         start = []
     return chain(start, rows)
 
 
-def _front_matter(inside: list[str]) -> dict[str, str]:
+def _front_matter(matter: list[str]) -> dict[str, str]:
     """Keys and values; the items of a list with commas between them. What is no YAML is read line by line."""
     try:
-        found = parse_yaml("".join(inside))
+        data = parse_yaml("".join(matter))
     except (YAMLError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        keys = (KEY.match(line.strip()) for line in inside)
+        data = None
+    if not isinstance(data, dict):
+        keys = (KEY.match(line.strip()) for line in matter)
         return {key[1]: value for key in keys if key and (value := key[2].strip("\"' \t"))}
     flat = {
         str(name): ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value
-        for name, value in found.items()
+        for name, value in data.items()
     }
     return strings(flat, set())
 
@@ -152,8 +152,8 @@ class _Reader:
 
     def _underlines(self, line: str) -> bool:
         """Whether the line makes a heading of the one line before it."""
-        before = self.blocks.pending().strip() if UNDERLINE.match(line) else ""
-        return bool(before) and "\n" not in before
+        paragraph = self.blocks.pending().strip() if UNDERLINE.match(line) else ""
+        return bool(paragraph) and "\n" not in paragraph
 
     def _code(self, line: str, first: bool) -> None:
         close = FENCE.match(line) if first else None
@@ -213,8 +213,8 @@ def html_blocks(parts: Iterable[str]) -> Iterator[Block]:
             page.feed(part)
             yield from page.blocks.take()
             if len(page.rawdata) > LONGEST_TAG:
-                most = f"{LONGEST_TAG >> 20} Mi characters"
-                raise BadFile(f"a tag, comment or script of more than {most}", page.getpos()[0])
+                limit = f"{LONGEST_TAG >> 20} Mi characters"
+                raise BadFile(f"a tag, comment or script of more than {limit}", page.getpos()[0])
         if len(page.rawdata) < UNCLOSED:
             page.close()
     except AssertionError as error:  # what html.parser raises for <![unknown
@@ -251,8 +251,8 @@ class _Page(HTMLParser):
             self.heading = HEADINGS.get(tag, 0 if begun else self.heading)
             self.preformatted += tag == "pre"
         if tag == "html":
-            named = dict(attrs)
-            self.blocks.lang = find_code(named.get("lang") or named.get("xml:lang") or "") or ""
+            attributes = dict(attrs)
+            self.blocks.lang = find_code(attributes.get("lang") or attributes.get("xml:lang") or "") or ""
 
     def handle_endtag(self, tag: str) -> None:
         if self.unseen:

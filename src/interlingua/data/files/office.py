@@ -107,15 +107,15 @@ def read_docx(stream: BinaryIO) -> Blocks:
     _check_archive(stream, "DOCX", "word/document.xml")
     document = docx.Document(stream)
     blocks = _begun(document.core_properties)
-    lists = groupby(document.iter_inner_content(), lambda one: not isinstance(one, Table) and _is_item(one))
-    for is_list, some in lists:
-        for one in some:
-            if isinstance(one, Table):
-                _add_rows(blocks, ([_distinct(row.cells) for row in one.rows]))
+    groups = groupby(document.iter_inner_content(), lambda item: not isinstance(item, Table) and _is_item(item))
+    for is_list, group in groups:
+        for item in group:
+            if isinstance(item, Table):
+                _add_rows(blocks, ([_distinct(row.cells) for row in item.rows]))
                 continue
-            style = one.style.name if one.style is not None else ""
+            style = item.style.name if item.style is not None else ""
             heading = re.fullmatch(r"heading ([1-9])", style or "", re.IGNORECASE)
-            blocks.add(one.text + "\n" * is_list)
+            blocks.add(item.text + "\n" * is_list)
             if heading:
                 blocks.end_heading(int(heading[1]))
             elif style == "Title":
@@ -176,22 +176,22 @@ def read_epub(stream: BinaryIO) -> Blocks:
     show (DRM)."""
     with _archive(stream, "EPUB", "META-INF/container.xml") as archive:
         root = _xml(archive, "META-INF/container.xml")
-        place = next((str(one.get("full-path")) for one in root.iter() if _tag(one) == "rootfile"), "")
+        place = next((str(node.get("full-path")) for node in root.iter() if _tag(node) == "rootfile"), "")
         package = _xml(archive, place)
-        about = {_tag(one): _one_line(one.text) for one in reversed(list(package.iter())) if one.text}
-        items = {str(one.get("id")): one for one in package.iter() if _tag(one) == "item"}
-        spine = [items.get(str(one.get("idref"))) for one in package.iter() if _tag(one) == "itemref"]
+        metadata = {_tag(node): _one_line(node.text) for node in reversed(list(package.iter())) if node.text}
+        items = {str(node.get("id")): node for node in package.iter() if _tag(node) == "item"}
+        spine = [items.get(str(node.get("idref"))) for node in package.iter() if _tag(node) == "itemref"]
         files = [
             posixpath.normpath(posixpath.join(posixpath.dirname(place), unquote(str(item.get("href")))))
             for item in spine
             if item is not None and "html" in str(item.get("media-type"))
         ]
         if "META-INF/encryption.xml" in archive.namelist():
-            locked = {str(one.get("URI")) for one in _xml(archive, "META-INF/encryption.xml").iter()}
+            locked = {str(node.get("URI")) for node in _xml(archive, "META-INF/encryption.xml").iter()}
             if locked & set(files):
                 raise BadFile("is encrypted (DRM)")
         blocks = Blocks()
-        blocks.title, blocks.lang = about.get("title", ""), find_code(about.get("language", "")) or ""
+        blocks.title, blocks.lang = metadata.get("title", ""), find_code(metadata.get("language", "")) or ""
         for file in files:
             for block in html_blocks([_part(archive, file).decode("utf-8-sig", "replace")]):
                 blocks.put(block)
@@ -229,7 +229,7 @@ def _archive(stream: BinaryIO, kind: str, part: str) -> Iterator[zipfile.ZipFile
     with zipfile.ZipFile(stream) as archive:
         if part not in archive.namelist():
             raise BadFile(f"is no {kind} (it has no {part})")
-        if sum(one.file_size for one in archive.infolist()) > UNPACKED:
+        if sum(entry.file_size for entry in archive.infolist()) > UNPACKED:
             raise BadFile(f"has more than {UNPACKED >> 30} GiB when it is unpacked")
         yield archive
 

@@ -120,11 +120,11 @@ class FileReader:
                 self._pass_over(file, "empty file", "is empty. Check how the file was made, or remove it")
                 return
             if ready:
-                shared = self._taken(file, source, ready)
+                passages = self._taken(file, source, ready)
             else:
-                read = self._rows(file, source, suffix) if suffix in TABLES else self._document(file, source, suffix)
-                shared = whole(read, lambda: check_same(file.path, stamp), file.name)
-            for passage, share in shared:
+                stream = self._rows(file, source, suffix) if suffix in TABLES else self._document(file, source, suffix)
+                passages = whole(stream, lambda: check_same(file.path, stamp), file.name)
+            for passage, share in passages:
                 found = True
                 yield passage
                 self.done.of_file(share)
@@ -213,10 +213,10 @@ class FileReader:
             if not self.seen.add((metadata["source"], name)):
                 self.report.bad_rows.reject(file.path, place, f"the passage id '{name}' occurs twice")
                 continue
-            named = row.lang or self.lang
-            lang = named or detect_in_bulk(row.text)
+            known_lang = row.lang or self.lang
+            lang = known_lang or detect_in_bulk(row.text)
             if TABLES[suffix] is read_jsonl or len(row.text) <= chunk_limit(self.size, lang, self.way):
                 yield Passage(name, row.text, row.title, lang, metadata)
             else:
                 paragraphs = (Block(text, row.title) for text in PARAGRAPH.split(row.text))
-                yield from self._chunks(paragraphs, name, metadata, named)
+                yield from self._chunks(paragraphs, name, metadata, known_lang)

@@ -60,11 +60,11 @@ def read_files(
     row or file unless `on_bad_row` is "skip".
     """
     _check(chunk_chars, overlap, chunk, workers)
-    named = NamedColumns(columns or {})
+    named_columns = NamedColumns(columns or {})
     names = names or SourceNames()
     code = normalise_code(lang) if lang else ""
     cut = (chunk_chars, overlap, chunk)
-    reader = FileReader(code, cut, named, report or Report(), scope or Scope())
+    reader = FileReader(code, cut, named_columns, report or Report(), scope or Scope())
     reader.memory = names.memory if scope is None else scope.memory
     reader.how = way_of_reading({"lang": code, "cut": cut, "columns": dict(columns or {})})
     if url_base:
@@ -78,11 +78,11 @@ def read_files(
                 found = True
                 reader.report.languages[passage.lang] += 1
                 yield passage
-    named.warn_of_unused()
+    named_columns.warn_of_unused()
     if not found and scope is None:
-        why = "; ".join(line.strip() for line in reader.report.reasons()) or "there is no file"
+        reasons = "; ".join(line.strip() for line in reader.report.reasons()) or "there is no file"
         raise BadInput(
-            f"{', '.join(map(str, roots))}: no passage to read ({why}). What can be read: "
+            f"{', '.join(map(str, roots))}: no passage to read ({reasons}). What can be read: "
             f"{', '.join((*TABLES, *DOCUMENTS))}."
         )
     if report is None and (found or reader.report.unchanged or reader.report.reasons()):

@@ -57,12 +57,12 @@ class NamedColumns:
 
     def of(self, name: str) -> dict[str, str]:
         """The columns of the table that is called so."""
-        found = dict(self.every)
+        columns = dict(self.every)
         for pattern, names in self.of_file.items():
             if fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}"):
                 self._unused.discard(pattern)
-                found |= names
-        return found
+                columns |= names
+        return columns
 
     def warn_of_unused(self) -> None:
         """Say which files were named that no table is called."""
@@ -86,17 +86,17 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str]) -> dict[str
     Raises BadFile for a table without a column of text, one without a column that `columns` names, or one with two of
     the same name.
     """
-    listed = ", ".join(names[:20])
-    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if twice is not None:
-        raise BadFile(f"two columns are called '{twice}'. Rename one")
-    absent = [name for name in columns.values() if name not in names]
-    if absent:
-        raise BadFile(f"no column '{absent[0]}'; the columns are {listed}")
+    listing = ", ".join(names[:20])
+    duplicate = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if duplicate is not None:
+        raise BadFile(f"two columns are called '{duplicate}'. Rename one")
+    missing = [name for name in columns.values() if name not in names]
+    if missing:
+        raise BadFile(f"no column '{missing[0]}'; the columns are {listing}")
     chosen = {role: name for role, name in usual_columns(names).items() if name not in columns.values()} | dict(columns)
     if "text" not in chosen:
         raise BadFile(
-            f"no column of text; the columns are {listed}. Call one of them 'text', or say which it is with "
+            f"no column of text; the columns are {listing}. Call one of them 'text', or say which it is with "
             "--columns FILE:text=COLUMN (in Python: columns={'FILE': {'text': …}})"
         )
     return chosen
@@ -106,14 +106,14 @@ def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[st
     """The row of `cells` (column → value). Other columns become metadata as strings; empty ones are left out, and those
     that hold lists, objects or bytes are noted in `left_out`. Raises BadRow where there is no text or no such language.
     """
-    found = {role: cells.get(name) for role, name in chosen.items()}
-    url = found.get("url")
+    values = {role: cells.get(name) for role, name in chosen.items()}
+    url = values.get("url")
     if not isinstance(url, str):  # what else is called `link` is metadata like any other
         chosen = {role: name for role, name in chosen.items() if role != "url"}
-    text = string(found, "text", "")
+    text = string(values, "text", "")
     if not text.strip():
         raise BadRow(f"no '{chosen['text']}'")
-    lang = lang_of(found, None) if str(found.get("lang") or "").strip() else ""
+    lang = lang_of(values, None) if str(values.get("lang") or "").strip() else ""
     metadata: dict[str, str] = {}
     for name, value in cells.items():
         if name == "metadata" and isinstance(value, dict) and name not in chosen.values():
@@ -122,7 +122,7 @@ def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[st
             metadata |= strings({name: value}, left_out)
     if isinstance(url, str) and url.strip():
         metadata["url"] = url.strip()
-    row = Row(text, string(found, "title", ""), string(found, "id", ""), lang, metadata)
+    row = Row(text, string(values, "title", ""), string(values, "id", ""), lang, metadata)
     if any("\0" in one for one in (row.text, row.title, row.id, *metadata, *metadata.values())):
         raise BadRow("a NUL character, which no text has")
     return row
@@ -130,13 +130,13 @@ def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[st
 
 def strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
     """Return the `cells` that can be metadata, as text."""
-    found = {}
+    metadata = {}
     for name, value in cells.items():
         if isinstance(value, (list, tuple, dict, bytes)):
             left_out.add(name)
         elif value is not None and value != "":
-            found[name] = json.dumps(value) if isinstance(value, (bool, int, float)) else str(value)
-    return found
+            metadata[name] = json.dumps(value) if isinstance(value, (bool, int, float)) else str(value)
+    return metadata
 
 
 SEPARATORS = ",;\t|"

@@ -42,12 +42,12 @@ class Stamp(NamedTuple):
     def of(cls, path: str | Path) -> Stamp | None:
         """The stamp of a regular file; None for anything else, and where there is none."""
         try:
-            about = os.stat(path)
+            status = os.stat(path)
         except (OSError, ValueError):
             return None
-        if not stat.S_ISREG(about.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return None
-        return cls(about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_dev)
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
     def is_settled(self, now: float) -> bool:
         """Whether a change after `now` would have another stamp."""
@@ -70,11 +70,11 @@ class FileMemory:
 
     def is_same(self, name: str, stamp: Stamp, how: str) -> bool:
         """Whether a file need not be read. It is then one of `same`; else it is not, also where it was one before."""
-        held, seal = self.held.get(name), self.seals.get(name)
-        if held is None or seal is None or seal != _seal(_mark(stamp, how), held):
+        rows, seal = self.held.get(name), self.seals.get(name)
+        if rows is None or seal is None or seal != _seal(_mark(stamp, how), rows):
             self.same.pop(name, None)
             return False
-        self.same[name] = held.passages
+        self.same[name] = rows.passages
         return True
 
     def note(self, name: str, stamp: Stamp, how: str) -> None:
@@ -88,9 +88,9 @@ class FileMemory:
     def sealed(self, held: Mapping[str, Held], may_be_gone: Callable[[str], bool]) -> dict[str, str]:
         """The seals to keep when the index has the rows `held`: of the files that were noted, of `same`, and of others
         but those that `may_be_gone` tells of by their names."""
-        kept = {name: seal for name, seal in self.seals.items() if name in self.same or not may_be_gone(name)}
-        new = {name: _seal(mark, held[name]) for name, mark in self._marks.items() if name in held}
-        return {name: seal for name, seal in (kept | new).items() if name not in self._shared}
+        old_seals = {name: seal for name, seal in self.seals.items() if name in self.same or not may_be_gone(name)}
+        new_seals = {name: _seal(mark, held[name]) for name, mark in self._marks.items() if name in held}
+        return {name: seal for name, seal in (old_seals | new_seals).items() if name not in self._shared}
 
 
 def way_of_reading(options: Mapping[str, Any]) -> str:
@@ -112,5 +112,5 @@ def _mark(stamp: Stamp, how: str) -> str:
     return f"{' '.join(map(str, stamp))} {how}"
 
 
-def _seal(mark: str, held: Held) -> str:
-    return xxh3_128(f"{mark} {held.passages} {held.digest}".encode()).hexdigest()
+def _seal(mark: str, rows: Held) -> str:
+    return xxh3_128(f"{mark} {rows.passages} {rows.digest}".encode()).hexdigest()

@@ -102,8 +102,8 @@ class Report:
             for reason, count in self.skipped.most_common()
         ]
         if self.bad:
-            some = "s"[: self.bad != 1]
-            lines.append(f"{self.bad:,} bad row{some} or file{some} left out:")
+            plural = "s"[: self.bad != 1]
+            lines.append(f"{self.bad:,} bad row{plural} or file{plural} left out:")
             lines += self.bad_rows.examples()
         return lines
 
@@ -165,8 +165,8 @@ class SourceNames:
     def name(self, path: str | Path) -> str:
         """The name of a file or folder, new or known."""
         place = place_of(path)
-        if (found := self.at(place)) is not None:
-            return found
+        if (known_name := self.at(place)) is not None:
+            return known_name
         parts = tuple(map(_text, Path(place).parts[1:])) or ("",)
         if (moved := self._moved(parts)) is not None:
             name, depth = moved
@@ -180,13 +180,13 @@ class SourceNames:
     def below(self, name: str) -> str:
         """The part of a name below the folder that is known: `sub/guide.md` of `handbook/sub/guide.md`; of what is
         known itself its last part."""
-        ends = [at for at, sign in enumerate(name) if sign == "/" and name[:at] in self.known]
+        ends = [end for end, sign in enumerate(name) if sign == "/" and name[:end] in self.known]
         return name[ends[0] + 1 :] if ends else name.rpartition("/")[2]
 
     def inside(self, folder: str) -> dict[str, str]:
         """The names of known files and folders in `folder` (as `place_of` gives it), by their paths."""
-        begin = _text(folder).rstrip("/") + "/"
-        return {place: name for place, name in self._name_at.items() if place.startswith(begin)}
+        prefix = _text(folder).rstrip("/") + "/"
+        return {place: name for place, name in self._name_at.items() if place.startswith(prefix)}
 
     def at(self, place: str) -> str | None:
         """The name of a path without links (`place_of`) by the nearest folder above that is known; of a known place its
@@ -212,18 +212,18 @@ class SourceNames:
 
     def _free(self, name: str, place: str) -> bool:
         """Whether no file of another place has `name`, or a name that begins with it, or could get one."""
-        if name in self.known or any(name[:at] in self.known for at, sign in enumerate(name) if sign == "/"):
+        if name in self.known or any(name[:end] in self.known for end, sign in enumerate(name) if sign == "/"):
             return False
-        return all(self.known[longer] == _text(place) + longer[len(name) :] for longer in self._below.get(name, ()))
+        return all(self.known[child] == _text(place) + child[len(name) :] for child in self._below.get(name, ()))
 
     def _take(self, name: str, place: str) -> None:
         place = _text(place)
-        if (before := self.known.get(name)) is not None:
-            self._name_at.pop(before, None)
+        if (old_place := self.known.get(name)) is not None:
+            self._name_at.pop(old_place, None)
         else:
-            for at, sign in enumerate(name):
+            for end, sign in enumerate(name):
                 if sign == "/":
-                    self._below.setdefault(name[:at], []).append(name)
+                    self._below.setdefault(name[:end], []).append(name)
         self.known[name] = place
         self._name_at[place] = name
 
@@ -251,8 +251,8 @@ class Scope:
         """Take in a file, a folder, or a path at which there is nothing any more, whose name is `name`."""
         self.paths.add(str(path))
         if not os.path.isfile(path):
-            inside = names.inside(place_of(path)).values()  # given by themselves once, they have names of their own
-            self.names |= dict.fromkeys((*inside, *(f"{one}/" for one in (name, *inside))), str(path))
+            children = names.inside(place_of(path)).values()  # given by themselves once, they have names of their own
+            self.names |= dict.fromkeys((*children, *(f"{one}/" for one in (name, *children))), str(path))
         if not os.path.isdir(path):
             self.add_file(path, name)
 
@@ -266,8 +266,8 @@ class Scope:
                 name = names.at(place)  # of a link itself, not of what it leads to
                 if name is None:
                     continue
-                inside = names.inside(place).values()
-                self.names |= dict.fromkeys((name, *inside, *(f"{one}/" for one in (name, *inside))), str(path))
+                children = names.inside(place).values()
+                self.names |= dict.fromkeys((name, *children, *(f"{one}/" for one in (name, *children))), str(path))
 
     def add_file(self, path: str | Path, name: str) -> None:
         """Take in a file, or a collection."""
@@ -283,8 +283,8 @@ class Scope:
 
     def known(self, names: Collection[str]) -> set[str]:
         """The paths that were given whose names are among `names`, or lie in a folder whose name is."""
-        ends = ((path, [one.rstrip("/") for one in _and_above(name)]) for name, path in self.names.items())
-        return {path for path, above in ends if any(one in names for one in above)}
+        pairs = ((path, [one.rstrip("/") for one in _and_above(name)]) for name, path in self.names.items())
+        return {path for path, ancestors in pairs if any(one in names for one in ancestors)}
 
     def is_unread(self, source: str) -> bool:
         """Whether something of the source, or a folder above it, could not be read."""
@@ -294,7 +294,7 @@ class Scope:
 def _and_above(source: str) -> Iterator[str]:
     """A name, and those of the folders above it, the nearest first: `a/b/c.md`, `a/b/`, `a/`."""
     yield source
-    yield from (source[: at + 1] for at in range(len(source) - 1, -1, -1) if source[at] == "/")
+    yield from (source[: index + 1] for index in range(len(source) - 1, -1, -1) if source[index] == "/")
 
 
 def place_of(path: str | Path) -> str:
@@ -327,16 +327,16 @@ def find_files(
     if not roots:
         raise BadInput("no path of passages is given. Name files or folders.")
     names = names or SourceNames()
-    named = [(root, names.name(root)) for root in roots]
+    named_roots = [(root, names.name(root)) for root in roots]
     if scope is not None:
-        for root, name in named:
+        for root, name in named_roots:
             if root.exists() and not root.is_dir() and not root.is_file():
                 raise BadInput(f"{root}: is a pipe, which may end before it gave all. Save what it gives to a file.")
             if scope.only is not None and root.is_dir():
                 scope.add_part(root, names)
             else:
                 scope.add(root, name, names)
-    for root, name in named:
+    for root, name in named_roots:
         if root.is_dir():
             _alone(root, roots)
             yield from _walk(root, name, skip, names, scope)
@@ -345,47 +345,47 @@ def find_files(
 
 
 def _roots(path: str | Path, may_be_gone: bool) -> list[Path]:
-    here = Path(path)
-    gone = may_be_gone and not glob.has_magic(str(path)) and str(path) != "-" and not here.exists()
-    return [here] if here.is_dir() or gone else expand(path)
+    root = Path(path)
+    gone = may_be_gone and not glob.has_magic(str(path)) and str(path) != "-" and not root.exists()
+    return [root] if root.is_dir() or gone else expand(path)
 
 
 def _walk(
     root: Path, name: str, skip: Callable[[str, str], None], names: SourceNames, scope: Scope | None
 ) -> Iterator[File]:
-    inside = Path(os.path.realpath(root))
-    known = names.inside(str(inside))
+    real_root = Path(os.path.realpath(root))
+    known_names = names.inside(str(real_root))
     only = scope.only if scope is not None else None
-    ways = {str(above) for one in only or () for above in Path(one).parents}
-    waiting = [(root, str(inside), name, only is None or str(inside) in only)]
-    while waiting:
-        folder, place, begin, every = waiting.pop()
-        below = []
+    ancestors = {str(parent) for path in only or () for parent in Path(path).parents}
+    folders = [(root, str(real_root), name, only is None or str(real_root) in only)]
+    while folders:
+        folder, place, folder_name, all_included = folders.pop()
+        subfolders = []
         try:
             entries = _entries(folder)
         except BadInput:
             if scope is None or folder == root:
                 raise
-            skip(begin, "folder that cannot be read")
-            scope.unread.add(f"{begin}/")
+            skip(folder_name, "folder that cannot be read")
+            scope.unread.add(f"{folder_name}/")
             continue
         for entry in sorted(entries, key=lambda entry: entry.name):
-            here = os.path.join(place, entry.name)
-            wanted = every or only is None or here in only
-            if not wanted and here not in ways:
+            path = os.path.join(place, entry.name)
+            included = all_included or only is None or path in only
+            if not included and path not in ancestors:
                 continue
-            name = (known and known.get(_text(here))) or f"{begin}/{_text(entry.name)}"
+            name = (known_names and known_names.get(_text(path))) or f"{folder_name}/{_text(entry.name)}"
             if entry.name.startswith("."):
                 skip(name, "hidden")
-            elif entry.is_symlink() and (reason := _not_followed(entry, inside)):
+            elif entry.is_symlink() and (reason := _not_followed(entry, real_root)):
                 skip(name, reason)
             elif entry.is_dir():
-                below.append((Path(entry.path), here, name, wanted))
+                subfolders.append((Path(entry.path), path, name, included))
             elif entry.is_file():
                 yield File(Path(entry.path), name, False)
             else:
                 skip(name, "no regular file")
-        waiting += reversed(below)
+        folders += reversed(subfolders)
 
 
 def _not_followed(link: os.DirEntry[str], root: Path) -> str:
@@ -414,8 +414,8 @@ def _alone(folder: Path, roots: Iterable[Path]) -> None:
     """Raise BadInput when another root lies in `folder`: its files would be read twice."""
     place = Path(os.path.realpath(folder))
     for other in roots:
-        there = Path(os.path.realpath(other))
-        if there != place and there.is_relative_to(place):
+        other_place = Path(os.path.realpath(other))
+        if other_place != place and other_place.is_relative_to(place):
             raise BadInput(f"{other}: lies in {folder}, which is given too, and would be read twice. Give one of them.")
 
 

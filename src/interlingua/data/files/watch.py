@@ -57,9 +57,9 @@ class Watcher:
             batch = Batch()
             for _, path in self._next():
                 self._take(batch, path)
-            for path, before in self._seen.items():
-                if (now := _identity(path)) != before:
-                    self._seen[path] = now
+            for path, previous in self._seen.items():
+                if (current := _identity(path)) != previous:
+                    self._seen[path] = current
                     batch.paths += [path] if path not in batch.paths else []
                     if os.path.isdir(path) or path in self._roots:
                         batch.inside.add(os.path.realpath(path))
@@ -106,25 +106,25 @@ class Watcher:
 
     def _take(self, batch: Batch, changed: str) -> None:
         """Note a path below a folder, unless it is hidden or not wanted."""
-        here = Path(changed)
-        if any(here.is_relative_to(folder) for folder in self._without):
+        place = Path(changed)
+        if any(place.is_relative_to(folder) for folder in self._without):
             return
         for path, root in self._roots.items():
-            if not here.is_relative_to(root):
+            if not place.is_relative_to(root):
                 continue
-            parts = here.relative_to(root).parts
-            hidden = next((at for at, part in enumerate(parts) if part.startswith(".")), None)
+            parts = place.relative_to(root).parts
+            hidden = next((index for index, part in enumerate(parts) if part.startswith(".")), None)
             if hidden is not None:
                 if not os.path.islink(root.joinpath(*parts[: hidden + 1])):
                     continue
-                here = root.joinpath(*parts[:hidden])  # other files may be links into what the hidden link leads to
-            batch.inside.add(str(here))
+                place = root.joinpath(*parts[:hidden])  # other files may be links into what the hidden link leads to
+            batch.inside.add(str(place))
             batch.paths += [path] if path not in batch.paths else []
 
 
 def _identity(path: str) -> object:
     """A value that differs where a path is another file or folder than before; None where there is nothing."""
     if os.path.isdir(path):
-        about = os.stat(path)
-        return about.st_dev, about.st_ino
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
     return Stamp.of(path)

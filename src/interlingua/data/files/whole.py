@@ -26,19 +26,19 @@ def whole(passages: Iterator[Passage], check: Callable[[], None], name: str) -> 
     """`passages` of the file `name`, the first one when the last one has been read, so that no part of a file counts
     that cannot be read to its end; and with each the share of them that has been given. `check` is called between the
     two and may raise. Those of a large file are kept in a temporary file meanwhile."""
-    held: list[Passage] = []
+    buffer: list[Passage] = []
     size = 0
     for passage in passages:
-        held.append(passage)
+        buffer.append(passage)
         size += len(passage.text)
         if size > IN_MEMORY:
             break
     else:
         check()
-        for number, passage in enumerate(held, 1):
-            yield passage, number / len(held)
+        for number, passage in enumerate(buffer, 1):
+            yield passage, number / len(buffer)
         return
-    count = len(held)
+    count = len(buffer)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         with Progress(f"read {name}, passages") as progress:
             for passage in passages:
@@ -48,10 +48,10 @@ def whole(passages: Iterator[Passage], check: Callable[[], None], name: str) -> 
                 progress.advance()
         check()
         file.seek(0)
-        for number, passage in enumerate(held, 1):
+        for number, passage in enumerate(buffer, 1):
             yield passage, number / count
-        start = len(held) + 1
-        held.clear()
+        start = len(buffer) + 1
+        buffer.clear()
         for number, line in enumerate(file, start):
             yield Passage(*json.loads(line)), number / count
 
@@ -85,14 +85,14 @@ def _size(path: str | Path) -> int:
     if not os.path.isdir(path):
         stamp = Stamp.of(path)
         return stamp.size if stamp else 0
-    size, waiting = 0, [os.fspath(path)]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+    size, folders = 0, [os.fspath(path)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                    folders.append(entry.path)
                 elif entry.is_file(follow_symlinks=False):
                     size += entry.stat(follow_symlinks=False).st_size
     return size

@@ -79,7 +79,7 @@ class Workers:
                 work += EACH + (stamp.size if stamp else 0)
         with suppress(OSError):  # no process can be started
             self.running += (_Worker(self.options) for _ in range(self.count))
-        asked: deque[_Asked] = deque()
+        requests: deque[_Asked] = deque()
         for number, batch in enumerate(batched(found, TOGETHER)):
             began = time.time()
             stamps = {at: stamp for at, file in enumerate(batch) if (stamp := self.reader.ahead(file)) is not None}
@@ -87,30 +87,30 @@ class Workers:
             question = line([(os.path.abspath(file.path), file.name, self.reader.link(file.name)) for file in files])
             worker = self.running[number % len(self.running)] if stamps and self.running else None
             while worker in self.running and not worker.takes(question):
-                yield from self._answers(asked.popleft())
+                yield from self._answers(requests.popleft())
             if worker in self.running:
                 worker.ask(question)
-            asked.append(_Asked(batch, stamps, began, worker))
-            while len(asked) > AHEAD * len(self.running):
-                yield from self._answers(asked.popleft())
-        for one in asked:
-            yield from self._answers(one)
+            requests.append(_Asked(batch, stamps, began, worker))
+            while len(requests) > AHEAD * len(self.running):
+                yield from self._answers(requests.popleft())
+        for request in requests:
+            yield from self._answers(request)
 
-    def _answers(self, asked: _Asked) -> Iterator[tuple[File, Ready | None]]:
-        found: Iterable[Any] = ()
-        if asked.worker in self.running:
+    def _answers(self, request: _Asked) -> Iterator[tuple[File, Ready | None]]:
+        answers: Iterable[Any] = ()
+        if request.worker in self.running:
             try:
-                found = asked.worker.answer()
+                answers = request.worker.answer()
             except (OSError, ValueError):
-                self.running.remove(asked.worker)
-                code = asked.worker.end()
+                self.running.remove(request.worker)
+                code = request.worker.end()
                 logger.warning(f"a process that reads files ahead has ended ({code}); its files are read in this one.")
-        of_file = dict(zip(asked.stamps, found, strict=False))
-        for at, file in enumerate(asked.batch):
+        by_place = dict(zip(request.stamps, answers, strict=False))
+        for at, file in enumerate(request.batch):
             ready = None
-            if one := of_file.get(at):
-                rows, guessed, left_out = one
-                ready = Ready(asked.stamps[at], asked.began, [Passage(*row) for row in rows], guessed, left_out)
+            if answer := by_place.get(at):
+                rows, guessed, left_out = answer
+                ready = Ready(request.stamps[at], request.began, [Passage(*row) for row in rows], guessed, left_out)
             yield file, ready
 
 
@@ -149,9 +149,9 @@ class _Worker:
     def answer(self) -> list[Any]:
         """Read a line. Raises ValueError where there is none."""
         assert self.process.stdout is not None
-        found: list[Any] = json.loads(self.process.stdout.readline())
+        answer: list[Any] = json.loads(self.process.stdout.readline())
         self.waiting.popleft()
-        return found
+        return answer
 
     def end(self) -> int:
         """Kill the process; its exit code."""
@@ -190,11 +190,11 @@ def read_document(file: File, link: str, lang: str, cut: tuple[int, int, Way]) -
     reader.link = lambda name: link
     rows: Rows = []
     try:
-        for one in reader.read(file):
-            size += len(one.text)
+        for passage in reader.read(file):
+            size += len(passage.text)
             if size > IN_MEMORY:
                 return None
-            rows.append((one.id, one.text, one.title, one.lang, dict(one.metadata)))
+            rows.append((passage.id, passage.text, passage.title, passage.lang, dict(passage.metadata)))
     except Exception:  # what it is, the first process finds out
         return None
     if report.bad or not rows:
@@ -210,11 +210,11 @@ def main() -> None:
     options = json.loads(sys.stdin.buffer.readline())
     with suppress(BrokenPipeError):
         for question in sys.stdin.buffer:
-            found = [
+            results = [
                 read_document(File(Path(path), name, True), link, options["lang"], tuple(options["cut"]))
                 for path, name, link in json.loads(question)
             ]
-            answers.write(line(found))
+            answers.write(line(results))
             answers.flush()
 
 

@@ -142,8 +142,8 @@ def read_parallel(
     if encyclopedia.is_encyclopedia(path):
         _no_options({**options, **({"target_lang": target_lang} if target_lang not in (None, "en") else {})})
         return encyclopedia.parallel(encyclopedia.split_of(path, "train"), _langs(source_lang))
-    given = {"source_lang": source_lang, "target_lang": target_lang, **options}
-    return read_all(group(path), PARALLEL, format, on_bad_row, given)
+    reader_options = {"source_lang": source_lang, "target_lang": target_lang, **options}
+    return read_all(group(path), PARALLEL, format, on_bad_row, reader_options)
 
 
 def read_documents(
@@ -172,15 +172,15 @@ def read_sentences(
     if side is not None:
         if side not in SIDES:
             raise BadInput(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
-        given = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
+        reader_options = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
         files = group(path) if format is None else []
-        plain = [file for file in files if isinstance(file, Path) and is_sentence_lines(file, head(file))]
-        if plain:
-            read = read_all(plain, [one for one in SENTENCES if one.name == "text"], None, on_bad_row, {})
-            rest = [file for file in files if file not in plain]
-            pairs = read_all(rest, PARALLEL, None, on_bad_row, given) if rest else iter(())
-            return chain(_side(pairs, side), read)
-        return _side(read_parallel(path, format=format, on_bad_row=on_bad_row, **given), side)
+        plain_files = [file for file in files if isinstance(file, Path) and is_sentence_lines(file, head(file))]
+        if plain_files:
+            sentences = read_all(plain_files, [one for one in SENTENCES if one.name == "text"], None, on_bad_row, {})
+            rest = [file for file in files if file not in plain_files]
+            pairs = read_all(rest, PARALLEL, None, on_bad_row, reader_options) if rest else iter(())
+            return chain(_side(pairs, side), sentences)
+        return _side(read_parallel(path, format=format, on_bad_row=on_bad_row, **reader_options), side)
     if encyclopedia.is_encyclopedia(path):
         _no_options(options)
         return encyclopedia.sentences(encyclopedia.split_of(path, None), _langs(lang))

@@ -38,12 +38,12 @@ class Comparable:
 
 def bucc_pairs(folder: PathLike, split: str = "training") -> list[str]:
     """The language pairs whose files of `split` lie in `folder` or its sub-folders: ["de-en", "fr-en", …]."""
-    found = {
+    pairs = {
         match[1]
         for file in existing(folder, "folder").rglob(f"*.{split}.*")
         if (match := re.fullmatch(rf"(\w+-\w+)\.{split}\.gold", plain_name(file)))
     }
-    return sorted(found)
+    return sorted(pairs)
 
 
 def read_bucc(folder: PathLike, pair: str, split: str = "training") -> Comparable:
@@ -98,11 +98,11 @@ def _two_ids(line: str) -> tuple[str, str]:
 
 
 def _file(folder: Path, name: str) -> Path:
-    found = sorted(file for file in existing(folder, "folder").rglob(f"{name}*") if plain_name(file) == name)
-    if len(found) != 1:
-        what = f"no {name} (or .gz)" if not found else f"{name} {len(found)} times"
+    files = sorted(file for file in existing(folder, "folder").rglob(f"{name}*") if plain_name(file) == name)
+    if len(files) != 1:
+        problem = f"no {name} (or .gz)" if not files else f"{name} {len(files)} times"
         raise BadInput(
-            f"{folder}: {what} in the folder and its sub-folders. BUCC 2018 has, for each pair and "
+            f"{folder}: {problem} in the folder and its sub-folders. BUCC 2018 has, for each pair and "
             "split, two files of sentences and one .gold."
         )
-    return found[0]
+    return files[0]

@@ -156,9 +156,9 @@ def read_collection_passages(
 
     def parse(row: tuple[int, str]) -> tuple[int, Sentence]:
         fields = json_object(row[1])
-        whole = string(fields, "text" if "text" in fields else "contents")
-        _, gap, after = whole.partition("\n\n") if "text" not in fields else ("", "", "")
-        text = (after if gap else whole).strip()
+        contents = string(fields, "text" if "text" in fields else "contents")
+        _, gap, body = contents.partition("\n\n") if "text" not in fields else ("", "", "")
+        text = (body if gap else contents).strip()
         if not text:
             raise BadRow("a passage without text")
         return row[0], Sentence(text, lang_of(fields, code))
@@ -227,15 +227,15 @@ def read_clirmatrix(
         )
     langs = normalise_code(source_lang), normalise_code(target_lang)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
-        wanted: tuple[set[str], set[str]] = set(), set()
+        id_sets: tuple[set[str], set[str]] = set(), set()
         for pair in best_pairs(path, bad, grade):
             spool.write("\t".join(pair) + "\n")
-            for side, name in zip(wanted, pair, strict=True):
-                side.add(name)
+            for ids, document_id in zip(id_sets, pair, strict=True):
+                ids.add(document_id)
         stores = [
             _store(Path(folder, str(place)), documents, bad, ids, lang)
             for place, (documents, ids, lang) in enumerate(
-                zip((source_documents, target_documents), wanted, langs, strict=True)
+                zip((source_documents, target_documents), id_sets, langs, strict=True)
             )
         ]
         spool.seek(0)
@@ -258,17 +258,17 @@ def best_pairs(path: Path, bad: BadRows, grade: int) -> Iterator[tuple[str, str]
 def _pairs(line: str, grade: int) -> list[tuple[str, str]]:
     row = json_object(line)
     query, results = string(row, "src_id"), row.get("tgt_results")
-    if not isinstance(results, list) or not all(isinstance(one, list) and len(one) == 2 for one in results):
+    if not isinstance(results, list) or not all(isinstance(result, list) and len(result) == 2 for result in results):
         raise BadRow("'tgt_results' must be a list of [document id, grade]")
-    found = []
-    for document, given in results:
-        if isinstance(given, bool) or not str(given).isdecimal() or not str(document).strip():
-            raise BadRow(f"[{document!r}, {given!r}] is no document id with a grade")
-        if int(given) >= grade:
-            found.append((query, str(document)))
-    if any("\t" in name or "\n" in name for pair in found for name in pair):
+    pairs = []
+    for document, value in results:
+        if isinstance(value, bool) or not str(value).isdecimal() or not str(document).strip():
+            raise BadRow(f"[{document!r}, {value!r}] is no document id with a grade")
+        if int(value) >= grade:
+            pairs.append((query, str(document)))
+    if any("\t" in name or "\n" in name for pair in pairs for name in pair):
         raise BadRow("an id with white space in it")
-    return found
+    return pairs
 
 
 def linked(source: Passage, target: Passage) -> LinkedDocuments:
@@ -286,9 +286,9 @@ def linked(source: Passage, target: Passage) -> LinkedDocuments:
     return LinkedDocuments(*sides)
 
 
-def _store(folder: Path, documents: str | list[str], bad: BadRows, wanted: set[str], lang: str) -> KeyedStore[Passage]:
+def _store(folder: Path, documents: str | list[str], bad: BadRows, ids: set[str], lang: str) -> KeyedStore[Passage]:
     files = [Path(name) for name in ([documents] if isinstance(documents, str) else documents)]
-    if not wanted:
+    if not ids:
         raise BadInput("CLIRMatrix: no result has the grade that is asked for. Lower grade=….")
 
     def texts() -> Iterator[Passage]:
@@ -298,13 +298,13 @@ def _store(folder: Path, documents: str | list[str], bad: BadRows, wanted: set[s
                 name, tab, text = line.partition("\t")
                 if not tab:
                     bad.reject(file, number, "1 column, 2 are needed: document id, text")
-                elif name in wanted and text.strip():
+                elif name in ids and text.strip():
                     found = True
                     yield Passage(name, text, "", lang)
         if not found:
             raise BadInput(
-                f"{', '.join(map(str, files))}: none of the {len(wanted):,} documents wanted is in "
-                f"it, such as '{min(wanted)}'. Are these the documents in '{lang}'?"
+                f"{', '.join(map(str, files))}: none of the {len(ids):,} documents wanted is in "
+                f"it, such as '{min(ids)}'. Are these the documents in '{lang}'?"
             )
 
     return KeyedStore.build(folder, texts(), Passage, ", ".join(map(str, files)))

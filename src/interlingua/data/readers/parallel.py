@@ -74,7 +74,7 @@ def read_plain_pairs(
 ) -> Iterator[ParallelPair]:
     """One record a line: `source, target` and, optional, `source_lang, target_lang, score, group, origin`. The row's
     languages win over those given, which win over those in the file name."""
-    named = languages_in_name(path) or (None, None)
+    codes = languages_in_name(path) or (None, None)
 
     def parse(line: str) -> ParallelPair:
         row = json_object(line)
@@ -84,8 +84,8 @@ def read_plain_pairs(
         return ParallelPair(
             string(row, "source"),
             string(row, "target"),
-            lang_of(row, source_lang or named[0], "source_lang"),
-            lang_of(row, target_lang or named[1], "target_lang"),
+            lang_of(row, source_lang or codes[0], "source_lang"),
+            lang_of(row, target_lang or codes[1], "target_lang"),
             None if score is None else float(score),
             string(row, "group", ""),
             string(row, "origin", ""),
@@ -210,14 +210,14 @@ def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = (
     """
     if not pairs:
         raise BadInput(f"{path}: say which languages to join, such as options: {{pairs: [en-ko, tr-zh]}}.")
-    wanted = [_codes(pair) for pair in pairs]
-    held: dict[str, dict[str, Document]] = defaultdict(dict)
+    code_pairs = [_codes(pair) for pair in pairs]
+    documents: dict[str, dict[str, Document]] = defaultdict(dict)
     for document in read_document_rows(path, bad):
-        if document.group and any(document.lang in codes for codes in wanted):
-            held[document.lang][document.group] = document
-    for first, second in wanted:
-        for group, source in held[first].items():
-            target = held[second].get(group)
+        if document.group and any(document.lang in codes for codes in code_pairs):
+            documents[document.lang][document.group] = document
+    for first, second in code_pairs:
+        for group, source in documents[first].items():
+            target = documents[second].get(group)
             if target is None:
                 continue
             if len(source.sentences) != len(target.sentences):
@@ -227,8 +227,8 @@ def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = (
                     f"{len(source.sentences)} sentences in {first} but {len(target.sentences)} in {second}",
                 )
                 continue
-            for number, (one, other) in enumerate(zip(source.sentences, target.sentences, strict=True)):
-                yield ParallelPair(one, other, first, second, group=f"{group}#{number}", origin=path.name)
+            for number, (text, translation) in enumerate(zip(source.sentences, target.sentences, strict=True)):
+                yield ParallelPair(text, translation, first, second, group=f"{group}#{number}", origin=path.name)
 
 
 def _codes(pair: str) -> tuple[str, str]:

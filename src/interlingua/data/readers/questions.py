@@ -87,10 +87,10 @@ class _Window:
             return line, value
 
     def _more(self) -> bool:
-        held = self.text[self.start :]
+        rest = self.text[self.start :]
         # Reading as much as is held keeps the work linear when an element spans many chunks.
-        chunk = self.stream.read(max(CHUNK, len(held)))
-        self.text, self.start = held + chunk, 0
+        chunk = self.stream.read(max(CHUNK, len(rest)))
+        self.text, self.start = rest + chunk, 0
         return bool(chunk)
 
     def _peek(self) -> str:
@@ -173,10 +173,10 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
         return Passage(row[0], row[1], row[2], lang)
 
     try:
-        placed = ((rows.line_num, row) for row in rows)
-        for found in BadRows(advice="Mend the row, or write the passages as jsonl.").parsed(path, placed, parse):
-            if found is not None:
-                yield found
+        entries = ((rows.line_num, row) for row in rows)
+        for record in BadRows(advice="Mend the row, or write the passages as jsonl.").parsed(path, entries, parse):
+            if record is not None:
+                yield record
     except csv.Error as error:
         raise BadInput(
             f"{path}, line {rows.line_num}: {error}. A field that begins with a double quote must "
@@ -218,16 +218,16 @@ def read_squad(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassa
         text, title = string(paragraph.row, "context"), paragraph.title
         return Passage(content_id(title, text), text, title, lang), objects(paragraph.row, "qas")
 
-    placed = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
-    for place, (found, rows) in bad.placed(path, placed, parse):
+    entries = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
+    for place, (positive, rows) in bad.placed(path, entries, parse):
         questions = [(f"{place}.qas[{q}]", row) for q, row in enumerate(rows) if not row.get("is_impossible")]
         if len(questions) < len(rows):
             bad.passed_over(path, "questions without an answer (is_impossible) not read", len(rows) - len(questions))
-        yield from bad.parsed(path, questions, lambda row, found=found: _squad_record(row, found, lang))  # type: ignore[misc]
+        yield from bad.parsed(path, questions, lambda row, positive=positive: _squad_record(row, positive, lang))  # type: ignore[misc]
 
 
-def _squad_record(row: dict[str, Any], found: Passage, lang: str) -> QuestionPassage:
-    return QuestionPassage(string(row, "question"), (found,), (), lang, string(row, "id", ""))
+def _squad_record(row: dict[str, Any], positive: Passage, lang: str) -> QuestionPassage:
+    return QuestionPassage(string(row, "question"), (positive,), (), lang, string(row, "id", ""))
 
 
 def is_tevatron(path: Path, start: str) -> bool:

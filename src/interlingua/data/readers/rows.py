@@ -87,8 +87,8 @@ class BadRows:
 
     def examples(self) -> list[str]:
         """The first rows that were left out, and how many more, a line each."""
-        more = self.total - len(self.listed)
-        return [f"  {line}" for line in self.listed] + ([f"  … and {more:,} more"] if more else [])
+        remaining = self.total - len(self.listed)
+        return [f"  {line}" for line in self.listed] + ([f"  … and {remaining:,} more"] if remaining else [])
 
 
 def delimited(lines: Iterable[str], delimiter: str) -> Any:
@@ -165,8 +165,8 @@ def passage(row: dict[str, Any], lang: str, *, id_keys: tuple[str, ...] = (), te
     one made from its words, so that one passage has one id wherever it occurs."""
     text, title = string(row, text_key), string(row, "title", "")
     lang = lang_of(row, lang) if row.get("lang") else lang
-    given = next((string(row, key) for key in id_keys if row.get(key) not in (None, "")), None)
-    return Passage(given or content_id(title, text), text, title, lang)
+    passage_id = next((string(row, key) for key in id_keys if row.get(key) not in (None, "")), None)
+    return Passage(passage_id or content_id(title, text), text, title, lang)
 
 
 def content_id(title: str, text: str) -> str:
@@ -176,11 +176,11 @@ def content_id(title: str, text: str) -> str:
 
 def scores(row: dict[str, Any], count: int) -> tuple[float, ...]:
     """A row's `scores`, `count` finite numbers, or () when it has none."""
-    given = row.get("scores")
-    if given is None or given == []:
+    values = row.get("scores")
+    if values is None or values == []:
         return ()
-    if not isinstance(given, list) or not all(type(one) in (int, float) and abs(one) < LARGEST for one in given):
+    if not isinstance(values, list) or not all(type(one) in (int, float) and abs(one) < LARGEST for one in values):
         raise BadRow("'scores' must be a list of finite numbers")
-    if len(given) != count:
-        raise BadRow(f"{len(given)} scores, {count} are needed: of the first positive and of each negative")
-    return tuple(map(float, given))
+    if len(values) != count:
+        raise BadRow(f"{len(values)} scores, {count} are needed: of the first positive and of each negative")
+    return tuple(map(float, values))

@@ -34,23 +34,23 @@ def expand(path: PathLike | Iterable[PathLike]) -> list[Path]:
     said. An iterable of paths is expanded one by one, in the order given."""
     if not isinstance(path, (str, Path)):
         return [file for one in path for file in expand(one)]
-    here = Path(path)
-    if is_input(here):
-        return [existing(here)]
-    if here.is_dir():
-        inside = sorted(one for one in here.iterdir() if not one.name.startswith(".") and not one.is_dir())
-        found = [one for one in inside if one.is_file()]
-        if other := [one.name for one in inside if not one.is_file()]:
-            logger.warning(f"{path}: not read, as they are no regular files: {', '.join(other)}")
-        what = "the folder holds no file"
+    location = Path(path)
+    if is_input(location):
+        return [existing(location)]
+    if location.is_dir():
+        entries = sorted(entry for entry in location.iterdir() if not entry.name.startswith(".") and not entry.is_dir())
+        files = [entry for entry in entries if entry.is_file()]
+        if irregular := [entry.name for entry in entries if not entry.is_file()]:
+            logger.warning(f"{path}: not read, as they are no regular files: {', '.join(irregular)}")
+        problem = "the folder holds no file"
     elif glob.has_magic(str(path)):
-        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if not Path(name).is_dir())
-        what = "no file matches"
+        files = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if not Path(name).is_dir())
+        problem = "no file matches"
     else:
-        return [existing(here)]
-    if not found:
-        raise BadInput(f"{path}: {what}. Check the path.")
-    return found
+        return [existing(location)]
+    if not files:
+        raise BadInput(f"{path}: {problem}. Check the path.")
+    return files
 
 
 def head(path: Path) -> str:
@@ -113,14 +113,14 @@ def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -
     names, sizes and modification times (ns) of the files and the options. An id of ir_datasets stands for itself. For
     `RecordStore.build`. Raises BadInput for a pipe: nothing tells whether it would give the same again."""
     parts: list[object] = [sorted((key, repr(value)) for key, value in options.items())]
-    for one in [path] if isinstance(path, (str, bytes)) or not isinstance(path, Iterable) else path:
-        if is_encyclopedia(one):
-            parts += [one, *topic_files()]
+    for source in [path] if isinstance(path, (str, bytes)) or not isinstance(path, Iterable) else path:
+        if is_encyclopedia(source):
+            parts += [source, *topic_files()]
             continue
-        if str(one).startswith("ir_datasets:"):
-            parts.append(one)
+        if str(source).startswith("ir_datasets:"):
+            parts.append(source)
             continue
-        for file in _with_partners(files_of(one)):
+        for file in _with_partners(files_of(source)):
             if not file.is_file():
                 raise BadInput(
                     f"{file}: is a pipe. Training must find the same data when it goes on after a "
@@ -146,8 +146,8 @@ def languages_in_name(path: Path) -> tuple[str, str] | None:
 
 def languages_of(path: Path, source_lang: str | None, target_lang: str | None) -> tuple[str, str]:
     """The languages of the first and the second column: those given, else those in the file name."""
-    named = languages_in_name(path) or (None, None)
-    source, target = source_lang or named[0], target_lang or named[1]
+    codes = languages_in_name(path) or (None, None)
+    source, target = source_lang or codes[0], target_lang or codes[1]
     if not source or not target:
         raise BadInput(
             f"{path}: the file name tells no pair of languages (like ar-en.tsv). Give source_lang and target_lang."
@@ -182,9 +182,9 @@ def group(paths: PathLike | Iterable[PathLike]) -> list[Path | TwoFiles]:
 
 def files_of(path: PathLike) -> list[Path]:
     """`expand`, where the common beginning of Moses files means all of them."""
-    here = Path(path)
-    if not here.exists() and here.parent.is_dir():
-        sides = sorted(file for file in here.parent.iterdir() if _stem(file) == here and language_suffix(file))
+    stem = Path(path)
+    if not stem.exists() and stem.parent.is_dir():
+        sides = sorted(file for file in stem.parent.iterdir() if _stem(file) == stem and language_suffix(file))
         if sides:
             return sides
     return expand(path)
@@ -212,18 +212,18 @@ def _couples(sides: list[Path]) -> list[Path | TwoFiles]:
             if _stem(file) == _stem(sides[0]) and language_suffix(file) and file != sides[0]
         )
         if len(others) != 1:
-            found = ", ".join(file.name for file in others) or "none"
+            names = ", ".join(file.name for file in others) or "none"
             raise BadInput(
                 f"{sides[0]}: one side of a parallel corpus; the other side cannot be told "
-                f"(found: {found}). Give both files."
+                f"(found: {names}). Give both files."
             )
         sides = [*sides, others[0]]
     by_lang = {language_suffix(file): file for file in sides}
     if len(by_lang) < len(sides):
         raise BadInput(f"{sides[0]}: two files beside each other are of the same language. Give the two files.")
     if len(sides) == 2:
-        named = languages_in_name(sides[0])
-        order = named if named and set(named) == set(by_lang) else sorted(by_lang, key=lambda code: code == "en")
+        codes = languages_in_name(sides[0])
+        order = codes if codes and set(codes) == set(by_lang) else sorted(by_lang, key=lambda code: code == "en")
         return [(by_lang[order[0]], by_lang[order[1]])]
     if "en" not in by_lang:
         raise BadInput(f"{sides[0]}: {len(sides)} languages and none is English. Give two files at a time.")
@@ -264,11 +264,11 @@ class Format(Generic[Record]):
     def checked(self, given: dict[str, Any]) -> dict[str, Any]:
         """Those of the options `given` that this format has. Raises BadInput for a value that cannot be, and
         for a value of an option that it does not have."""
-        known = self.options.model_fields
+        fields = self.options.model_fields
         for key, value in given.items():
-            if key not in known and value is not None:
-                raise BadInput(f"the format '{self.name}' has no option '{key}'.{suggestion(key, known)}")
-        own = {key: value for key, value in given.items() if key in known}
+            if key not in fields and value is not None:
+                raise BadInput(f"the format '{self.name}' has no option '{key}'.{suggestion(key, fields)}")
+        own = {key: value for key, value in given.items() if key in fields}
         chosen = self.options.checked(own, f"the format '{self.name}'")
         return {key: getattr(chosen, key) for key in own}
 
@@ -287,12 +287,12 @@ def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: st
     if isinstance(unit, tuple):
         return next(one for one in formats if one.matches is None)
     start = head(unit)
-    for one in formats:
-        if one.matches and one.matches(unit, start):
-            return one
-    known = "; ".join(f"{one.name} ({one.what})" for one in formats)
+    for candidate in formats:
+        if candidate.matches and candidate.matches(unit, start):
+            return candidate
+    descriptions = "; ".join(f"{one.name} ({one.what})" for one in formats)
     raise BadInput(
-        f"{unit}: none of the formats that are read here. Known: {known}. "
+        f"{unit}: none of the formats that are read here. Known: {descriptions}. "
         "If it is one of them, say which with format=…."
     )
 
@@ -311,13 +311,13 @@ def read_all(
     for unit in units:
         for file in unit if isinstance(unit, tuple) else (unit,):
             head(file)
-        one = recognise(unit, formats, name)
-        chosen.append((unit, one, one.checked(options)))
+        reader = recognise(unit, formats, name)
+        chosen.append((unit, reader, reader.checked(options)))
 
     def records() -> Iterator[Record]:
         try:
-            for unit, one, given in chosen:
-                yield from one.read(unit, bad, **given)
+            for unit, reader, unit_options in chosen:
+                yield from reader.read(unit, bad, **unit_options)
         finally:
             bad.report()
 

@@ -40,24 +40,24 @@ def read_dump(
     """
     sentences, links = (_file(Path(folder), name) for name in ("sentences.csv", "links.csv"))
     codes = {pair: _codes(pair) for pair in pairs}
-    langs = sorted({code for both in codes.values() for code in both})
-    spoken = _languages(sentences, langs)
-    found = {}
-    for pair, chosen in _linked(links, spoken, {pair: tuple(map(langs.index, both)) for pair, both in codes.items()}):
-        found[pair] = _one_to_one(chosen, limit, key_of(seed, "tatoeba", *codes[pair]))
-    few = [f"{pair} ({len(chosen):,})" for pair, chosen in found.items() if len(chosen) < least]
+    langs = sorted({code for tags in codes.values() for code in tags})
+    lang_of = _languages(sentences, langs)
+    samples = {}
+    for pair, chosen in _linked(links, lang_of, {pair: tuple(map(langs.index, tags)) for pair, tags in codes.items()}):
+        samples[pair] = _one_to_one(chosen, limit, key_of(seed, "tatoeba", *codes[pair]))
+    few = [f"{pair} ({len(chosen):,})" for pair, chosen in samples.items() if len(chosen) < least]
     if few:
         raise BadInput(
             f"{folder}: too few sentences are linked for {', '.join(few)}; {least} pairs at least are needed. An "
             "accuracy over fewer says nothing. Leave the pairs out, or fetch the whole dump."
         )
-    texts = _texts(sentences, {int(number) for chosen in found.values() for number in np.ravel(chosen)})
+    texts = _texts(sentences, {int(number) for chosen in samples.values() for number in np.ravel(chosen)})
     return {
         pair: [
             ParallelPair(texts[a], texts[b], *codes[pair], group=f"tatoeba:{a}-{b}", origin="tatoeba")
             for a, b in chosen.tolist()
         ]
-        for pair, chosen in found.items()
+        for pair, chosen in samples.items()
     }
 
 
@@ -75,8 +75,8 @@ def laser_sets(folder: PathLike) -> dict[str, list[Path]]:
             units.setdefault(stem.removesuffix("-eng"), []).append(files)
     if not units:
         raise BadInput(f"{folder}: no file of Tatoeba, such as tatoeba.fra-eng.fra with tatoeba.fra-eng.eng.")
-    if twice := [lang for lang, sets in units.items() if len(sets) > 1]:
-        raise BadInput(f"{folder}: several sets of files of {', '.join(twice)} and English. Keep one of each.")
+    if duplicates := [lang for lang, sets in units.items() if len(sets) > 1]:
+        raise BadInput(f"{folder}: several sets of files of {', '.join(duplicates)} and English. Keep one of each.")
     return {lang: sets[0] for lang, sets in units.items()}
 
 
@@ -100,11 +100,11 @@ def _known(name: str) -> str | None:
     return "no" if code == "nb" else code
 
 
-def _rows(path: Path, cells: int, what: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, cells: int, layout: str) -> Iterator[tuple[int, list[str]]]:
     for number, line in read_lines(path):
         row = line.split("\t")
         if len(row) != cells or not row[0].isdecimal():
-            raise BadInput(f"{path}, line {number}: {what} is needed. {WHOLE}")
+            raise BadInput(f"{path}, line {number}: {layout} is needed. {WHOLE}")
         yield number, row
 
 
@@ -117,42 +117,42 @@ def _languages(path: Path, langs: Sequence[str]) -> np.ndarray[tuple[int], np.dt
         if kind is not None:
             ids.append(int(number))
             kinds.append(kind)
-    spoken = np.full(max(ids, default=0) + 1, -1, np.int16)
-    spoken[np.frombuffer(ids, np.int64)] = np.frombuffer(kinds, np.int16)
-    return spoken
+    lang_of = np.full(max(ids, default=0) + 1, -1, np.int16)
+    lang_of[np.frombuffer(ids, np.int64)] = np.frombuffer(kinds, np.int16)
+    return lang_of
 
 
 Links = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
 def _linked(
-    path: Path, spoken: np.ndarray[tuple[int], np.dtype[np.int16]], wanted: dict[str, tuple[int, ...]]
+    path: Path, lang_of: np.ndarray[tuple[int], np.dtype[np.int16]], pairs: dict[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, Links]]:
     """Each pair of languages with its links `[links, 2]`, the first language first."""
-    held = {places: array("q") for places in wanted.values()}
-    langs = {place for places in held for place in places}
+    arrays = {places: array("q") for places in pairs.values()}
+    langs = {place for places in arrays for place in places}
     for number, row in _rows(path, 2, "id <tab> id"):
         if not row[1].isdecimal():
             raise BadInput(f"{path}, line {number}: id <tab> id is needed. {WHOLE}")
         a, b = int(row[0]), int(row[1])
-        if a < len(spoken) and b < len(spoken) and spoken[a] in langs:
+        if a < len(lang_of) and b < len(lang_of) and lang_of[a] in langs:
             # links are written both ways round; where one way is missing the other counts too
             for first, second in ((a, b), (b, a)):
-                links = held.get((int(spoken[first]), int(spoken[second])))
+                links = arrays.get((int(lang_of[first]), int(lang_of[second])))
                 if links is not None:
                     links.extend((first, second))
-    for pair, places in wanted.items():
-        yield pair, np.unique(np.frombuffer(held[places], np.int64).reshape(-1, 2), axis=0)
+    for pair, places in pairs.items():
+        yield pair, np.unique(np.frombuffer(arrays[places], np.int64).reshape(-1, 2), axis=0)
 
 
 def _one_to_one(links: Links, limit: int, seed: int) -> Links:
     """At most `limit` of the links, drawn at random, no id twice."""
-    taken: set[int] = set()
+    seen: set[int] = set()
     chosen: list[list[int]] = []
     for row in np.random.default_rng(seed).permutation(len(links)):
         pair = links[row].tolist()
-        if len(chosen) < limit and taken.isdisjoint(pair):
-            taken.update(pair)
+        if len(chosen) < limit and seen.isdisjoint(pair):
+            seen.update(pair)
             chosen.append(pair)
     return np.array(chosen, np.int64).reshape(-1, 2)
 

@@ -26,10 +26,10 @@ def id_passages(path: Path, bad: BadRows, lang: str) -> Iterator[Passage]:
 
 def id_queries(path: Path, bad: BadRows, lang: str) -> Iterator[Query]:
     """The queries of a TSV `id <tab> text`, or of jsonl `{_id | id | query_id, text}`, all in one language."""
-    of = _parser(path, lang)
+    parser = _parser(path, lang)
 
     def parse(line: str) -> Query:
-        row = of(line)
+        row = parser(line)
         if row.title:
             raise BadRow("a query has an id and a text, and nothing between them")
         if row.lang != lang:
@@ -91,9 +91,9 @@ def read_id_triples(
     chosen = []
     for file in expand(path):
         head(file)
-        one = recognise(file, TRIPLES, format)
-        chosen.append((file, one, one.checked({"scores": True} if scores else {})))
-    return (triple for file, one, given in chosen for triple in one.read(file, bad, **given))
+        reader = recognise(file, TRIPLES, format)
+        chosen.append((file, reader, reader.checked({"scores": True} if scores else {})))
+    return (triple for file, reader, options in chosen for triple in reader.read(file, bad, **options))
 
 
 def _matches_json(path: Path, start: str) -> bool:

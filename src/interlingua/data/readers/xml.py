@@ -180,19 +180,19 @@ def read_xliff(
 ) -> Iterator[ParallelPair]:
     """One record a trans-unit (1.2) or segment (2.0), streamed; languages from the file unless given. Units without
     a translation are counted, suggestions (alt-trans) are not read."""
-    given = {"source": source_lang, "target": target_lang}
+    langs = {"source": source_lang, "target": target_lang}
 
     def parse(unit: tuple[dict[str, str], dict[str, str]]) -> ParallelPair:
-        texts, named = unit
+        texts, tags = unit
         source, target = (
-            lang_of({}, lang) if lang else lang_of({"language": named.get(side)}, None, "language")
-            for side, lang in given.items()
+            lang_of({}, lang) if lang else lang_of({"language": tags.get(side)}, None, "language")
+            for side, lang in langs.items()
         )
         if not texts.get("source"):
             raise BadRow("a unit without a source text")
         return ParallelPair(texts["source"], texts.get("target", ""), source, target)
 
-    units = ((line, (texts, named)) for line, texts, named in _xliff_units(path))
+    units = ((line, (texts, tags)) for line, texts, tags in _xliff_units(path))
     for pair in bad.parsed(path, units, parse):
         if pair.target:
             yield pair
@@ -201,7 +201,7 @@ def read_xliff(
 
 
 def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
-    named: dict[str, str] = {}
+    tags: dict[str, str] = {}
     texts: dict[str, str] = {}
     text: TextOf | None = None
     suggestions, line = 0, 0
@@ -209,7 +209,7 @@ def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, st
         if event.kind == "start" and event.name in ("xliff", "file"):
             for side, keys in (("source", ("source-language", "srcLang")), ("target", ("target-language", "trgLang"))):
                 for key in keys:
-                    named[side] = event.attributes.get(key) or named.get(side, "")
+                    tags[side] = event.attributes.get(key) or tags.get(side, "")
         elif event.name == "alt-trans":
             suggestions += 1 if event.kind == "start" else -1
         elif suggestions:
@@ -217,7 +217,7 @@ def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, st
         elif event.kind == "start" and event.name in UNITS:
             texts, line = {}, event.line
         elif event.kind == "end" and event.name in UNITS:
-            yield line, texts, named
+            yield line, texts, tags
         elif event.kind == "start" and event.name in ("source", "target"):
             text = TextOf()
         elif event.kind == "end" and event.name in ("source", "target") and text:
