@@ -48,7 +48,7 @@ class Document(NamedTuple):
     @property
     def repeated(self) -> list[int]:
         """For each passage the characters at its beginning that the one before ends with."""
-        return [0, *(overlap(one.text, next.text, next.lang) for one, next in pairwise(self.passages))]
+        return [0, *(overlap(before.text, passage.text, passage.lang) for before, passage in pairwise(self.passages))]
 
     @property
     def parts(self) -> list[str]:
@@ -88,26 +88,26 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
     (passage,) = view.passages([row])
 
     def find(ids: list[str]) -> list[Passage]:
-        rows = [one for some in view.find(ids).values() for one in some]
-        return [one for one in view.passages(rows) if one.source == passage.source]
+        rows = [row for rows in view.find(ids).values() for row in rows]
+        return [match for match in view.passages(rows) if match.source == passage.source]
 
     name, number = cut_from(passage)
     if number is None:
         return Document([passage], 0)
-    near = MOST // 2 if around is None else around
-    first, end = max(1, number - near), number + near + 1
-    held, empty = {number: passage}, 0
+    radius = MOST // 2 if around is None else around
+    first, end = max(1, number - radius), number + radius + 1
+    passages, empty = {number: passage}, 0
     for start in range(first, end, WINDOW):
-        ids = {f"{name}#{one}": one for one in range(start, min(start + WINDOW, end))}
-        found = {ids[one.id]: one for one in find(list(ids)) if cut_from(one) == (name, ids[one.id])}
-        held |= found
-        empty = 0 if found else empty + 1
+        ids = {f"{name}#{chunk}": chunk for chunk in range(start, min(start + WINDOW, end))}
+        window = {ids[match.id]: match for match in find(list(ids)) if cut_from(match) == (name, ids[match.id])}
+        passages |= window
+        empty = 0 if window else empty + 1
         if empty == GAP and start > number:
             end = start
             break
-    numbers = sorted(held)
-    whole = around is None and first == 1 and end <= number + near
-    return Document([held[one] for one in numbers], numbers.index(number), whole)
+    numbers = sorted(passages)
+    whole = around is None and first == 1 and end <= number + radius
+    return Document([passages[chunk] for chunk in numbers], numbers.index(number), whole)
 
 
 def overlap(before: str, text: str, lang: str) -> int:

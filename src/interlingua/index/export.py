@@ -61,10 +61,10 @@ def read_parquet(file: str | Path) -> Iterator[Chunk]:
     """Read a file of `write_parquet`, a row group at a time. Raises Damaged for any other file."""
     pa, pq = arrow(), _parquet()
     try:
-        with open_raw(file) as stream, pq.ParquetFile(stream) as held:
-            dim = held.schema_arrow.field("vector").type.list_size
-            for group in range(held.num_row_groups):
-                batch = held.read_row_group(group).combine_chunks().to_batches()[0]
+        with open_raw(file) as stream, pq.ParquetFile(stream) as reader:
+            dim = reader.schema_arrow.field("vector").type.list_size
+            for group in range(reader.num_row_groups):
+                batch = reader.read_row_group(group).combine_chunks().to_batches()[0]
                 yield passages_of(batch), vectors_of(batch, dim)
     except (OSError, KeyError, AttributeError, pa.ArrowException) as error:
         raise Damaged(f"{file}: is damaged, or not a file of vectors ({error}).") from error
@@ -85,8 +85,8 @@ def write_npy(folder: str | Path, chunks: Iterable[Chunk]) -> int:
     ):
         for passages, vectors in chunks:
             arrays.add("vectors", np.asarray(vectors, dtype=np.float32))
-            for one in passages:
-                row = {**{name: getattr(one, name) for name in PASSAGE}, "metadata": dict(one.metadata)}
+            for passage in passages:
+                row = {**{name: getattr(passage, name) for name in PASSAGE}, "metadata": dict(passage.metadata)}
                 rows.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += len(passages)
     return count
@@ -130,18 +130,18 @@ class EncodedParts(DualEncoder):
     def passage_vectors(self, passages: Sequence[Passage]) -> Vectors:
         """The vectors `[passages, dim]` of some passages of the parts. Raises BadInput for one that is in none
         of those that are left."""
-        found = []
+        vectors = []
         for passage in passages:
             while passage.key not in self._rows:
                 self._next(passage)
             assert self._vectors is not None
-            found.append(self._vectors[self._rows[passage.key]])
-        return np.stack(found)
+            vectors.append(self._vectors[self._rows[passage.key]])
+        return np.stack(vectors)
 
-    def _next(self, wanted: Passage) -> None:
+    def _next(self, passage: Passage) -> None:
         part = next(self._rest, None)
         if part is None:
-            raise NotFound(f"passage {wanted.id!a}: is not among those that were encoded. Encode again.")
+            raise NotFound(f"passage {passage.id!a}: is not among those that were encoded. Encode again.")
         chunks = list(read_parquet(part))
         self._vectors = np.concatenate([vectors for _, vectors in chunks])
-        self._rows = {passage.key: row for row, passage in enumerate(p for held, _ in chunks for p in held)}
+        self._rows = {passage.key: row for row, passage in enumerate(p for passages, _ in chunks for p in passages)}

@@ -66,27 +66,27 @@ class Values:
 
     def compared(self, bound: str) -> Mask:
         """[values]: whether each can be compared with `bound`."""
-        found = np.zeros(len(self.texts), dtype=bool)
+        mask = np.zeros(len(self.texts), dtype=bool)
         if NUMBER.fullmatch(bound):
-            found |= ~np.isnan(self.numbers)
+            mask |= ~np.isnan(self.numbers)
         if DATE.fullmatch(bound):
-            found |= self.dates != ""
-        return found
+            mask |= self.dates != ""
+        return mask
 
     def within(self, sign: str, bound: str) -> Mask:
         """[values]: whether each is greater or less than `bound`, as `sign` of `COMPARED` says."""
         compare = COMPARED[sign]
         number = NUMBER.fullmatch(bound) is not None
         # a year is a number and a date: it is compared as a date with values that are no numbers
-        found = (
+        mask = (
             compare(self.numbers, float(bound)) & ~np.isnan(self.numbers)
             if number
             else np.zeros(len(self.texts), dtype=bool)
         )
         if DATE.fullmatch(bound):
             dated = self.dates != ""
-            found |= compare(self.dates, bound) & (dated & np.isnan(self.numbers) if number else dated)
-        return found
+            mask |= compare(self.dates, bound) & (dated & np.isnan(self.numbers) if number else dated)
+        return mask
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Condition:
     def holds(self, values: Values) -> Mask:
         """[values]: whether each fits."""
         if not self.bounds:
-            wanted = frozenset(self.values)
-            return np.array([text in wanted for text in values.texts], dtype=bool)
+            texts = frozenset(self.values)
+            return np.array([text in texts for text in values.texts], dtype=bool)
         within: Mask = np.logical_and.reduce([values.within(sign, bound) for sign, bound in self.bounds])
         return within
 
@@ -141,8 +141,8 @@ def folded(
 def fits(where: Filter, metadata: Mapping[str, str]) -> bool:
     """Whether a passage with these metadata fits."""
 
-    def holds(one: Condition) -> bool:
-        return one.key in metadata and bool(one.holds(Values([metadata[one.key]]))[0])
+    def holds(condition: Condition) -> bool:
+        return condition.key in metadata and bool(condition.holds(Values([metadata[condition.key]]))[0])
 
     groups: Mapping[Kind, Callable[[list[bool]], bool]] = {"all": all, "any": any, "not": lambda parts: not parts[0]}
     return folded(where, holds, groups)
@@ -154,13 +154,13 @@ def within_fields(where: Filter, fields: Collection[str]) -> Filter | bool:
     if isinstance(where, Condition):
         return where if where.key in fields else False
     parts = [within_fields(part, fields) for part in where.parts]
-    left = tuple(part for part in parts if not isinstance(part, bool))
-    decided = [part for part in parts if isinstance(part, bool)]
+    filters = tuple(part for part in parts if not isinstance(part, bool))
+    constants = [part for part in parts if isinstance(part, bool)]
     if where.kind == "not":
-        return not decided[0] if decided else Group("not", left)
-    if (where.kind == "any") in decided:  # one that all fit decides "any", one that none fits decides "all"
+        return not constants[0] if constants else Group("not", filters)
+    if (where.kind == "any") in constants:  # one that all fit decides "any", one that none fits decides "all"
         return where.kind == "any"
-    return Group(where.kind, left) if left else where.kind == "all"
+    return Group(where.kind, filters) if filters else where.kind == "all"
 
 
 def check_filter(
@@ -168,15 +168,15 @@ def check_filter(
 ) -> None:
     """Raise BadInput for a key that none of the `fields` is, and for a range with which none of the `values` of its
     key, given in parts, can be compared."""
-    for one in conditions(where):
-        check_field(one.key, fields, place)
-        for _, bound in one.bounds:
-            known = [part for part in values(one.key) if len(part.texts)]
-            if not any(part.compared(bound).any() for part in known):
-                least = min(min(part.texts) for part in known)
+    for leaf in conditions(where):
+        check_field(leaf.key, fields, place)
+        for _, bound in leaf.bounds:
+            parts = [part for part in values(leaf.key) if len(part.texts)]
+            if not any(part.compared(bound).any() for part in parts):
+                example = min(min(part.texts) for part in parts)
                 raise BadInput(
-                    f"{place}: no value of '{shown(one.key)}' can be compared with '{shown(bound)}': a range is of "
-                    f"numbers or of ISO dates, and there are values such as '{shown(least)}'."
+                    f"{place}: no value of '{shown(leaf.key)}' can be compared with '{shown(bound)}': a range is of "
+                    f"numbers or of ISO dates, and there are values such as '{shown(example)}'."
                 )
 
 
@@ -184,10 +184,10 @@ def check_field(key: str, fields: Collection[str], place: object) -> None:
     """Raise BadInput for a key that none of the `fields` is."""
     if key not in fields:
         names = sorted(fields)
-        listed = ", ".join([f"'{shown(name)}'" for name in names[:LISTED]] + ["…"] * (len(names) > LISTED))
-        close = suggestion(key, names).partition(" Known: ")[0]
-        there = f"There are: {listed}." if names else "No passage has any."
-        raise BadInput(f"{place}: no passage has metadata '{shown(key)}'.{close} {there}")
+        listing = ", ".join([f"'{shown(name)}'" for name in names[:LISTED]] + ["…"] * (len(names) > LISTED))
+        guess = suggestion(key, names).partition(" Known: ")[0]
+        hint = f"There are: {listing}." if names else "No passage has any."
+        raise BadInput(f"{place}: no passage has metadata '{shown(key)}'.{guess} {hint}")
 
 
 def shown(text: str) -> str:
@@ -199,15 +199,15 @@ def parsed(where: Where | None) -> Filter | None:
     """Read a tree; None for one without a condition. Raises BadInput for anything that is not a filter."""
     if where is None or (isinstance(where, Mapping) and not where):
         return None
-    made = _tree(where, 0)
-    found = list(conditions(made))
-    for what, count, most in (
-        ("conditions", len(found), CONDITIONS),
-        ("values", sum(len(one.values) for one in found), VALUES),
+    tree = _tree(where, 0)
+    leaves = list(conditions(tree))
+    for kind, count, limit in (
+        ("conditions", len(leaves), CONDITIONS),
+        ("values", sum(len(leaf.values) for leaf in leaves), VALUES),
     ):
-        if count > most:
-            raise BadInput(f"the filter has {count:,} {what}, at most {most:,} are taken.")
-    return made
+        if count > limit:
+            raise BadInput(f"the filter has {count:,} {kind}, at most {limit:,} are taken.")
+    return tree
 
 
 def parsed_words(words: Sequence[str]) -> Filter | None:
@@ -222,9 +222,9 @@ def _worded(word: str) -> Filter:
             return _tree(json.loads(word), 0)
         except (json.JSONDecodeError, RecursionError) as error:
             raise BadInput(f"filter '{shown(word)}': is not JSON ({error}).") from None
-    if not (found := WORDS.fullmatch(word)):
+    if not (match := WORDS.fullmatch(word)):
         raise BadInput(f"filter '{shown(word)}': write {FORMS}.")
-    key, sign, value = found[1], SIGNS[found[2]], found[3]
+    key, sign, value = match[1], SIGNS[match[2]], match[3]
     if sign in COMPARED:
         return _condition(key, {sign: value})
     equal = _condition(key, value.split("|"))

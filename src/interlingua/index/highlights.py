@@ -54,8 +54,8 @@ class Highlights:
     def __call__(self, passage: Passage) -> list[Span]:
         """Spans of characters of `passage.text`, in order and apart from each other, among the first `MARKED`."""
         text, cut = passage.text[:MARKED], analyzer(find_code(passage.lang) or "")
-        asked = self._question.counts(self._question.lang).keys() | self._question.counts(passage.lang).keys()
-        spans = [span for span in _pieces(text) if _alike(cut, text[slice(*span)], asked)]
+        question_terms = self._question.counts(self._question.lang).keys() | self._question.counts(passage.lang).keys()
+        spans = [span for span in _pieces(text) if _alike(cut, text[slice(*span)], question_terms)]
         return _joined(sorted(spans + self._aligner.spans(text, cut)))
 
 
@@ -86,16 +86,16 @@ def _pieces(text: str) -> Iterator[Span]:
         if word.start("unspaced") < 0:
             yield word.span()
             continue
-        clusters = [(word.start() + one.start(), word.start() + one.end()) for one in CLUSTER.finditer(word[0])]
+        clusters = [(word.start() + match.start(), word.start() + match.end()) for match in CLUSTER.finditer(word[0])]
         size = min(CLUSTERS if SOUTH_EAST.match(word[0]) else 2, len(clusters))
         yield from ((clusters[at][0], clusters[at + size - 1][1]) for at in range(len(clusters) - size + 1))
 
 
-def _alike(cut: Analyzer, word: str, asked: set[str]) -> bool:
+def _alike(cut: Analyzer, word: str, question_terms: set[str]) -> bool:
     terms = cut(word)
     if terms and terms[-1] == word and len(word) == 2:
         terms = [word]  # two Chinese or Japanese characters count as a pair, not each by itself
-    return bool(terms) and sum(term in asked for term in terms) >= ALIKE * len(terms)
+    return bool(terms) and sum(term in question_terms for term in terms) >= ALIKE * len(terms)
 
 
 def _joined(spans: list[Span]) -> list[Span]:
@@ -133,22 +133,22 @@ class StaticAligner:
             return []
         cosines = self._vectors @ _word_vectors(words, self._passage).T
         similar, place = cosines.max(axis=1), cosines.argmax(axis=1)
-        spans, aligned = list(words), []
+        spans, matches = list(words), []
         for number, nearest, cosine in zip(self._sought, place.tolist(), similar.tolist(), strict=True):
             word = text[slice(*spans[nearest])]
             if cosine >= NEAR_WORD and cut(word) and not (number and _is_number(word)):
-                aligned.append(spans[nearest])
-        return aligned
+                matches.append(spans[nearest])
+        return matches
 
 
 def _distinct_words(text: str, side: StaticSide, limit: int) -> dict[Span, list[int]]:
     """The first `limit` different words of a text, in order, with their subwords."""
-    first: dict[tuple[int, ...], Span] = {}
+    spans: dict[tuple[int, ...], Span] = {}
     for span, subwords in groupby(_placed(text, side), key=itemgetter(0)):
-        first.setdefault(tuple(id for _, id in subwords), span)
-        if len(first) == limit:
+        spans.setdefault(tuple(id for _, id in subwords), span)
+        if len(spans) == limit:
             break
-    return {span: list(ids) for ids, span in first.items()}
+    return {span: list(ids) for ids, span in spans.items()}
 
 
 def _placed(text: str, side: StaticSide) -> Iterator[tuple[Span, int]]:
@@ -186,7 +186,7 @@ class ContextualAligner:
         self._rows = [
             row
             for row, (start, end) in _placed_tokens(encoder, question, "query")
-            if (word := next((one for one in words if one[0] < end and start < one[1]), None)) is not None
+            if (word := next((span for span in words if span[0] < end and start < span[1]), None)) is not None
             and cut(question[slice(*word)])
         ]
 
@@ -196,15 +196,15 @@ class ContextualAligner:
         if not self._rows:
             return []
         vectors, tokens = self._encoder.encode_document([text])[0], _placed_tokens(self._encoder, text, "document")
-        words, aligned = [word.span() for word in RUN.finditer(text)], []
+        words, matches = [word.span() for word in RUN.finditer(text)], []
         for row in self._rows if tokens else ():
             cosines = vectors[[row for row, _ in tokens]] @ self._vectors[row]
             similar, place = cosines.max(dim=0)
             states = isinstance(self._encoder, TokenStates)
             if float(similar) >= (float(cosines.mean()) + NEAR_STATE if states else NEAR_TOKEN):
                 begin, stop = tokens[int(place)][1]
-                aligned += [span for span in words if span[0] < stop and begin < span[1]]
-        return aligned
+                matches += [span for span in words if span[0] < stop and begin < span[1]]
+        return matches
 
 
 def _placed_tokens(encoder: LateInteractionEncoder | TokenStates, text: str, role: str) -> list[tuple[int, Span]]:
@@ -213,14 +213,14 @@ def _placed_tokens(encoder: LateInteractionEncoder | TokenStates, text: str, rol
         return list(enumerate(encoder.spans(text, role)))
     ids = encoder.tokenize([text], role)[0]
     plain = encoder.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    own, spans = plain["input_ids"], plain["offset_mapping"]
-    first = next((at for at in range(len(ids)) if own and ids[at] == own[0]), len(ids))
+    plain_ids, spans = plain["input_ids"], plain["offset_mapping"]
+    first = next((at for at in range(len(ids)) if plain_ids and ids[at] == plain_ids[0]), len(ids))
     skipped = set(encoder.tokenizer.convert_tokens_to_ids(list(encoder.skipped))) if role == "document" else set()
-    placed, row = [], sum(id not in skipped for id in ids[:first])
-    for id, known, span in zip(ids[first:], own, spans, strict=False):
-        if id != known:
+    tokens, row = [], sum(id not in skipped for id in ids[:first])
+    for id, plain_id, span in zip(ids[first:], plain_ids, spans, strict=False):
+        if id != plain_id:
             break  # cut off here
         if id not in skipped:
-            placed.append((row, tuple(span)))
+            tokens.append((row, tuple(span)))
             row += 1
-    return placed
+    return tokens

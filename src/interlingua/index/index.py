@@ -169,15 +169,15 @@ class Index:
     ) -> dict[str, dict[str, int]]:
         """For each of `keys` of metadata its values with the number of their passages, most frequent first, `most` of
         them: of the passages in `langs` that fit the filter `where`. Raises BadInput for a key that no passage has."""
-        keys, wanted = list(dict.fromkeys(keys)), parsed(where)
+        keys, filters = list(dict.fromkeys(keys)), parsed(where)
 
         def ask(view: View[Any]) -> dict[str, dict[str, int]]:
             if not len(view):
                 return {key: {} for key in keys}
-            self._check_filter(view, wanted)
+            self._check_filter(view, filters)
             for key in keys:
                 check_field(key, view.fields, self.path)
-            narrowed = view.narrowed(langs, wanted, "lexical")
+            narrowed = view.narrowed(langs, filters, "lexical")
             return {
                 key: dict(nsmallest(most, narrowed.counts(key).items(), key=lambda pair: (-pair[1], pair[0])))
                 for key in keys
@@ -241,31 +241,31 @@ class Index:
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if k < 1:
             raise BadInput(f"k={k}: must be at least 1.")
-        wanted = parsed(where)
-        first, allowed = self.refresh(), budget or Budget()
-        asked = questions(texts, lang, mode, langs, first.languages, self.path)
-        if not asked.queries or (langs is not None and not langs):
-            return [[] for _ in asked.queries]
+        filters = parsed(where)
+        first, timer = self.refresh(), budget or Budget()
+        batch = questions(texts, lang, mode, langs, first.languages, self.path)
+        if not batch.queries or (langs is not None and not langs):
+            return [[] for _ in batch.queries]
         vectors: Vectors | None = None
         if mode != "lexical":
             encoder = self.encoder  # loaded before anything is measured
-            with allowed.stage("encoding", *asked.asked):
-                vectors = question_vectors(encoder, asked)
+            with timer.stage("encoding", *batch.asked):
+                vectors = question_vectors(encoder, batch)
         static = StaticMaxSim.of(self._encoder.value, self._words)
         self._words = static or self._words
         self._states = TokenStates.of(self._encoder.value, self._states)
         words = static if static is not None or self._states is None else StateMaxSim[Any](self._states)
 
         def ask(view: View[Any]) -> list[list[Hit]]:
-            self._check_filter(view, wanted)
+            self._check_filter(view, filters)
             if group_by is not None and group_by != "source" and len(view):  # a passage without a source stands alone
                 check_field(group_by, view.fields, self.path)
-            found = asked if view is first else questions(asked.asked, None, mode, langs, view.languages, self.path)
-            narrowed, states = view.narrowed(langs, wanted, mode), has_token_states(self._encoder.value)
-            search = Search(narrowed, mode, k, found.searched, words, allowed, states, min_score)
+            current = batch if view is first else questions(batch.asked, None, mode, langs, view.languages, self.path)
+            narrowed, states = view.narrowed(langs, filters, mode), has_token_states(self._encoder.value)
+            search = Search(narrowed, mode, k, current.searched, words, timer, states, min_score)
             if group_by is not None or distinct:
-                return search.gathered(found, vectors, reranker, group_by, distinct)
-            return search.hits(found, vectors, reranker)
+                return search.gathered(current, vectors, reranker, group_by, distinct)
+            return search.hits(current, vectors, reranker)
 
         return self._answered(ask, first)
 
@@ -351,19 +351,19 @@ class Index:
 
         ids = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
         sources = [sources] if isinstance(sources, str) else list(sources)
-        wanted = parsed(where)
-        if ids and (sources or wanted):
+        filters = parsed(where)
+        if ids and (sources or filters):
             raise BadInput("give ids, or sources and metadata: not both at once.")
         with nullcontext() if dry_run else self.together():
             view = self.refresh()
             rows: set[Any] = set()
             if ids:
                 rows.update(row for rows in named(ids, view.find, view.source).values() for row in rows)
-            elif sources or wanted:
-                inside = Scope(sources) if sources else None
-                self._check_filter(view, wanted)
-                for some in view.rows(wanted):
-                    rows.update(row for row in some if inside is None or view.source(row) in inside)
+            elif sources or filters:
+                scope = Scope(sources) if sources else None
+                self._check_filter(view, filters)
+                for chunk in view.rows(filters):
+                    rows.update(row for row in chunk if scope is None or view.source(row) in scope)
             if rows and not dry_run:
                 self.store.delete(view, rows)
                 self.refresh()
@@ -411,19 +411,19 @@ class Index:
     def info(self) -> IndexInfo:
         """The contents of the index and how it was made."""
         view = self.refresh()
-        made, languages = view.metadata, dict(view.languages)
+        metadata, languages = view.metadata, dict(view.languages)
         return IndexInfo(
             len(view),
             languages,
-            made.model,
-            made.similarity,
-            made.dim,
+            metadata.model,
+            metadata.similarity,
+            metadata.dim,
             view.version,
             view.cache,
             view.newer,
             view.deleted,
-            made.k1,
-            made.b,
+            metadata.k1,
+            metadata.b,
             {lang: f"{name} ({version})" for lang, (name, version) in analyzers_of(list(languages)).items()},
         )
 
@@ -451,11 +451,11 @@ class Index:
         self.store.close()
 
     def _check(self, view: View[Any]) -> None:
-        made = view.metadata
-        if made is not self._checked and made != self._checked:
+        metadata = view.metadata
+        if metadata is not self._checked and metadata != self._checked:
             if self._encoder.value is not None:
-                check_encoder(self._encoder.value, made, self.path)
-            self._checked = made
+                check_encoder(self._encoder.value, metadata, self.path)
+            self._checked = metadata
 
     def _check_filter(self, view: View[Any], where: Filter | None) -> None:
         if where is not None and len(view):
@@ -493,8 +493,8 @@ def check_index(path_or_uri: str | Path, *, repair: bool = False, pace: float | 
     NotFound where there is nothing.
     """
     kind, place = store_class(path_or_uri), str(path_or_uri)
-    found = list(kind.check(place, pace))
-    if repair and any(finding.derived for finding in found):
+    findings = list(kind.check(place, pace))
+    if repair and any(finding.derived for finding in findings):
         kind.open(place).repair()
-        found = list(kind.check(place, pace))
-    return found
+        findings = list(kind.check(place, pace))
+    return findings

@@ -81,22 +81,22 @@ def read_metadata(folder: Path) -> IndexMetadata:
     if not file.is_file():
         raise NotFound(f"{folder}: is not an index (no {MARKER}). Make one with `interlingua index`.")
     try:
-        about = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise damaged(file, error) from error
-    if not isinstance(about, dict) or "format" not in about:
+    if not isinstance(record, dict) or "format" not in record:
         raise damaged(file, "no 'format'")
-    if (known := about["format"]) != FORMAT:
-        raise BadInput(f"{folder}: has index format {known}, {FORMAT} is known. Build it again with --overwrite.")
+    if (version := record["format"]) != FORMAT:
+        raise BadInput(f"{folder}: has index format {version}, {FORMAT} is known. Build it again with --overwrite.")
     kinds = {"model": str, "fingerprint": dict, "similarity": str, "dim": int, "k1": float, "b": float, "made": str}
     for key, kind in kinds.items():
-        if not isinstance(about.get(key), kind):
+        if not isinstance(record.get(key), kind):
             raise damaged(file, f"'{key}' is missing or no {kind.__name__}")
     try:
-        checksums.check_signed(about, {"format", *kinds})
+        checksums.check_signed(record, {"format", *kinds})
     except ValueError as error:
         raise damaged(file, error) from error
-    return IndexMetadata(**{key: about[key] for key in kinds})
+    return IndexMetadata(**{key: record[key] for key in kinds})
 
 
 def read_sources(folder: Path) -> dict[str, str]:
@@ -104,21 +104,21 @@ def read_sources(folder: Path) -> dict[str, str]:
     passages."""
     file = folder / SOURCES
     try:
-        about = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(about, dict):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
             raise ValueError("no object")
-        known = about.get("names")
-        if isinstance(known, dict):
-            checksums.check_signed(about, ("names",))
+        names = record.get("names")
+        if isinstance(names, dict):
+            checksums.check_signed(record, ("names",))
         else:
-            known = about  # of an earlier version: without a checksum
-        if not all(isinstance(place, str) for place in known.values()):
+            names = record  # of an earlier version: without a checksum
+        if not all(isinstance(place, str) for place in names.values()):
             raise ValueError("a path is no text")
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise damaged(file, error) from error
-    return known
+    return names
 
 
 def write_sources(folder: Path, names: SourceNames) -> None:
@@ -132,10 +132,10 @@ def write_sources(folder: Path, names: SourceNames) -> None:
 def signature(folder: Path) -> tuple[int, int]:
     """Inode and time of index.json: another pair for each index that is built."""
     try:
-        found = (folder / MARKER).stat()
+        status = (folder / MARKER).stat()
     except OSError:
         return (0, 0)  # an index that is just being replaced, or gone
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def damaged(path: Path, reason: object) -> Damaged:
@@ -150,8 +150,8 @@ def terms_of(passage: Passage) -> list[str]:
 
 def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
     """Name and version of the analyzer of each language."""
-    codes = {lang: analyzer(find_code(lang) or "") for lang in languages}
-    return {lang: [chosen.name, chosen.version] for lang, chosen in codes.items()}
+    analyzers = {lang: analyzer(find_code(lang) or "") for lang in languages}
+    return {lang: [lang_analyzer.name, lang_analyzer.version] for lang, lang_analyzer in analyzers.items()}
 
 
 def load_encoder(
@@ -162,13 +162,13 @@ def load_encoder(
 
     Raises BadInput where none is named, where it is not there any more, and where it has changed.
     """
-    named, model = model, model or made.model
+    override, model = model, model or made.model
     if not model:
         raise BadInput(
             f"{place}: does not say which model made it. Give the model with --model "
             "(in Python: pass encoder= when you open it)."
         )
-    if not named and Path(model).is_absolute() and not Path(model).exists():
+    if not override and Path(model).is_absolute() and not Path(model).exists():
         raise NotFound(
             f"{place}: was made with the model {model}, which is not there any more. "
             "Say where it is with --model (in Python: pass encoder= when you open it)."
@@ -208,11 +208,11 @@ def load_to_encode(name_or_path: str | Path, precision: str | None = "float32") 
     from interlingua.models.inference.light import LightEncoder
     from interlingua.models.static.encoder import StaticEncoder
 
-    found: AnyEncoder | None = StaticEncoder.load(name_or_path) if precision in (None, "float32", "auto") else None
-    if found is None and precision is not None:
-        found = LightEncoder.load(name_or_path, precision)
-    if found is not None:
-        return found
+    encoder: AnyEncoder | None = StaticEncoder.load(name_or_path) if precision in (None, "float32", "auto") else None
+    if encoder is None and precision is not None:
+        encoder = LightEncoder.load(name_or_path, precision)
+    if encoder is not None:
+        return encoder
     from interlingua.models.late_interaction import load_any
 
     return load_any(name_or_path, precision=precision)
@@ -266,8 +266,8 @@ class Question:
         """The terms that the analyzer of a language finds, the first of them, and how often each occurs."""
         code = find_code(lang) or ""
         if code not in self._counts:
-            most = READ if code == (find_code(self.lang) or "") else ELSEWHERE
-            self._counts[code], whole = analyzer(code).counts(self.normal, most)
+            limit = READ if code == (find_code(self.lang) or "") else ELSEWHERE
+            self._counts[code], whole = analyzer(code).counts(self.normal, limit)
             self.is_cut |= not whole
         return self._counts[code]
 
@@ -281,15 +281,15 @@ class Question:
         """The terms to look for in passages in `languages`, at most `TERMS`: by the analyzer of the question's language
         where there are passages in it, else by all analyzers of the passages (`sought`), each term as often as the one
         that finds it most often says."""
-        found = [self.counts(chosen) for chosen in sorted({self.sought(name, languages) for name in languages})]
+        all_counts = [self.counts(lang) for lang in sorted({self.sought(name, languages) for name in languages})]
         terms: Counter[str] = Counter()
-        for counts in found:
+        for counts in all_counts:
             terms |= counts
         if len(terms) > TERMS:
             self.is_cut = True
-            in_turn = dict.fromkeys(term for term in chain.from_iterable(zip_longest(*found)) if term is not None)
-            kept = set(islice(in_turn, TERMS))
-            terms = Counter({term: times for term, times in terms.items() if term in kept})
+            in_turn = dict.fromkeys(term for term in chain.from_iterable(zip_longest(*all_counts)) if term is not None)
+            selection = set(islice(in_turn, TERMS))
+            terms = Counter({term: times for term, times in terms.items() if term in selection})
         return terms
 
 
@@ -317,31 +317,33 @@ def questions(
     """
     if mode not in MODES:
         raise BadInput(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
-    given = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
-    if len(given) != len(texts):
-        raise BadInput(f"{len(given)} languages for {len(texts)} questions: give one for each.")
+    question_langs = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
+    if len(question_langs) != len(texts):
+        raise BadInput(f"{len(question_langs)} languages for {len(texts)} questions: give one for each.")
     for name in langs or ():
         if name not in languages:
             unknown = f" Of {languages['']:,} passages the language is unknown." if languages.get("") else ""
             raise BadInput(f"{place}: has no passage in language '{name}'.{suggestion(name, languages)}{unknown}")
-    asked = [
-        text if isinstance(text, Question) else Question(text, known or None)
-        for text, known in zip(texts, given, strict=True)
+    question_list = [
+        text if isinstance(text, Question) else Question(text, question_lang or None)
+        for text, question_lang in zip(texts, question_langs, strict=True)
     ]
-    queries = [Query(f"question {number}", one.text, one.lang) for number, one in enumerate(asked, 1)]
-    searched = {name: count for name, count in languages.items() if langs is None or name in langs}
-    return Questions(asked, queries, searched)
+    queries = [
+        Query(f"question {number}", question.text, question.lang) for number, question in enumerate(question_list, 1)
+    ]
+    counts = {name: count for name, count in languages.items() if langs is None or name in langs}
+    return Questions(question_list, queries, counts)
 
 
 def question_vectors(encoder: Encoder, asked: Questions) -> Vectors:
     """The vectors of questions [questions, dim], as `encoder` read these objects before where it read all of them:
     indexes of one model are searched with one encoding."""
-    known = [one.encoded[1] for one in asked.asked if one.encoded is not None and one.encoded[0] is encoder]
-    if len(known) == len(asked.asked):
-        return np.stack(known)
+    cache = [one.encoded[1] for one in asked.asked if one.encoded is not None and one.encoded[0] is encoder]
+    if len(cache) == len(asked.asked):
+        return np.stack(cache)
     vectors = embed_queries(encoder, asked.queries)
-    for one, vector in zip(asked.asked, vectors, strict=True):
-        one.encoded = encoder, vector
+    for question, vector in zip(asked.asked, vectors, strict=True):
+        question.encoded = encoder, vector
     return vectors
 
 

@@ -33,19 +33,19 @@ def qualified(source: str, id: str) -> str:
 def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]) -> dict[str, list[Row]]:
     """The rows that each of `names` means: those of all passages with this id, else of the one called `source:id`. A
     name that means none is left out."""
-    found = dict(find(names))
+    by_name = dict(find(names))
     # a source may hold colons, and so may an id: each of them may be the one between the two
     cuts = {
         name: [(name[:at], name[at + 1 :]) for at, sign in enumerate(name) if sign == ":"]
         for name in names
-        if name not in found
+        if name not in by_name
     }
     ids = dict.fromkeys(id for pairs in cuts.values() for _, id in pairs)
     rows = find(list(ids)) if ids else {}
     for name, pairs in cuts.items():
-        if meant := [row for source, id in pairs for row in rows.get(id, ()) if source_of(row) == source]:
-            found[name] = meant
-    return found
+        if matches := [row for source, id in pairs for row in rows.get(id, ()) if source_of(row) == source]:
+            by_name[name] = matches
+    return by_name
 
 
 def only(name: str, rows: Sequence[Row], source_of: Callable[[Row], str], place: object) -> Row:
@@ -88,27 +88,27 @@ class Arriving:
             self._matched(passage, {source_of(row): row for row in rows.get(passage.id, ())}) for passage in passages
         ]
 
-    def _matched(self, passage: Passage, held: Mapping[str, Row]) -> tuple[Passage, Row | None]:
+    def _matched(self, passage: Passage, rows: Mapping[str, Row]) -> tuple[Passage, Row | None]:
         key = passage.key
         if not self.seen.add(key):
             raise twice(passage)
         self.sources.add(key[0])
         # what this call has written itself is not what it finds
-        held = {source: row for source, row in held.items() if source == key[0] or (source, key[1]) not in self.seen}
-        if self.verb == "add" and (key[0] in held or (held and not key[0])):
+        rows = {source: row for source, row in rows.items() if source == key[0] or (source, key[1]) not in self.seen}
+        if self.verb == "add" and (key[0] in rows or (rows and not key[0])):
             raise BadInput(
                 f"{self.place}: has a passage '{passage.id}' already"
-                f"{'' if key[0] or '' in held else ', from ' + _sources(held)}. Replace it with "
+                f"{'' if key[0] or '' in rows else ', from ' + _sources(rows)}. Replace it with "
                 "`interlingua replace` (in Python: replace)."
             )
-        if key[0] in held or key[0] or not held:
-            return passage, held.get(key[0])
-        if len(held) > 1:
+        if key[0] in rows or key[0] or not rows:
+            return passage, rows.get(key[0])
+        if len(rows) > 1:
             raise BadInput(
-                f"{self.place}: has {len(held)} passages with the id '{passage.id}', from "
-                f"{_sources(held)}. Say with the metadata 'source' which one is to be replaced."
+                f"{self.place}: has {len(rows)} passages with the id '{passage.id}', from "
+                f"{_sources(rows)}. Say with the metadata 'source' which one is to be replaced."
             )
-        ((source, row),) = held.items()
+        ((source, row),) = rows.items()
         if not self.seen.add((source, passage.id)):
             raise twice(passage)
         self.sources.add(source)
@@ -117,8 +117,8 @@ class Arriving:
 
 def twice(passage: Passage) -> BadInput:
     """The error for two passages with one source and id."""
-    of = f" in '{passage.source}'" if passage.source else ""
-    return BadInput(f"passage id '{passage.id}' occurs twice{of}. Ids must be unique in a source.")
+    suffix = f" in '{passage.source}'" if passage.source else ""
+    return BadInput(f"passage id '{passage.id}' occurs twice{suffix}. Ids must be unique in a source.")
 
 
 def distinct(passages: Iterable[Passage], keys: Keys) -> Iterator[Passage]:
@@ -144,8 +144,8 @@ def _listed(id: str, sources: Collection[str]) -> str:
     return ", ".join(f"'{qualified(source, id)}'" for source in sorted(sources))
 
 
-def _sources(held: Collection[str]) -> str:
-    return ", ".join(f"'{source}'" for source in sorted(held))
+def _sources(sources: Collection[str]) -> str:
+    return ", ".join(f"'{source}'" for source in sorted(sources))
 
 
 MATCHED = 64
@@ -197,11 +197,11 @@ def lexical_shares(
     Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
     of another five parts of it: these together are no more of the question than the one word is.
     """
-    most: dict[str, float] = {}
+    best: dict[str, float] = {}
     for lang in set(langs):
         terms = question.counts(question.sought(lang, languages)).items()
-        most[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
-    shares = (min(1.0, score / most[lang]) if most[lang] else 0.0 for score, lang in zip(lexical, langs, strict=True))
+        best[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
+    shares = (min(1.0, score / best[lang]) if best[lang] else 0.0 for score, lang in zip(lexical, langs, strict=True))
     return np.fromiter(shares, np.float64, len(lexical))
 
 
@@ -252,15 +252,15 @@ def hybrid(
         return Ranked(order, scores[order], tokens)
 
     first = ranked([dense], {})
-    matched = first.order[:MATCHED].tolist()
-    if words is None or not matched or not (tokens := subwords(matched)):
+    places = first.order[:MATCHED].tolist()
+    if words is None or not places or not (tokens := subwords(places)):
         return first
     scores = words.scores(words.question(text), tokens)
-    fair = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])
-    above = (fair - _means(fair, [langs[place] for place in matched])).astype(np.float32)
-    meaning = np.full(len(names), above.min(), dtype=np.float64)
-    meaning[matched] = above
-    return ranked([dense, meaning], dict(zip(matched, scores.tolist(), strict=True)))
+    adjusted = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])
+    differences = (adjusted - _means(adjusted, [langs[place] for place in places])).astype(np.float32)
+    meaning = np.full(len(names), differences.min(), dtype=np.float64)
+    meaning[places] = differences
+    return ranked([dense, meaning], dict(zip(places, scores.tolist(), strict=True)))
 
 
 def fuse(lexical: Floats, meanings: Sequence[Floats], weight: float) -> NDArray[np.float32]:
@@ -279,9 +279,9 @@ def fuse(lexical: Floats, meanings: Sequence[Floats], weight: float) -> NDArray[
 def _means(scores: Floats, langs: Sequence[str]) -> Floats:
     """The mean for each score: over the scores of its language and, as one more, the mean of all. Without the latter
     the only passage in a language would never be above its mean."""
-    every = sum(scores.tolist()) / len(scores)
-    held: dict[str, list[float]] = {}
+    mean = sum(scores.tolist()) / len(scores)
+    by_lang: dict[str, list[float]] = {}
     for score, lang in zip(scores.tolist(), langs, strict=True):
-        held.setdefault(lang, [every]).append(score)
-    means = {lang: sum(found) / len(found) for lang, found in held.items()}
+        by_lang.setdefault(lang, [mean]).append(score)
+    means = {lang: sum(values) / len(values) for lang, values in by_lang.items()}
     return np.array([means[lang] for lang in langs])

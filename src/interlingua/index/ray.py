@@ -84,31 +84,31 @@ def encode_on_ray(
         raise BadInput("precision auto: each machine of a cluster may choose another. Name float32, bfloat16 or int8.")
     folder = Path(folder).resolve()
     (folder / WAITING).mkdir(parents=True, exist_ok=True)
-    named = Model(canonical_model_name(model), precision)
-    whole: list[str] = []
+    spec = Model(canonical_model_name(model), precision)
+    parts: list[str] = []
     todo: list[str] = []
     cluster: RayCluster | None = None
-    for part in _spool(passages, folder, size, _made_with(named, options)):
-        whole.append(part)
+    for part in _spool(passages, folder, size, _made_with(spec, options)):
+        parts.append(part)
         if not (folder / part).exists():
             if not todo:  # before the rest is read: a cluster that is not there is to be told at once
                 cluster = connected(address)
             todo.append(part)
-    if len(todo) < len(whole):
-        logger.info(f"{folder}: {len(whole) - len(todo):,} of {len(whole):,} parts are there already")
+    if len(todo) < len(parts):
+        logger.info(f"{folder}: {len(parts) - len(todo):,} of {len(parts):,} parts are there already")
     if cluster is not None:
-        cluster.encode(named, folder, todo, workers, options)
-    if missing := [part for part in whole if not (folder / part).exists()]:
+        cluster.encode(spec, folder, todo, workers, options)
+    if missing := [part for part in parts if not (folder / part).exists()]:
         raise BadInput(
-            f"{folder}: {len(missing):,} of {len(whole):,} parts were not written. Is this one "
+            f"{folder}: {len(missing):,} of {len(parts):,} parts were not written. Is this one "
             "folder on all machines? The same command goes on with them."
         )
-    for old in {*folder.glob(PART)} - {folder / part for part in whole}:
-        old.unlink()  # of other passages or another model
-    for old in (folder / WAITING).iterdir():
-        old.unlink()
+    for file in {*folder.glob(PART)} - {folder / part for part in parts}:
+        file.unlink()  # of other passages or another model
+    for file in (folder / WAITING).iterdir():
+        file.unlink()
     (folder / WAITING).rmdir()
-    return [folder / part for part in whole]
+    return [folder / part for part in parts]
 
 
 class PartEncoder:
@@ -140,11 +140,11 @@ def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: byte
     """Write passages to files for the workers, but for parts that are there; the names of all parts."""
     number = 0
     for part in chunks(distinct(track(passages, "read passages"), Keys()), size):
-        lines = [encode(one).encode("utf-8", "surrogatepass") + b"\n" for one in part]
-        made_of = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
-        name = f"part-{number:07d}-{made_of}.parquet"
+        lines = [encode(passage).encode("utf-8", "surrogatepass") + b"\n" for passage in part]
+        digest = blake2b(made_with + b"".join(lines), digest_size=8).hexdigest()
+        name = f"part-{number:07d}-{digest}.parquet"
         if not (folder / name).exists():
-            (folder / WAITING / f"part-{number:07d}-{made_of}.jsonl").write_bytes(b"".join(lines))
+            (folder / WAITING / f"part-{number:07d}-{digest}.jsonl").write_bytes(b"".join(lines))
         yield name
         number += 1
     if not number:
@@ -153,8 +153,8 @@ def _spool(passages: Iterable[Passage], folder: Path, size: int, made_with: byte
 
 def _made_with(model: Model, options: Mapping[str, Any]) -> bytes:
     """The bytes to hash for everything but the texts that vectors depend on: model and options."""
-    told = {key: repr(value) for key, value in options.items()}
-    return json.dumps([fingerprint(model.load()), told], sort_keys=True).encode()
+    reprs = {key: repr(value) for key, value in options.items()}
+    return json.dumps([fingerprint(model.load()), reprs], sort_keys=True).encode()
 
 
 class RayCluster:
@@ -173,9 +173,9 @@ class RayCluster:
         data.enable_progress_bars = False
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = int(sum(node.get("GPU", 0) for node in nodes))
-        able = [node for node in nodes if node.get("CPU", 0) >= 1]
-        count = workers or gpus or max(1, len(able))
-        cpus = max(1, int(min((node["CPU"] for node in able), default=1)) // -(-count // max(1, len(able))))
+        cpu_nodes = [node for node in nodes if node.get("CPU", 0) >= 1]
+        count = workers or gpus or max(1, len(cpu_nodes))
+        cpus = max(1, int(min((node["CPU"] for node in cpu_nodes), default=1)) // -(-count // max(1, len(cpu_nodes))))
         logger.info(f"Ray: {len(nodes)} machines, {count} workers, {len(todo):,} parts to encode")
         pool = ray.data.ActorPoolStrategy(min_size=1, initial_size=count, max_size=count)  # goes on when some are lost
         parts = ray.data.from_items(
@@ -188,9 +188,9 @@ class RayCluster:
             num_cpus=1 if gpus else cpus,
             num_gpus=1 if gpus else 0,
         )
-        done = (row["part"] for row in parts.iter_rows())
+        names = (row["part"] for row in parts.iter_rows())
         try:
-            for _ in track(done, "encode parts", len(todo)):
+            for _ in track(names, "encode parts", len(todo)):
                 pass
         except ray.exceptions.RayError as error:
             raise BadInput(
@@ -231,38 +231,38 @@ def _cluster_here() -> str | None:
 def _attempt(address: str) -> None:
     """Connect to a cluster in a process that can be ended: Ray tries for long, and tells why only in its log lines.
     Raises BadInput where it does not come about."""
-    told = ""
+    output = ""
     try:
         if (numeric := re.fullmatch(r"(?:\w+://)?([\d.]+):(\d+)", address)) and numeric[1] != "127.0.0.1":
             socket.create_connection((numeric[1], int(numeric[2])), PATIENCE / 2).close()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", ATTEMPT, address], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
         )
-        if not done.returncode:
+        if not process.returncode:
             return
-        told = done.stderr.decode(errors="replace")
-        why = _last_line(told)
+        output = process.stderr.decode(errors="replace")
+        reason = _last_line(output)
     except subprocess.TimeoutExpired as error:
-        told = (error.stderr or b"").decode(errors="replace")
-        why = (
+        output = (error.stderr or b"").decode(errors="replace")
+        reason = (
             f"no answer in {PATIENCE} seconds. Is it running, and does this machine belong to it? "
             f"`ray start --address={address}` joins it"
         )
     except OSError as error:
-        why = f"nobody listens there ({error.strerror or error})"
-    if "InvalidAuthToken" in told:
-        why = (
+        reason = f"nobody listens there ({error.strerror or error})"
+    if "InvalidAuthToken" in output:
+        reason = (
             "it wants a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what `ray get-auth-token` prints on "
             "its first machine"
         )
     raise BadInput(
-        f"Ray: no cluster is reached at '{address}': {why}. To encode on this machine alone: "
+        f"Ray: no cluster is reached at '{address}': {reason}. To encode on this machine alone: "
         "--ray=local (a cluster that is gone is forgotten by `ray stop`)."
     )
 
 
-def _last_line(told: str) -> str:
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1][:300].rstrip(".") if lines else "no reason was given"
 
 
@@ -288,10 +288,10 @@ def build_index_on_ray(
     name = place.partition("?")[0].rpartition("/")[2] if is_address(place) else Path(place)
     folder = Path(f"{name}.parts")
     parts = encode_on_ray(model, passages, folder, address=address, workers=workers, precision=precision)
-    known = EncodedParts(Model(model, precision).load(), parts)
-    built = build_index(known, known.passages(), place, model_path=model, overwrite=overwrite, **options)
+    encoder = EncodedParts(Model(model, precision).load(), parts)
+    index = build_index(encoder, encoder.passages(), place, model_path=model, overwrite=overwrite, **options)
     for part in parts:
         part.unlink()
     with suppress(OSError):  # somebody keeps something else in it
         folder.rmdir()
-    return built
+    return index

@@ -94,8 +94,8 @@ class Search(Generic[Row]):
         return hits
 
     def _hits(self, ranking: Ranking[Row]) -> list[Hit]:
-        least = -inf if self.min_score is None else self.min_score
-        best = [(row, score) for row, score in ranking.best[: self.k] if score >= least]
+        minimum = -inf if self.min_score is None else self.min_score
+        best = [(row, score) for row, score in ranking.best[: self.k] if score >= minimum]
         passages = self.view.passages([row for row, _ in best])
         return [
             Hit(passage, score, {part: scores[row] for part, scores in ranking.parts.items() if row in scores})
@@ -112,54 +112,56 @@ class Search(Generic[Row]):
         The search goes deeper until there are `k`, or no more passages. With a reranker they are those of the passages
         that it ranks.
         """
-        found: dict[int, list[Hit]] = {}
-        left = list(range(len(questions.asked)))
+        best: dict[int, list[Hit]] = {}
+        rest = list(range(len(questions.asked)))
         # without groups as deep as a plain search first: a hybrid score depends on it
         depth = DEPTH if reranker is not None or key is None else max(4 * self.k, DEPTH)
         deepest = self.view.deepest or sys.maxsize
         if key is None:
             deepest = min(deepest, max(DISTINCT, 10 * self.k))
-        while left:
+        while rest:
             depth = max(self.k, min(depth, deepest))
             part = questions._replace(
-                asked=[questions.asked[place] for place in left], queries=[questions.queries[place] for place in left]
+                asked=[questions.asked[place] for place in rest], queries=[questions.queries[place] for place in rest]
             )
             search = replace(self, k=depth)
-            hits = search.hits(part, None if vectors is None else vectors[left], reranker)
-            for place, one in zip(left, hits, strict=True):
-                groups = one if key is None else grouped(one, key)
-                found[place] = distinct_hits(groups, self.k) if distinct else groups[: self.k]
+            hits = search.hits(part, None if vectors is None else vectors[rest], reranker)
+            for place, question_hits in zip(rest, hits, strict=True):
+                groups = question_hits if key is None else grouped(question_hits, key)
+                best[place] = distinct_hits(groups, self.k) if distinct else groups[: self.k]
             if reranker is not None or depth == deepest:
                 break
-            left = [
-                place for place, one in zip(left, hits, strict=True) if len(found[place]) < self.k and len(one) == depth
+            rest = [
+                place
+                for place, question_hits in zip(rest, hits, strict=True)
+                if len(best[place]) < self.k and len(question_hits) == depth
             ]
             depth *= 4
-        return [found[place] for place in range(len(questions.asked))]
+        return [best[place] for place in range(len(questions.asked))]
 
-    def _rankings(self, asked: Sequence[Question], vectors: Floats | None, depth: int) -> list[Ranking[Row]]:
+    def _rankings(self, questions: Sequence[Question], vectors: Floats | None, depth: int) -> list[Ranking[Row]]:
         """The best `depth` passages for each of some questions."""
         view, budget = self.view, self.budget
-        dense: Sequence[Scores[Row]] = [{} for _ in asked]
-        terms = [Counter[str]() for _ in asked]
+        dense: Sequence[Scores[Row]] = [{} for _ in questions]
+        terms = [Counter[str]() for _ in questions]
         if self.mode != "dense":
-            for number, question in enumerate(asked):
+            for number, question in enumerate(questions):
                 with budget.stage("analysis", question):
                     terms[number] = question.terms(view.languages)
         if self.mode == "hybrid" and vectors is not None:
-            with budget.stage("scoring", *asked):
+            with budget.stage("scoring", *questions):
                 fused = view.fused(vectors, terms, depth)
             if fused is not None:
                 return [Ranking(self._first(parts["hybrid"], depth), {**parts, "hybrid": {}}) for parts in fused]
         if vectors is not None:
-            with budget.stage("dense search", *asked):
+            with budget.stage("dense search", *questions):
                 dense = view.dense(vectors, depth)
         matches: Iterable[LexicalMatches[Row]] = ()
         if self.mode != "dense":
-            with budget.stage("scoring", *asked):
+            with budget.stage("scoring", *questions):
                 matches = view.lexical(terms, depth)
         rankings, rest = [], iter(matches)
-        for number, question in enumerate(asked):
+        for number, question in enumerate(questions):
             with budget.stage("scoring", question):
                 vector = None if vectors is None else vectors[number]
                 lexical = None if self.mode == "dense" else next(rest)
@@ -180,25 +182,25 @@ class Search(Generic[Row]):
         if vector is None:
             return Ranking(self._first(matches.best, depth), {"lexical": matches.best})
         # both scores of each candidate, whichever search found it
-        every = list(dict.fromkeys(self._best(matches.best, depth) + self._best(dense, depth)))
-        lexical = matches.scores(every)
-        dense = dense | self.view.dense_scores([row for row in every if row not in dense], vector)
-        langs, share = self.view.langs(every), share_of_own(question.lang, self.languages)
+        candidates = list(dict.fromkeys(self._best(matches.best, depth) + self._best(dense, depth)))
+        lexical = matches.scores(candidates)
+        dense = dense | self.view.dense_scores([row for row in candidates if row not in dense], vector)
+        langs, share = self.view.langs(candidates), share_of_own(question.lang, self.languages)
         ranked = hybrid(
             question.text,
-            self._names(every),
+            self._names(candidates),
             langs,
-            lexical_shares(question, self.view.languages, matches.weights, [lexical[row] for row in every], langs),
-            np.array([dense[row] for row in every]),
+            lexical_shares(question, self.view.languages, matches.weights, [lexical[row] for row in candidates], langs),
+            np.array([dense[row] for row in candidates]),
             meaning_weight(share, bool(find_code(question.lang)), self.states),
             share,
             self.words,
-            lambda places: self._tokens([every[place] for place in places]),
+            lambda places: self._tokens([candidates[place] for place in places]),
         )
         best = zip(ranked.order[:depth].tolist(), ranked.scores.tolist(), strict=False)
-        tokens = {every[place]: score for place, score in ranked.tokens.items()}
+        tokens = {candidates[place]: score for place, score in ranked.tokens.items()}
         parts = {"lexical": lexical, "dense": dense} | ({"tokens": tokens} if tokens else {})
-        return Ranking([(every[place], score) for place, score in best], parts)
+        return Ranking([(candidates[place], score) for place, score in best], parts)
 
     def _tokens(self, rows: Sequence[Row]) -> Sequence[Sized]:
         """The subwords of passages, or their token states where those are kept."""
@@ -226,19 +228,21 @@ class Search(Generic[Row]):
         self, queries: Sequence[Query], rankings: Sequence[Ranking[Row]], reranker: AnyEncoder, depth: int
     ) -> list[Ranking[Row]]:
         """Rerank the rankings; the reranker's scores are one more part."""
-        every = list(dict.fromkeys(row for ranking in rankings for row, _ in ranking.best))
-        names = dict(zip(every, self._names(every), strict=True))
+        candidates = list(dict.fromkeys(row for ranking in rankings for row, _ in ranking.best))
+        names = dict(zip(candidates, self._names(candidates), strict=True))
         rows = {name: row for row, name in names.items()}
-        passages = [replace(passage, id=name) for passage, name in zip(self.view.passages(every), rows, strict=True)]
+        passages = [
+            replace(passage, id=name) for passage, name in zip(self.view.passages(candidates), rows, strict=True)
+        ]
         run = Run()
         for query, ranking in zip(queries, rankings, strict=True):
             run.add(query.id, [names[row] for row, _ in ranking.best], [score for _, score in ranking.best])
-        tokens = {names[row]: place for row, place in self.view.tokens(reranker, every).items()}
+        tokens = {names[row]: place for row, place in self.view.tokens(reranker, candidates).items()}
         run = rerank(run, queries, model_retriever(reranker, passages, tokens or None), depth)
         best = [[(rows[name], score) for name, score in run[query.id]] for query in queries]
         return [
-            Ranking(ordered, {**ranking.parts, "reranker": dict(ordered)})
-            for ordered, ranking in zip(best, rankings, strict=True)
+            Ranking(pairs, {**ranking.parts, "reranker": dict(pairs)})
+            for pairs, ranking in zip(best, rankings, strict=True)
         ]
 
 
@@ -247,22 +251,22 @@ def _highest(scores: Scores[Row], depth: int) -> Scores[Row]:
     if len(scores) <= depth:
         return scores
     values = np.fromiter(scores.values(), np.float32, len(scores))
-    least = np.partition(values, -depth)[-depth]
-    return {row: score for row, score, low in zip(scores, scores.values(), values < least, strict=True) if not low}
+    threshold = np.partition(values, -depth)[-depth]
+    return {row: score for row, score, low in zip(scores, scores.values(), values < threshold, strict=True) if not low}
 
 
 def grouped(hits: Sequence[Hit], key: str) -> list[Hit]:
     """The first hit of each group, in their order. A passage without a value under `key` stands alone."""
-    best: dict[str | int, Hit] = {}
-    more: Counter[str | int] = Counter()
+    by_name: dict[str | int, Hit] = {}
+    counts: Counter[str | int] = Counter()
     for place, hit in enumerate(hits):
         value = hit.passage.metadata.get(key) or None
         name = place if value is None else value
-        if name in best:
-            more[name] += 1
+        if name in by_name:
+            counts[name] += 1
         else:
-            best[name] = hit._replace(group=value)
-    return [hit._replace(more=more[name]) for name, hit in best.items()]
+            by_name[name] = hit._replace(group=value)
+    return [hit._replace(more=counts[name]) for name, hit in by_name.items()]
 
 
 def with_same(first: Hit, hit: Hit) -> Hit:
@@ -274,11 +278,11 @@ def with_same(first: Hit, hit: Hit) -> Hit:
 def distinct_hits(hits: Sequence[Hit], k: int) -> list[Hit]:
     """The first `k` hits that say something else, each with the first `SAME` passages behind it that say the same, and
     their number."""
-    kept: dict[str, Hit] = {}
+    by_text: dict[str, Hit] = {}
     for hit in hits:
         text = says(hit.passage)
-        if (first := kept.get(text)) is not None:
-            kept[text] = with_same(first, hit)
-        elif len(kept) < k:
-            kept[text] = hit
-    return list(kept.values())
+        if (first := by_text.get(text)) is not None:
+            by_text[text] = with_same(first, hit)
+        elif len(by_text) < k:
+            by_text[text] = hit
+    return list(by_text.values())

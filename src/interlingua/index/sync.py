@@ -59,8 +59,8 @@ def changed(
     for chunk in chunks(passages):
         matched = arriving.match(chunk, view.find, view.source)
         rows = [row for _, row in matched if row is not None]
-        there = dict(zip(rows, view.passages(rows), strict=True))
-        new = [(passage, row) for passage, row in matched if row is None or there[row] != passage]
+        old_passages = dict(zip(rows, view.passages(rows), strict=True))
+        new = [(passage, row) for passage, row in matched if row is None or old_passages[row] != passage]
         for passage, row in new:
             (done.added if row is None else done.replaced)[passage.source] += 1
         done.unchanged += len(chunk) - len(new)
@@ -93,9 +93,9 @@ class Syncing:
                     else:
                         self.done.deleted[source] += 1
                         self._gone.add((source, id))
-        read = arriving.sources
-        self._check(read)
-        if own := sorted(source for source in read if source and source not in self.scope):
+        read_sources = arriving.sources
+        self._check(read_sources)
+        if own := sorted(source for source in read_sources if source and source not in self.scope):
             logger.warning(
                 f"{len(own):,} sources are named by rows themselves, such as '{own[0]}': passages that are gone from "
                 "these are not deleted. Delete such a source with `interlingua delete --source`."
@@ -103,29 +103,29 @@ class Syncing:
 
     def gone(self, view: View[Any]) -> set[Any]:
         """The rows of a later view to delete."""
-        found = view.find(sorted({id for _, id in self._gone}))
-        return {row for id, rows in found.items() for row in rows if (view.source(row), id) in self._gone}
+        by_id = view.find(sorted({id for _, id in self._gone}))
+        return {row for id, rows in by_id.items() for row in rows if (view.source(row), id) in self._gone}
 
-    def _check(self, read: set[str]) -> None:
+    def _check(self, sources: set[str]) -> None:
         """Raise for a given path that seems to be a mistake."""
-        some = {self.scope.given(source) for source in (*read, *self.scope.read, *self.scope.unread)}
-        lost: Counter[str | None] = Counter()
+        read_paths = {self.scope.given(source) for source in (*sources, *self.scope.read, *self.scope.unread)}
+        losses: Counter[str | None] = Counter()
         for source, count in self.done.deleted.items():
             if source not in self.scope.files:  # whoever names a file that is gone means it
-                lost[self.scope.given(source)] += count
-        held = {self.scope.given(source) for source in (*self.done.deleted, *self.done.kept)}
-        known = self.scope.known(self.known)
+                losses[self.scope.given(source)] += count
+        index_paths = {self.scope.given(source) for source in (*self.done.deleted, *self.done.kept)}
+        known_paths = self.scope.known(self.known)
         for path in dict.fromkeys(self.scope.names.values()):
             is_there = os.path.exists(path)
-            none = f"{path}: {'holds nothing to read' if is_there else 'does not exist'}"
-            if path in self.scope.paths and path not in some | held:
-                none += f", and {self.place} has no passage from it"
-                if path not in known:
-                    raise (BadInput if is_there else NotFound)(f"{none}. Check the path.")
-                logger.warning(none)
-            if lost[path] and path not in some and not self.allow_empty:
-                none = none if path in self.scope.paths else f"'{path}': no passage was given"
+            message = f"{path}: {'holds nothing to read' if is_there else 'does not exist'}"
+            if path in self.scope.paths and path not in read_paths | index_paths:
+                message += f", and {self.place} has no passage from it"
+                if path not in known_paths:
+                    raise (BadInput if is_there else NotFound)(f"{message}. Check the path.")
+                logger.warning(message)
+            if losses[path] and path not in read_paths and not self.allow_empty:
+                message = message if path in self.scope.paths else f"'{path}': no passage was given"
                 raise BadInput(
-                    f"{none}, but {self.place} has {lost[path]:,} passages from it, and all would be deleted. "
+                    f"{message}, but {self.place} has {losses[path]:,} passages from it, and all would be deleted. "
                     "If that is meant, say so with --allow-empty (in Python: allow_empty=True); else check the path."
                 )

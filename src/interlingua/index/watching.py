@@ -55,10 +55,10 @@ class Watching:
         except Stopped:
             pass
 
-    def _reported(self, batch: Batch | None, what: str) -> bool:
+    def _reported(self, batch: Batch | None, action: str) -> bool:
         """Sync, and report how that went; whether it went well."""
         try:
-            done, report = self._synced(batch)
+            changes, report = self._synced(batch)
         except (
             BadInput,
             Damaged,
@@ -66,10 +66,10 @@ class Watching:
             Stale,
             OSError,
         ) as error:  # Damaged also where the disk is full for a while
-            said = " ".join(str(error).split()).rstrip(".")
-            logger.warning(f"{self.index.path}: {what}, nothing is written: {said}. The next change tries again.")
+            reason = " ".join(str(error).split()).rstrip(".")
+            logger.warning(f"{self.index.path}: {action}, nothing is written: {reason}. The next change tries again.")
             return False
-        logger.info(f"{self.index.path}: {what}: {done}; {len(self.index):,} passages")
+        logger.info(f"{self.index.path}: {action}: {changes}; {len(self.index):,} passages")
         if report.bad:
             logger.warning("\n".join(report.reasons()))
         return True

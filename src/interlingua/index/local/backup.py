@@ -48,15 +48,15 @@ def backup(index: Path, file: Path) -> int:
             table.sync()
             count = len(table)
             remove_leftovers(index.parent, f"{index.name}.backup")
-            held = stack.enter_context(scratch_folder(index.with_name(f"{index.name}.backup")))
+            scratch = stack.enter_context(scratch_folder(index.with_name(f"{index.name}.backup")))
             for path in _files(index):
-                place = held / path.relative_to(index)
+                place = scratch / path.relative_to(index)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 _link(path, place)
         stream = stack.enter_context(atomic_write(file, "wb"))
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-            for path in sorted(held.rglob("*")):
-                archive.add(path, arcname=f"{TOP}/{path.relative_to(held).as_posix()}", recursive=False)
+            for path in sorted(scratch.rglob("*")):
+                archive.add(path, arcname=f"{TOP}/{path.relative_to(scratch).as_posix()}", recursive=False)
     return count
 
 
@@ -77,8 +77,8 @@ def restore(file: Path, index: Path, *, overwrite: bool = False) -> int:
         _extract(file, place)
         if not (place / MARKER).is_file():
             raise BadInput(f"{file}: is no backup of an index (it holds no {TOP}/{MARKER}).")
-        if wrong := [finding for finding in check_folder(place) if finding.advice and not finding.derived]:
-            raise Damaged(f"{file}: {wrong[0].part} in it is damaged ({wrong[0].said}). Take another backup.")
+        if faults := [finding for finding in check_folder(place) if finding.advice and not finding.derived]:
+            raise Damaged(f"{file}: {faults[0].part} in it is damaged ({faults[0].said}). Take another backup.")
         count = len(PassageTable.open(place))
     return count
 

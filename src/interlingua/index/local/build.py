@@ -82,10 +82,10 @@ def build_folder(encoder: Encoder, passages: Iterable[Passage], path: Path, sett
     partial = path.parent / f".{path.name}.building.part"
     make_folder(partial)
     print_of = fingerprint(encoder)
-    with ExitStack() as held:
-        held.enter_context(lock(partial))
+    with ExitStack() as stack:
+        stack.enter_context(lock(partial))
         if (path / MARKER).exists():
-            held.enter_context(lock(path))  # what would be added to it now would be lost
+            stack.enter_context(lock(path))  # what would be added to it now would be lost
         store = _left(partial, {"format": FORMAT, "fingerprint": print_of, "similarity": encoder.similarity})
         try:
             store = _write(encoder, passages, partial, store, settings.encode_options)
@@ -99,8 +99,8 @@ def build_folder(encoder: Encoder, passages: Iterable[Passage], path: Path, sett
                 write_sources(partial, settings.names)
                 rows = held_by([(open_cache(cache), None)])
                 write_seals(partial, settings.names.memory.sealed(rows, lambda name: True))
-            about = IndexMetadata(settings.model, print_of, encoder.similarity, store.dim, settings.k1, settings.b)
-            about.write(partial)
+            metadata = IndexMetadata(settings.model, print_of, encoder.similarity, store.dim, settings.k1, settings.b)
+            metadata.write(partial)
             move_into_place(partial, path, MARKER)
             (path / STARTED).unlink()
         except BaseException:
@@ -118,11 +118,11 @@ def _left(partial: Path, made_with: dict[str, Any]) -> PassageTable | None:
     if same:
         with suppress(Damaged):  # for one, a table that is not there yet
             return go_back(partial)
-    for old in partial.iterdir():
-        if old.is_dir():
-            shutil.rmtree(old)
-        elif old.name == MARKER:
-            old.unlink()
+    for entry in partial.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name == MARKER:
+            entry.unlink()
     (partial / STARTED).write_text(json.dumps(made_with), encoding="utf-8")
     return None
 
@@ -131,14 +131,14 @@ def _write(
     encoder: Encoder, passages: Iterable[Passage], partial: Path, store: PassageTable | None, options: Mapping[str, Any]
 ) -> PassageTable:
     """Make the store in `partial` hold exactly `passages`."""
-    written = {} if store is None else dict(_digests(store))
-    given = Keys()
-    fresh, next_sync = 0, 0.0
+    digests = {} if store is None else dict(_digests(store))
+    keys = Keys()
+    count, next_sync = 0, 0.0
 
     def new() -> Iterator[Passage]:
-        for passage in distinct(track(passages, "index passages"), given):
-            known = written.get(passage.key)
-            if known is None or known[0] != _digest(passage):
+        for passage in distinct(track(passages, "index passages"), keys):
+            entry = digests.get(passage.key)
+            if entry is None or entry[0] != _digest(passage):
                 yield passage
 
     for chunk in chunks(new()):
@@ -147,19 +147,19 @@ def _write(
             words = StaticMaxSim.of(encoder)
             store = PassageTable.create(partial, vectors.shape[1], words.vocabulary if words else 0)
         batch = store.batch(store.next_number(), rows, vectors, subwords)
-        (store.replace if any(passage.key in written for passage in chunk) else store.add)(batch)
+        (store.replace if any(passage.key in digests for passage in chunk) else store.add)(batch)
         if time.monotonic() >= next_sync:
             store.sync()
             next_sync = time.monotonic() + SYNC_SECONDS
-        fresh += len(chunk)
-    if store is None or not given:
+        count += len(chunk)
+    if store is None or not keys:
         raise BadInput("there is no passage to index.")
-    gone = np.array([number for key, (_, number) in written.items() if key not in given], dtype=np.int64)
-    if len(gone):
-        store.delete(gone)
-    if written:
+    numbers = np.array([number for key, (_, number) in digests.items() if key not in keys], dtype=np.int64)
+    if len(numbers):
+        store.delete(numbers)
+    if digests:
         logger.info(
-            f"went on with a build that was stopped: {len(given) - fresh:,} passages were there, {fresh:,} were new"
+            f"went on with a build that was stopped: {len(keys) - count:,} passages were there, {count:,} were new"
         )
     return store
 
@@ -180,12 +180,12 @@ def _digest(passage: Passage) -> bytes:
 def _leave(partial: Path, path: Path) -> None:
     """Keep what was written for the next try, and say so; remove a folder without passages."""
     try:
-        kept = len(PassageTable.open(partial).numbers())
+        count = len(PassageTable.open(partial).numbers())
     except Damaged:
-        kept = 0
-    if kept:
+        count = 0
+    if count:
         logger.warning(
-            f"{path}: is not made. The {kept:,} passages that were encoded are kept in {partial.name}: the same "
+            f"{path}: is not made. The {count:,} passages that were encoded are kept in {partial.name}: the same "
             "command goes on with them."
         )
     else:

@@ -58,12 +58,12 @@ def write_supplement(store: PassageTable, index: Path, cache: Segment) -> Path:
     more, sorted."""
     store.sync()
     gone = np.sort(cache.numbers[~among(cache.numbers, np.sort(store.numbers()))])
-    made = _write(store, index / FOLDER / _name((cache.version, store.version)), cache.highest, gone)
-    for held in _supplements(index, cache.version):
-        if held[1] < store.version:
-            remove_folder(made.with_name(_name(held)))
-    remove_leftovers(made.parent)
-    return made
+    path = _write(store, index / FOLDER / _name((cache.version, store.version)), cache.highest, gone)
+    for pair in _supplements(index, cache.version):
+        if pair[1] < store.version:
+            remove_folder(path.with_name(_name(pair)))
+    remove_leftovers(path.parent)
+    return path
 
 
 def _write(store: PassageTable, target: Path, after: int = -1, gone: Rows | None = None) -> Path:
@@ -91,33 +91,37 @@ def _write(store: PassageTable, target: Path, after: int = -1, gone: Rows | None
 def newest_cache(index: Path, version: int) -> Segment | None:
     """The newest cache that is no newer than `version`; None where there is none. One that is damaged is passed over,
     which is said."""
-    own = readers_folder(index)
-    fitting = [(held, index / FOLDER / str(held)) for held in _versions(index / FOLDER) if held <= version][-1:]
-    fitting += [(held, own / str(held)) for held in _versions(own) if held <= version and _fits(own, held, index)][-1:]
-    for _, path in sorted(fitting, key=lambda pair: -pair[0]):
-        if (found := _usable(path)) is not None:
-            return found
+    folder = readers_folder(index)
+    pairs = [(number, index / FOLDER / str(number)) for number in _versions(index / FOLDER) if number <= version][-1:]
+    pairs += [
+        (number, folder / str(number))
+        for number in _versions(folder)
+        if number <= version and _fits(folder, number, index)
+    ][-1:]
+    for _, path in sorted(pairs, key=lambda pair: -pair[0]):
+        if (cache := _usable(path)) is not None:
+            return cache
     return None
 
 
 def newest_supplement(index: Path, cache: Segment, version: int) -> Segment | None:
     """The newest supplement of `cache` that is no newer than `version`, as `newest_cache`."""
     while True:
-        fitting = [held for held in _supplements(index, cache.version) if held[1] <= version]
-        if not fitting:
+        pairs = [pair for pair in _supplements(index, cache.version) if pair[1] <= version]
+        if not pairs:
             return None
-        path = index / FOLDER / _name(fitting[-1])
-        if (found := _usable(path)) is not None or path.exists():
-            return found if found is not None and found.after == cache.highest else None
+        path = index / FOLDER / _name(pairs[-1])
+        if (supplement := _usable(path)) is not None or path.exists():
+            return supplement if supplement is not None and supplement.after == cache.highest else None
         # else a writer has just removed it, and made a newer one or another cache
 
 
-def _fits(own: Path, version: int, index: Path) -> bool:
+def _fits(folder: Path, version: int, index: Path) -> bool:
     """Whether a cache that a reader made is of the version that has its number now: nobody synced that before, so that
     a power cut may have taken it."""
     try:
-        about = json.loads((own / str(version) / CACHE.file).read_bytes())
-        return bool(about["facts"]["manifest"] == list(manifest(index, version) or ()))
+        record = json.loads((folder / str(version) / CACHE.file).read_bytes())
+        return bool(record["facts"]["manifest"] == list(manifest(index, version) or ()))
     except UNUSABLE:
         return False
 
@@ -127,19 +131,19 @@ def _usable(path: Path) -> Segment | None:
         return open_cache(path)
     except (*UNUSABLE, arrow().ArrowException) as error:
         if path.exists():  # else a writer has just removed it
-            said = " ".join(str(error).split())
-            logger.warning(f"{path}: is not used, since it is damaged or out of date ({said})")
+            reason = " ".join(str(error).split())
+            logger.warning(f"{path}: is not used, since it is damaged or out of date ({reason})")
     return None
 
 
 def cache_of(store: PassageTable, index: Path) -> Segment:
     """The newest cache that fits the version of the store, or an even newer one. Written where there is none."""
-    for said in (False, True):
-        while (found := newest_cache(index, version := store.version)) is None and store.refresh() != version:
+    for written in (False, True):
+        while (cache := newest_cache(index, version := store.version)) is None and store.refresh() != version:
             pass  # a writer has removed it and made a newer one
-        if found is not None:
-            return found
-        if not said:
+        if cache is not None:
+            return cache
+        if not written:
             _make_cache(store, index)
     raise Damaged(f"{index}: the cache that was just written cannot be read. Look at the disk.")
 
@@ -151,30 +155,30 @@ def _make_cache(store: PassageTable, index: Path) -> None:
     if all(os.access(folder, os.W_OK) for folder in (index, index / FOLDER) if folder.exists()):
         try:
             logger.info(f"{index}: its cache is made again from its passages")
-            made = write_cache(store, index)
-            _remove_older(made)
+            path = write_cache(store, index)
+            _remove_older(path)
             return
         except (OSError, Damaged) as error:
             reason = f"cannot be written ({' '.join(str(error).split())})"
     place = readers_folder(index)
     logger.info(f"{index}: {reason}. Its cache is made in {place}")
     try:
-        made = _write(store, place / str(store.version))
+        path = _write(store, place / str(store.version))
     except OSError as error:
         raise BadInput(
             f"{index}: has no cache that fits, and none can be made in {place} ({error.strerror or error}). Let "
             "XDG_CACHE_HOME name a folder with room."
         ) from error
-    _remove_older(made)
+    _remove_older(path)
     remove_leftovers(place)
 
 
-def _remove_older(made: Path) -> None:
-    """Remove the caches of earlier versions than `made`, with their supplements: a writer may have written a later
+def _remove_older(path: Path) -> None:
+    """Remove the caches of earlier versions than `path`, with their supplements: a writer may have written a later
     one."""
-    for held in complete_caches(made.parent):
-        if held[0] < int(made.name):
-            remove_folder(made.with_name(_name(held)))
+    for versions in complete_caches(path.parent):
+        if versions[0] < int(path.name):
+            remove_folder(path.with_name(_name(versions)))
 
 
 def remove_other_caches(index: Path, version: int) -> None:
@@ -190,39 +194,39 @@ def remove_other_caches(index: Path, version: int) -> None:
 def remove_later_caches(folder: Path, version: int) -> None:
     """Remove from a folder of caches those, and the supplements, of versions that are above `version`."""
     for path in folder.glob("*"):
-        if (held := _held(path)) is not None and held[-1] > version:
+        if (versions := _held(path)) is not None and versions[-1] > version:
             shutil.rmtree(path)
 
 
 def cache_files(index: Path) -> list[Path]:
     """The folders of all caches that look complete and lie in the index, the newest last, each followed by those of its
     supplements."""
-    return [index / FOLDER / _name(held) for held in sorted(complete_caches(index / FOLDER))]
+    return [index / FOLDER / _name(versions) for versions in sorted(complete_caches(index / FOLDER))]
 
 
 def newest_files(index: Path) -> list[Path]:
     """The folder of the newest cache, and that of its newest supplement."""
     newest = [(version,) for version in _versions(index / FOLDER)[-1:]]
-    supplements = [held for (version,) in newest for held in _supplements(index, version)[-1:]]
-    return [index / FOLDER / _name(held) for held in (*newest, *supplements)]
+    supplements = [versions for (version,) in newest for versions in _supplements(index, version)[-1:]]
+    return [index / FOLDER / _name(versions) for versions in (*newest, *supplements)]
 
 
 def readers_folder(index: Path) -> Path:
     """The folder, in the user's cache, of caches of an index that this user may read and not write. One that was built
     anew has another."""
-    told = json.dumps([str(index.resolve()), *signature(index)])
-    return cache_folder() / "indexes" / hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    key = json.dumps([str(index.resolve()), *signature(index)])
+    return cache_folder() / "indexes" / hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
 def complete_caches(folder: Path) -> dict[tuple[int, ...], int]:
     """What looks complete in a folder of caches, and when it was written: (version,) is a cache, (version of the cache,
     version) a supplement."""
-    found = {}
+    caches = {}
     for path in folder.glob(f"*/{CACHE.file}"):
-        if (held := _held(path.parent)) is not None:
+        if (versions := _held(path.parent)) is not None:
             with suppress(FileNotFoundError):  # a writer has just removed it
-                found[held] = path.stat().st_mtime_ns
-    return found
+                caches[versions] = path.stat().st_mtime_ns
+    return caches
 
 
 def _held(path: Path) -> tuple[int, ...] | None:
@@ -230,46 +234,48 @@ def _held(path: Path) -> tuple[int, ...] | None:
     return tuple(map(int, parts)) if len(parts) <= 2 and all(part.isdecimal() for part in parts) else None
 
 
-def _name(held: tuple[int, ...]) -> str:
-    return "+".join(map(str, held))
+def _name(versions: tuple[int, ...]) -> str:
+    return "+".join(map(str, versions))
 
 
 def _versions(folder: Path) -> list[int]:
-    return sorted(held[0] for held in complete_caches(folder) if len(held) == 1)
+    return sorted(versions[0] for versions in complete_caches(folder) if len(versions) == 1)
 
 
 def _supplements(index: Path, cache: int) -> list[tuple[int, ...]]:
-    return sorted(held for held in complete_caches(index / FOLDER) if len(held) == 2 and held[0] == cache)
+    return sorted(pair for pair in complete_caches(index / FOLDER) if len(pair) == 2 and pair[0] == cache)
 
 
 def _write_rows(store: PassageTable, folder: ArrayWriter, after: int) -> list[str]:
     """All files but the int8 vectors; the languages."""
     pa = arrow()
     numbers: list[NDArray[np.int64]] = []
-    met: dict[str, int] = {}  # languages, in the order in which they are met
+    codes: dict[str, int] = {}  # of languages, in the order in which they are met
     langs: list[NDArray[np.int32]] = []
-    words = pa.schema([store.schema.field(SUBWORDS)])
+    subword_schema = pa.schema([store.schema.field(SUBWORDS)])
 
     with (
         pa.OSFile(str(folder.path / "passages.arrow"), "wb") as sink,
         pa.ipc.new_file(sink, text_schema()) as file,
-        pa.OSFile(str(folder.path / "subwords.arrow"), "wb") as other,
-        pa.ipc.new_file(other, words) as second,
+        pa.OSFile(str(folder.path / "subwords.arrow"), "wb") as subword_sink,
+        pa.ipc.new_file(subword_sink, subword_schema) as subword_file,
     ):
         folder.add("vectors", np.empty((0, store.dim), dtype=np.float32))
 
         for batch in _whole_batches(store, after):
             numbers.append(batch.column("number").to_numpy().copy())  # a view would keep the whole batch
             langs.append(
-                np.array([met.setdefault(lang, len(met)) for lang in batch.column("lang").to_pylist()], dtype=np.int32)
+                np.array(
+                    [codes.setdefault(lang, len(codes)) for lang in batch.column("lang").to_pylist()], dtype=np.int32
+                )
             )
             folder.add("vectors", vectors_of(batch, store.dim))
             file.write_batch(batch.select(TEXTS))
-            second.write_batch(batch.select([SUBWORDS]))
+            subword_file.write_batch(batch.select([SUBWORDS]))
     return_memory()  # what Lance read ahead
     write_terms(folder.path / "passages.arrow", folder)
-    languages = sorted(met)
-    places = np.array([languages.index(lang) for lang in met], dtype=np.int32)
+    languages = sorted(codes)
+    places = np.array([languages.index(lang) for lang in codes], dtype=np.int32)
     folder.add("numbers", np.concatenate([np.empty(0, np.int64), *numbers]))
     folder.add("langs", np.concatenate([np.empty(0, np.int32), *(places[batch] for batch in langs)]))
     folder.add("ties", PassageRows.open(folder.path / "passages.arrow").ties())
@@ -279,19 +285,19 @@ def _write_rows(store: PassageTable, folder: ArrayWriter, after: int) -> list[st
 def _whole_batches(store: PassageTable, after: int) -> Iterator[Any]:
     """The rows of the store with numbers above `after`, in batches of exactly `BATCH`, the last one shorter."""
     pa = arrow()
-    held: list[Any] = []
+    batches: list[Any] = []
     count = 0
     for batch in store.batches(("number", *TEXTS, "vector", SUBWORDS), BATCH, after):
-        held.append(batch)
+        batches.append(batch)
         count += batch.num_rows
         if count >= BATCH:
-            table = pa.Table.from_batches(held).combine_chunks()
+            table = pa.Table.from_batches(batches).combine_chunks()
             for start in range(0, count - BATCH + 1, BATCH):
                 yield table.slice(start, BATCH).combine_chunks().to_batches()[0]
             rest = table.slice(count - count % BATCH)
-            held, count = rest.to_batches(), rest.num_rows
+            batches, count = rest.to_batches(), rest.num_rows
     if count:
-        yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+        yield pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def open_cache(path: Path) -> Segment:

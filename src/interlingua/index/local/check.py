@@ -45,14 +45,14 @@ def check_folder(index: Path, pace: float | None = None, *, rows: bool = True) -
     yield from _table_files(index, pace)
     table: _Rows | None = None
     if rows:
-        table, found = _table_rows(index)
-        yield found
+        table, table_finding = _table_rows(index)
+        yield table_finding
     caches, newest = cache_files(index), newest_files(index)
     if not caches:
         yield Finding(FOLDER, "there is none", AGAIN, derived=True)
     for path in caches:
-        yield (whole := _checked(path, index, ((path, CACHE), (path / "int8", INT8)), pace))
-        if table is not None and path in newest and not whole.advice:
+        yield (finding := _checked(path, index, ((path, CACHE), (path / "int8", INT8)), pace))
+        if table is not None and path in newest and not finding.advice:
             yield _cache_rows(index, path, table)
     yield from _tokens(index, pace)
 
@@ -80,16 +80,16 @@ def _descriptions(index: Path) -> Iterator[Finding]:
 
 def _table_files(index: Path, pace: float | None) -> Iterator[Finding]:
     try:
-        wrong, known, noted = PassageTable(index).damaged(pace)
+        reasons, count, checksum_count = PassageTable(index).damaged(pace)
     except FAULTS as error:
         yield Finding(f"{TABLE}.lance", _said(error), REBUILD)
         return
-    for name, reason in wrong:
+    for name, reason in reasons:
         yield Finding(name, reason, REBUILD)
-    if not wrong:
-        rest = known - noted
-        said = f"{noted:,} files fit their checksums"
-        yield Finding(f"{TABLE}.lance", said + (f", {rest:,} have none, of an earlier version" if rest else ""))
+    if not reasons:
+        rest = count - checksum_count
+        state = f"{checksum_count:,} files fit their checksums"
+        yield Finding(f"{TABLE}.lance", state + (f", {rest:,} have none, of an earlier version" if rest else ""))
 
 
 def _checked(
@@ -126,12 +126,12 @@ def _table_rows(index: Path) -> tuple[_Rows | None, Finding]:
     while True:
         try:
             table = PassageTable.open(index)
-            found = _read_rows(table)
+            rows = _read_rows(table)
         except Stale:
             continue  # a writer has removed this version: there is a newer one
         except (*FAULTS, ValueError, arrow().ArrowException) as error:
             return None, Finding(f"{TABLE}.lance", _said(error), REBUILD)
-        return found, Finding(f"{TABLE}.lance", f"{len(found.numbers):,} passages, each with its own number and name")
+        return rows, Finding(f"{TABLE}.lance", f"{len(rows.numbers):,} passages, each with its own number and name")
 
 
 def _read_rows(table: PassageTable) -> _Rows:
@@ -148,37 +148,37 @@ def _read_rows(table: PassageTable) -> _Rows:
         numbers.append(batch.column("number").to_numpy().copy())
         digests.append(_digests(rows, vectors))
         names.append(np.array([_digest([row["source"], row["id"]]) for row in rows], dtype=np.uint64))
-    found = _Rows(np.concatenate(numbers), np.concatenate(digests), table.version)
-    for what, of_each in (("number", found.numbers), ("source and id", np.concatenate(names))):
-        if len(np.unique(of_each)) < len(of_each):
-            raise ValueError(f"two passages have one {what}")
-    return found
+    table_rows = _Rows(np.concatenate(numbers), np.concatenate(digests), table.version)
+    for kind, values in (("number", table_rows.numbers), ("source and id", np.concatenate(names))):
+        if len(np.unique(values)) < len(values):
+            raise ValueError(f"two passages have one {kind}")
+    return table_rows
 
 
 def _cache_rows(index: Path, path: Path, table: _Rows) -> Finding:
     """Compare the rows of a cache with those of the table that are still there."""
     name = path.relative_to(index).as_posix()
-    order, compared = np.argsort(table.numbers, kind="stable"), 0
+    order, count = np.argsort(table.numbers, kind="stable"), 0
     try:
         cache = open_cache(path)
         for part, batch in enumerate(cache.passages.batches):
             places = slice(part * BATCH, part * BATCH + batch.num_rows)
-            words = [cache.subwords[row].tolist() for row in range(places.start, places.stop)]
-            rows = [row | {COLUMN: ids} for row, ids in zip(batch.to_pylist(), words, strict=True)]
+            subwords = [cache.subwords[row].tolist() for row in range(places.start, places.stop)]
+            rows = [row | {COLUMN: ids} for row, ids in zip(batch.to_pylist(), subwords, strict=True)]
             langs = [cache.languages[lang] for lang in cache.langs[places].tolist()]
-            held = rows_of(cache.numbers[places], table.numbers, order)
-            other = table.digests[held] != _digests(rows, cache.vectors[places])
-            other |= np.array([row["lang"] != lang for row, lang in zip(rows, langs, strict=True)])
-            if len(wrong := np.flatnonzero(other & (held >= 0))):
-                raise ValueError(f"passage {rows[int(wrong[0])]['id']!a} is another one than in the table")
-            compared += int((held >= 0).sum())
-        wanted = int((table.numbers > cache.after).sum())
-        if cache.version == table.version and compared != wanted:
-            raise ValueError(f"it holds {compared:,} of the {wanted:,} passages of its version")
+            table_rows = rows_of(cache.numbers[places], table.numbers, order)
+            differs = table.digests[table_rows] != _digests(rows, cache.vectors[places])
+            differs |= np.array([row["lang"] != lang for row, lang in zip(rows, langs, strict=True)])
+            if len(mismatches := np.flatnonzero(differs & (table_rows >= 0))):
+                raise ValueError(f"passage {rows[int(mismatches[0])]['id']!a} is another one than in the table")
+            count += int((table_rows >= 0).sum())
+        total = int((table.numbers > cache.after).sum())
+        if cache.version == table.version and count != total:
+            raise ValueError(f"it holds {count:,} of the {total:,} passages of its version")
         _check_gone(cache, path, table)
     except (*FAULTS, ValueError, LookupError, arrow().ArrowException) as error:
         return Finding(name, _said(error), AGAIN, derived=True) if path.exists() else Finding(name, GONE)
-    return Finding(name, f"its {compared:,} passages are those of the table")
+    return Finding(name, f"its {count:,} passages are those of the table")
 
 
 def _check_gone(cache: Segment, path: Path, table: _Rows) -> None:
@@ -187,8 +187,8 @@ def _check_gone(cache: Segment, path: Path, table: _Rows) -> None:
     if cache.after < 0 or cache.version > table.version:  # a writer was quicker
         return
     live = np.sort(table.numbers)
-    if still := int(among(cache.gone, live).sum()):
-        raise ValueError(f"{still:,} passages that it calls gone are in the table")
+    if extra := int(among(cache.gone, live).sum()):
+        raise ValueError(f"{extra:,} passages that it calls gone are in the table")
     base = path.with_name(path.name.partition("+")[0])
     try:
         numbers = open_cache(base).numbers
@@ -196,8 +196,8 @@ def _check_gone(cache: Segment, path: Path, table: _Rows) -> None:
         if base.exists():
             raise
         return  # a writer has made another cache
-    if cache.version == table.version and (left := int((~among(numbers, live) & ~among(numbers, cache.gone)).sum())):
-        raise ValueError(f"{left:,} passages that are gone are not named in it")
+    if cache.version == table.version and (missing := int((~among(numbers, live) & ~among(numbers, cache.gone)).sum())):
+        raise ValueError(f"{missing:,} passages that are gone are not named in it")
 
 
 def _texts(batch: Any) -> list[dict[str, Any]]:
@@ -207,15 +207,15 @@ def _texts(batch: Any) -> list[dict[str, Any]]:
 
 def _digests(rows: Sequence[Mapping[str, Any]], vectors: NDArray[np.float32]) -> Digests:
     """The digest of each row with its vector."""
-    told = ([row[name] for name in (*TEXTS, COLUMN)] for row in rows)
+    contents = ([row[name] for name in (*TEXTS, COLUMN)] for row in rows)
     return np.array(
-        [_digest(one, vector.tobytes()) for one, vector in zip(told, vectors, strict=True)], dtype=np.uint64
+        [_digest(content, vector.tobytes()) for content, vector in zip(contents, vectors, strict=True)], dtype=np.uint64
     )
 
 
-def _digest(told: Sequence[Any], vector: bytes = b"") -> int:
+def _digest(content: Sequence[Any], vector: bytes = b"") -> int:
     """Equal values give equal digests; others practically never."""
-    return int(xxh3_64(json.dumps(told, sort_keys=True).encode() + vector).intdigest())
+    return int(xxh3_64(json.dumps(content, sort_keys=True).encode() + vector).intdigest())
 
 
 def _said(error: BaseException) -> str:

@@ -39,11 +39,11 @@ def rows_of(wanted: Sequence[int] | Rows, numbers: Rows, order: Rows) -> Rows:
 def among(numbers: Rows, others: Rows) -> NDArray[np.bool_]:
     """[rows]: whether each of `numbers` is one of `others`, which are sorted. `np.isin` sorts both together, and of
     millions that takes a hundred bytes a row."""
-    found = np.zeros(len(numbers), dtype=bool)
+    mask = np.zeros(len(numbers), dtype=bool)
     for start in range(0, len(numbers) if len(others) else 0, AT_ONCE):
-        some = numbers[start : start + AT_ONCE]
-        found[start : start + AT_ONCE] = others[np.searchsorted(others, some).clip(max=len(others) - 1)] == some
-    return found
+        chunk = numbers[start : start + AT_ONCE]
+        mask[start : start + AT_ONCE] = others[np.searchsorted(others, chunk).clip(max=len(others) - 1)] == chunk
+    return mask
 
 
 def arrow() -> Any:
@@ -115,20 +115,20 @@ class MetadataColumn:
     def where(self, one: Condition) -> Mask:
         """[rows]: whether each fits a condition of this key."""
         if one.bounds:
-            found = one.holds(self.values)
+            mask = one.holds(self.values)
         else:  # by Arrow, as there may be as many values as rows
-            there = compute().indices_nonzero(compute().is_in(self._texts, value_set=_strings(one.values)))
-            found = np.zeros(len(self._texts), dtype=bool)
-            found[np.from_dlpack(there)] = True
-        return np.append(found, False)[self.codes]
+            indices = compute().indices_nonzero(compute().is_in(self._texts, value_set=_strings(one.values)))
+            mask = np.zeros(len(self._texts), dtype=bool)
+            mask[np.from_dlpack(indices)] = True
+        return np.append(mask, False)[self.codes]
 
     def counts(self, mask: Mask | None) -> Counter[str]:
         """Each value with the number of its rows among those of `mask` (None: all)."""
         codes = self.codes if mask is None else self.codes[mask]
         numbers = np.bincount(codes[codes >= 0], minlength=len(self._texts))
-        there = np.flatnonzero(numbers)
-        texts = self._texts.take(arrow().array(there)).to_pylist()
-        return Counter(dict(zip(texts, numbers[there].tolist(), strict=True)))
+        indices = np.flatnonzero(numbers)
+        texts = self._texts.take(arrow().array(indices)).to_pylist()
+        return Counter(dict(zip(texts, numbers[indices].tolist(), strict=True)))
 
 
 class PassageRows:
@@ -174,12 +174,12 @@ class PassageRows:
     def find(self, ids: Sequence[str]) -> dict[str, list[int]]:
         """The rows that have these ids; an id that no row has is left out."""
         pa = arrow()
-        asked = pa.array(dict.fromkeys(name for name in ids if is_unicode(name)), pa.string())
-        found: dict[str, list[int]] = {}
+        values = pa.array(dict.fromkeys(name for name in ids if is_unicode(name)), pa.string())
+        rows: dict[str, list[int]] = {}
         for number, batch in enumerate(self.batches):
-            for row in np.flatnonzero(compute().is_in(batch.column("id"), value_set=asked)).tolist():
-                found.setdefault(batch.column("id")[row].as_py(), []).append(number * BATCH + row)
-        return found
+            for row in np.flatnonzero(compute().is_in(batch.column("id"), value_set=values)).tolist():
+                rows.setdefault(batch.column("id")[row].as_py(), []).append(number * BATCH + row)
+        return rows
 
     def column(self, key: str) -> MetadataColumn:
         """The values under `key` in the metadata of all rows."""
@@ -189,10 +189,10 @@ class PassageRows:
         for batch in self.batches:
             column = batch.column("metadata")
             pairs = column.flatten()
-            found = pc.indices_nonzero(pc.equal(pairs.field("key"), _scalar(key)))
+            indices = pc.indices_nonzero(pc.equal(pairs.field("key"), _scalar(key)))
             # `to_numpy` would import pandas, too
-            rows.append(np.from_dlpack(pc.list_parent_indices(column).take(found)).astype(np.int16))
-            parts.append(pairs.field("value").take(found).dictionary_encode())
+            rows.append(np.from_dlpack(pc.list_parent_indices(column).take(indices)).astype(np.int16))
+            parts.append(pairs.field("value").take(indices).dictionary_encode())
         whole = pa.chunked_array(parts, pa.dictionary(pa.int32(), pa.string())).unify_dictionaries()
         for number, (places, part) in enumerate(zip(rows, whole.chunks, strict=True)):
             codes[number * BATCH : (number + 1) * BATCH][places] = np.from_dlpack(part.indices)
@@ -218,11 +218,11 @@ class PassageRows:
                 for name in ("id", "source")
             }
         )
-        by = [("id", "descending"), ("source", "descending")]
-        order = pc.sort_indices(table, sort_keys=by[:1])
+        sort_keys = [("id", "descending"), ("source", "descending")]
+        order = pc.sort_indices(table, sort_keys=sort_keys[:1])
         ids = table.column("id").take(order)
         if len(ids) > 1 and pc.any(pc.equal(ids[1:], ids[:-1])).as_py():  # seldom, and slower
-            order = pc.sort_indices(table, sort_keys=by)
+            order = pc.sort_indices(table, sort_keys=sort_keys)
         order = order.to_numpy()
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
@@ -297,8 +297,8 @@ class SubwordRows:
     def __getitem__(self, row: int) -> NDArray[np.int64]:
         """The subwords of a passage."""
         ends, flat = self._columns[row // BATCH]
-        found: NDArray[np.int64] = flat[ends[row % BATCH] : ends[row % BATCH + 1]].astype(np.int64)
-        return found
+        subwords: NDArray[np.int64] = flat[ends[row % BATCH] : ends[row % BATCH + 1]].astype(np.int64)
+        return subwords
 
 
 def subwords_of(batch: Any) -> list[NDArray[np.int64]]:

@@ -25,9 +25,9 @@ FILE = "files.json"
 def read_seals(index: Path) -> dict[str, str]:
     """The seal of each file, by name. Nothing where the note is missing or damaged: all files are then read."""
     try:
-        about = json.loads((index / FILE).read_text(encoding="utf-8"))
-        checksums.check_signed(about, ("files",))
-        return {str(name): str(seal) for name, seal in about["files"].items()}
+        record = json.loads((index / FILE).read_text(encoding="utf-8"))
+        checksums.check_signed(record, ("files",))
+        return {str(name): str(seal) for name, seal in record["files"].items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -45,22 +45,22 @@ def write_seals(index: Path, seals: Mapping[str, str]) -> None:
 def held_by(segments: Iterable[tuple[Segment, Mask | None]]) -> dict[str, Held]:
     """The rows of each source in segments, of those that a mask tells: their number, and the sum of their mixed numbers
     modulo 2⁶⁴."""
-    found: dict[str, Held] = {}
+    sources: dict[str, Held] = {}
     for segment, live in segments:
         names, codes = segment.sources()
         counts, sums = np.zeros(len(names), dtype=np.int64), np.zeros(len(names), dtype=np.uint64)
         for start in range(0, len(codes), AT_ONCE):
-            some = slice(start, start + AT_ONCE)
-            own, numbers = codes[some], segment.numbers[some]
+            chunk = slice(start, start + AT_ONCE)
+            chunk_codes, numbers = codes[chunk], segment.numbers[chunk]
             if live is not None:
-                own, numbers = own[live[some]], numbers[live[some]]
-            counts += np.bincount(own, minlength=len(names))
-            np.add.at(sums, own, _mixed(numbers))
+                chunk_codes, numbers = chunk_codes[live[chunk]], numbers[live[chunk]]
+            counts += np.bincount(chunk_codes, minlength=len(names))
+            np.add.at(sums, chunk_codes, _mixed(numbers))
         for code in np.flatnonzero(counts).tolist():
-            before = found.get(names[code], Held(0, 0))
-            digest = (before.digest + int(sums[code])) % (1 << 64)
-            found[names[code]] = Held(before.passages + int(counts[code]), digest)
-    return found
+            total = sources.get(names[code], Held(0, 0))
+            digest = (total.digest + int(sums[code])) % (1 << 64)
+            sources[names[code]] = Held(total.passages + int(counts[code]), digest)
+    return sources
 
 
 def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:

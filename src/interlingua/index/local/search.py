@@ -50,25 +50,27 @@ def exactly(snapshot: Snapshot, vectors: Floats, depth: int, chosen: Sequence[Ma
     """
     rows = [None if mask is None else np.flatnonzero(mask) for mask in chosen]
     scores: list[dict[Place, float]] = [{} for _ in vectors]
-    left, asked = list(range(len(vectors))), depth + SPARE
-    while left:
-        unseen = np.full(len(left), -np.inf)  # no score of another row is higher
+    queries, limit = list(range(len(vectors))), depth + SPARE
+    while queries:
+        bounds = np.full(len(queries), -np.inf)  # no score of another row is higher
         for number, segment in enumerate(snapshot.segments):
-            total = len(segment) if (those := rows[number]) is None else len(those)
+            total = len(segment) if (subset := rows[number]) is None else len(subset)
             if not total:
                 continue
-            best, values = _searched(segment, vectors[left], min(asked, total), those)
-            for query, columns in zip(left, best, strict=True):
+            best, values = _searched(segment, vectors[queries], min(limit, total), subset)
+            for query, columns in zip(queries, best, strict=True):
                 exact = products(segment, columns, vectors[query]).tolist()
                 scores[query].update(zip([(number, row) for row in columns.tolist()], exact, strict=True))
-            if asked < total:
-                unseen = np.maximum(unseen, values[:, -1] + _slack(segment, vectors[left]))
-        sure = [
+            if limit < total:
+                bounds = np.maximum(bounds, values[:, -1] + _slack(segment, vectors[queries]))
+        complete = [
             len(scores[query]) >= depth and sorted(scores[query].values())[-depth] > bound
-            for query, bound in zip(left, unseen.tolist(), strict=True)
+            for query, bound in zip(queries, bounds.tolist(), strict=True)
         ]
-        left = [query for query, done, bound in zip(left, sure, unseen, strict=True) if not done and bound > -np.inf]
-        asked *= 4
+        queries = [
+            query for query, done, bound in zip(queries, complete, bounds, strict=True) if not done and bound > -np.inf
+        ]
+        limit *= 4
     return scores
 
 
@@ -79,11 +81,11 @@ def scored(snapshot: Snapshot, places: Sequence[Place], vector: Floats) -> dict[
 
 def _by_segment(places: Sequence[Place], scores: Sequence[Callable[[Rows], Floats]]) -> dict[Place, float]:
     """The scores of passages: `scores` has for each segment what gives those of its rows."""
-    found: dict[Place, float] = {}
-    for number, of in enumerate(scores):
+    by_place: dict[Place, float] = {}
+    for number, score in enumerate(scores):
         rows = np.array([row for part, row in places if part == number], dtype=np.int64)
-        found.update(zip([(number, row) for row in rows.tolist()], of(rows).tolist(), strict=True))
-    return found
+        by_place.update(zip([(number, row) for row in rows.tolist()], score(rows).tolist(), strict=True))
+    return by_place
 
 
 def products(segment: Segment, rows: Rows, vector: Floats) -> Floats:
@@ -98,18 +100,18 @@ def _searched(segment: Segment, vectors: Floats, k: int, rows: Rows | None) -> t
         return _by_numpy(vectors, segment.vectors if rows is None else segment.vectors[rows], k, rows)
     if segment.int8 is not None and len(vectors) > GROUP:
         return segment.int8.search(vectors, segment.vectors, k, rows=rows)
-    near = None if segment.int8 is None else segment.int8.candidates(vectors, k, rows)
-    if near is not None and len(near) * max(len(vectors), segment.vectors.shape[1]) <= SMALL:
-        return _by_numpy(vectors, segment.vectors[near], k, near)
+    candidates = None if segment.int8 is None else segment.int8.candidates(vectors, k, rows)
+    if candidates is not None and len(candidates) * max(len(vectors), segment.vectors.shape[1]) <= SMALL:
+        return _by_numpy(vectors, segment.vectors[candidates], k, candidates)
     from interlingua.retrieval.dense.exact import search_exact
 
-    return search_exact(vectors, segment.vectors, k, rows=rows if near is None else near)
+    return search_exact(vectors, segment.vectors, k, rows=rows if candidates is None else candidates)
 
 
-def _by_numpy(vectors: Floats, some: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:
+def _by_numpy(vectors: Floats, row_vectors: Floats, k: int, rows: Rows | None) -> tuple[Rows, Floats]:
     """`search_exact` in NumPy: the `k` largest scores of each query, best first; ties in any order."""
     with np.errstate(invalid="ignore"):
-        scores = vectors @ some.T
+        scores = vectors @ row_vectors.T
     if np.isnan(scores).any():
         raise BadInput("a score is NaN: some query or passage vector holds NaN or infinity.")
     best = np.argpartition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
@@ -146,8 +148,8 @@ def index_vectors(store: PassageTable, wanted: bool | None = None) -> None:
 
 def dense_search_of(store: PassageTable, snapshot: Snapshot) -> DenseSearch:
     """The dense search for `snapshot`, which was just taken from `store`: by Lance's index where there is one."""
-    noted = snapshot.files.approximate if snapshot.version == snapshot.files.version else None
-    indexed = store.approximate if noted is None else noted
+    approximate = snapshot.files.approximate if snapshot.version == snapshot.files.version else None
+    indexed = store.approximate if approximate is None else approximate
     return approximately(PassageTable.open(store.folder, snapshot.version)) if indexed else exactly
 
 
@@ -164,9 +166,9 @@ def approximately(store: PassageTable) -> DenseSearch:
             places = [snapshot.places(store.near(vector, max(LEAST, SPARE_NEAR * depth), probes)) for vector in vectors]
         except Stale:
             return exactly(snapshot, vectors, depth, chosen)
-        if any(len(near) < min(depth, len(snapshot)) for near in places):
+        if any(len(candidates) < min(depth, len(snapshot)) for candidates in places):
             return exactly(snapshot, vectors, depth, chosen)
-        return [scored(snapshot, near, vector) for near, vector in zip(places, vectors, strict=True)]
+        return [scored(snapshot, candidates, vector) for candidates, vector in zip(places, vectors, strict=True)]
 
     return search
 
@@ -194,17 +196,17 @@ class Lexical:
     def matches(self, terms: Counter[str], depth: int, chosen: Sequence[Mask | None]) -> LexicalMatches[Place]:
         """The `depth` best of the `chosen` rows of each segment, those above 0 only; the scores of any live rows."""
         weights: dict[str, float] = {}
-        asked = [_Asked([], [], []) for _ in self._parts]
+        queries = [_Asked([], [], []) for _ in self._parts]
         for term, times in terms.items():
-            held = [part.postings.numbers([term]) for part in self._parts]
-            found = sum(self._found(part, number) for part, numbers in enumerate(held) for number in numbers)
-            weights[term] = float(inverse_frequency(found, len(self.snapshot)))
-            for one, numbers in zip(asked, held, strict=True):
+            term_numbers = [part.postings.numbers([term]) for part in self._parts]
+            count = sum(self._found(part, number) for part, numbers in enumerate(term_numbers) for number in numbers)
+            weights[term] = float(inverse_frequency(count, len(self.snapshot)))
+            for query, numbers in zip(queries, term_numbers, strict=True):
                 for number in numbers:
-                    one.terms.append(number)
-                    one.idfs.append(weights[term])
-                    one.times.append(times)
-        parts = [part.matches(*one) for part, one in zip(self._parts, asked, strict=True)]
+                    query.terms.append(number)
+                    query.idfs.append(weights[term])
+                    query.times.append(times)
+        parts = [part.matches(*query) for part, query in zip(self._parts, queries, strict=True)]
         best: dict[Place, float] = {}
         for number, (segment, matches, mask) in enumerate(zip(self.snapshot.segments, parts, chosen, strict=True)):
             rows, scores = matches.best(depth, segment.ties, mask)

@@ -108,14 +108,14 @@ class Segment:
         return _remembered(self._where, one, lambda: self.column(one.key).where(one))
 
 
-def _remembered(known: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
-    found = known.get(key)
-    if found is None:
-        found = make()
-        if len(known) >= REMEMBERED:
-            known.clear()
-        known[key] = found
-    return found
+def _remembered(cache: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
+    value = cache.get(key)
+    if value is None:
+        value = make()
+        if len(cache) >= REMEMBERED:
+            cache.clear()
+        cache[key] = value
+    return value
 
 
 def longest(vectors: Vectors) -> float:

@@ -66,7 +66,7 @@ class UnindexedRows:
                 self.numbers[rows],
                 [self.passages[row] for row in rows],
                 self.vectors[rows],
-                [self.terms[r] for r in rows],
+                [self.terms[row] for row in rows],
                 [self.subwords[row] for row in rows],
             )
         )
@@ -106,18 +106,18 @@ class Snapshot:
         self.version, self.base, self.supplement, self.unindexed = version, base, supplement, unindexed
         files = (base, supplement) if supplement is not None and len(supplement) else (base,)
         if live is not None:
-            there = [among(segment.numbers, live) for segment in files]
+            masks = [among(segment.numbers, live) for segment in files]
         else:
-            there = [np.ones(len(segment), dtype=bool) for segment in files]
+            masks = [np.ones(len(segment), dtype=bool) for segment in files]
             if supplement is not None:
-                there[0] = ~among(base.numbers, supplement.gone)
+                masks[0] = ~among(base.numbers, supplement.gone)
         self.mapped = len(files)
         self.segments: tuple[Segment, ...] = files
         if len(unindexed.numbers):
             self.segments += (unindexed.segment(),)
-        masks = (None if mask.all() else mask for mask in there)
-        self.live: tuple[Mask | None, ...] = (*masks, None)[: len(self.segments)]
-        self.deleted = sum(int(len(mask) - mask.sum()) for mask in there)
+        live_masks = (None if mask.all() else mask for mask in masks)
+        self.live: tuple[Mask | None, ...] = (*live_masks, None)[: len(self.segments)]
+        self.deleted = sum(int(len(mask) - mask.sum()) for mask in masks)
         self.loose = len(unindexed.numbers) + self.deleted - (0 if supplement is None else len(supplement.gone))
 
     @classmethod
@@ -127,19 +127,19 @@ class Snapshot:
         version = store.refresh()
         if before is not None and before.version == version == before.base.version:
             return before
-        listed = {(held, made) for held, made in complete_caches(index / FOLDER).items() if held[-1] <= version}
+        listed = {(key, time) for key, time in complete_caches(index / FOLDER).items() if key[-1] <= version}
         # what could not be used is not tried again
-        new = {held for held, _ in (listed if before is None else listed - before.listed)}
-        if before is None or any(len(held) == 1 and held[0] > before.base.version for held in new):
+        new_keys = {key for key, _ in (listed if before is None else listed - before.listed)}
+        if before is None or any(len(key) == 1 and key[0] > before.base.version for key in new_keys):
             base = cache_of(store, index)
             version = store.version
             supplement, unindexed = newest_supplement(index, base, version), UnindexedRows.none(base.vectors.shape[1])
         else:
             base, supplement, unindexed = before.base, before.supplement, before.unindexed
-            if any(len(held) == 2 and held[0] == base.version and held[1] > before.files.version for held in new):
-                found = newest_supplement(index, base, version)
-                if found is not None and found.version > before.files.version:
-                    supplement = found
+            if any(len(key) == 2 and key[0] == base.version and key[1] > before.files.version for key in new_keys):
+                candidate = newest_supplement(index, base, version)
+                if candidate is not None and candidate.version > before.files.version:
+                    supplement = candidate
             if before.version == version and before.supplement is supplement:
                 before.listed = listed
                 return before
@@ -149,9 +149,9 @@ class Snapshot:
         live = np.sort(store.numbers())
         highest = max(base.highest, files.highest)
         unindexed = unindexed.kept(live, highest)
-        seen = max(highest, int(unindexed.numbers.max(initial=-1)))
-        if len(live) and live[-1] > seen:
-            unindexed = unindexed.with_new(store, seen)
+        last_number = max(highest, int(unindexed.numbers.max(initial=-1)))
+        if len(live) and live[-1] > last_number:
+            unindexed = unindexed.with_new(store, last_number)
         return cls(version, base, supplement, unindexed, live, listed)
 
     @property
@@ -167,10 +167,10 @@ class Snapshot:
         """Passages of each language."""
         counts: Counter[str] = Counter()
         for segment, live in zip(self.segments, self.live, strict=True):
-            found = np.bincount(
+            segment_counts = np.bincount(
                 segment.langs if live is None else segment.langs[live], minlength=len(segment.languages)
             )
-            counts.update(dict(zip(segment.languages, found.tolist(), strict=True)))
+            counts.update(dict(zip(segment.languages, segment_counts.tolist(), strict=True)))
         return {lang: counts[lang] for lang in sorted(counts) if counts[lang]}
 
     @cached_property
@@ -184,20 +184,20 @@ class Snapshot:
 
     def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
         """The places of the passages with these ids, by id. Unknown ids are left out."""
-        found: dict[str, list[Place]] = {}
+        places: dict[str, list[Place]] = {}
         for number, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
             for name, rows in segment.passages.find(ids).items():
-                if there := [(number, row) for row in rows if live is None or live[row]]:
-                    found.setdefault(name, []).extend(there)
-        return found
+                if matches := [(number, row) for row in rows if live is None or live[row]]:
+                    places.setdefault(name, []).extend(matches)
+        return places
 
     def places(self, numbers: Rows) -> list[Place]:
         """The places of the rows with these numbers. Unknown and deleted rows are left out."""
-        found: list[Place] = []
+        places: list[Place] = []
         for part, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
             rows = segment.rows(numbers)
-            found += [(part, row) for row in rows.tolist() if live is None or live[row]]
-        return found
+            places += [(part, row) for row in rows.tolist() if live is None or live[row]]
+        return places
 
     @cached_property
     def fields(self) -> frozenset[str]:
@@ -209,17 +209,17 @@ class Snapshot:
         """For each segment a mask of the live rows in one of `langs` that fit `where`; None for all rows."""
         masks: list[Mask | None] = []
         for segment, live in zip(self.segments, self.live, strict=True):
-            wanted = [] if live is None else [live]
-            wanted += [] if langs is None else [segment.in_languages(langs)]
-            wanted += [] if where is None else [folded(where, segment.where, MASKS)]
-            masks.append(np.logical_and.reduce(wanted) if wanted else None)
+            segment_masks = [] if live is None else [live]
+            segment_masks += [] if langs is None else [segment.in_languages(langs)]
+            segment_masks += [] if where is None else [folded(where, segment.where, MASKS)]
+            masks.append(np.logical_and.reduce(segment_masks) if segment_masks else None)
         return masks
 
 
 def whole_table(index: Path) -> PassageTable:
     """The store of an index at its newest version. Where a power cut took files of versions that were not synced, that
     is the newest one that is whole (`go_back`). Raises Damaged where there is none."""
-    seen = -1
+    previous = -1
     reason: Damaged | Stale
     while True:
         synced = synced_version(index)
@@ -232,9 +232,9 @@ def whole_table(index: Path) -> PassageTable:
             reason = damaged(index, f"its table ends before version {synced}, which was written")
         except (Damaged, Stale) as error:
             reason = error
-        if synced == seen:
+        if synced == previous:
             break
-        seen = synced  # once more: a writer may have removed the version that was being read
+        previous = synced  # once more: a writer may have removed the version that was being read
     try:
         with lock(index):
             remove_later_caches(index / FOLDER, synced)

@@ -60,18 +60,18 @@ class Staged:
         dim = self.schema.field("vector").type.list_size
         vectors, words = np.empty((len(passages), dim), dtype=np.float32), [np.empty(0, np.int64)] * len(passages)
         if new:
-            some, own = encode_passages(self.encoder, [passages[at] for at in new])
-            if some.shape[1] != dim:
+            new_vectors, new_subwords = encode_passages(self.encoder, [passages[at] for at in new])
+            if new_vectors.shape[1] != dim:
                 return encode_passages(self.encoder, passages)  # for the table to refuse
-            vectors[new] = some
-            for at, ids in zip(new, own or (), strict=False):
+            vectors[new] = new_vectors
+            for at, ids in zip(new, new_subwords or (), strict=False):
                 words[at] = ids
         for at, digest in enumerate(digests):
             if (place := self._known.get(digest)) is not None:
                 vectors[at], words[at] = self._read(*place)
                 self.again += 1
         if new:  # last: where the disk is full it removes what is read above
-            self._keep([digests[at] for at in new], some, own)
+            self._keep([digests[at] for at in new], new_vectors, new_subwords)
         return vectors, words
 
     def done(self) -> None:

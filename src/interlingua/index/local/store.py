@@ -115,8 +115,8 @@ class LocalView(View[Place]):
             return self.snapshot.base.passages.ids([row for _, row in rows])
         ids: dict[Place, str] = {}
         for number, segment in enumerate(self.snapshot.segments):
-            here = [row for part, row in rows if part == number]
-            ids.update(zip([(number, row) for row in here], segment.passages.ids(here), strict=True))
+            segment_rows = [row for part, row in rows if part == number]
+            ids.update(zip([(number, row) for row in segment_rows], segment.passages.ids(segment_rows), strict=True))
         return [ids[place] for place in rows]
 
     def source(self, row: Place) -> str:
@@ -126,8 +126,8 @@ class LocalView(View[Place]):
         """As `View.sourced`: each source is asked about once."""
         for part, (segment, live) in enumerate(zip(self.snapshot.segments, self.snapshot.live, strict=True)):
             names, codes = segment.sources()
-            fitting = np.array([wanted(name) for name in names], dtype=bool)[codes]
-            places = np.flatnonzero(fitting if live is None else fitting & live)
+            mask = np.array([wanted(name) for name in names], dtype=bool)[codes]
+            places = np.flatnonzero(mask if live is None else mask & live)
             for start in range(0, len(places), CHUNK):
                 rows = places[start : start + CHUNK]
                 yield [(part, row) for row in rows.tolist()], [names[code] for code in codes[rows].tolist()]
@@ -207,9 +207,9 @@ class LocalStore(AddressedStore[Place]):
             raise already_there(path)
         if path.exists() and not (path / MARKER).exists():
             raise BadInput(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
-        chosen = durability_of(settings.durability)
+        durability = durability_of(settings.durability)
         build_folder(encoder, passages, path.resolve(), settings)
-        return cls(path, chosen)
+        return cls(path, durability)
 
     @classmethod
     def check(cls, address: str, pace: float | None = None, *, rows: bool = True) -> Iterator[Finding]:
@@ -230,12 +230,12 @@ class LocalStore(AddressedStore[Place]):
             return self._view
 
     def _load(self) -> None:
-        made, metadata = signature(self.path), read_metadata(self.path)
+        stamp, metadata = signature(self.path), read_metadata(self.path)
         self._metadata, self._table = metadata, whole_table(self.path)
-        self._take(None, made)
-        self._signature = made  # last, so that the next call finds what is wrong here again
+        self._take(None, stamp)
+        self._signature = stamp  # last, so that the next call finds what is wrong here again
 
-    def _take(self, before: LocalView | None, made: tuple[int, int]) -> None:
+    def _take(self, before: LocalView | None, stamp: tuple[int, int]) -> None:
         while True:
             try:
                 snapshot = Snapshot.take(self._table, self.path, before.snapshot if before else None)
@@ -245,7 +245,7 @@ class LocalStore(AddressedStore[Place]):
                 break
             except Stale:
                 self._table = PassageTable.open(self.path)
-        self._view = LocalView(self, self._metadata, made, snapshot, search)
+        self._view = LocalView(self, self._metadata, stamp, snapshot, search)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -368,17 +368,17 @@ class LocalStore(AddressedStore[Place]):
             self._write_cache(self._writable())
             self._load()
 
-    def _renew_cache(self, table: PassageTable, changed: int) -> None:
+    def _renew_cache(self, table: PassageTable, changes: int) -> None:
         """After a write, which is there for good and brought so many rows more that are new or deleted: make the cache
         again where much has changed, else its supplement where there is more than is good to read each time. It is
         made before anybody here reads the new rows, which would all be held in memory."""
         view = self._view
         base, supplement = view.snapshot.base, view.snapshot.supplement
         try:
-            if changed + view.newer + view.deleted > max(FEW, STALE * len(base)):
+            if changes + view.newer + view.deleted > max(FEW, STALE * len(base)):
                 self._write_cache(table)
                 return
-            loose = changed + view.snapshot.loose
+            loose = changes + view.snapshot.loose
             is_ours = (self.path / CACHES / str(base.version)).exists()  # else a reader made it
             if is_ours and loose > max(FEW, STALE * (0 if supplement is None else len(supplement))):
                 table.refresh()

@@ -133,8 +133,8 @@ class PassageTable:
     def numbers(self) -> NDArray[np.int64]:
         """The numbers of all rows."""
         with self._reading():
-            found = self._table.search().select(["number"]).to_arrow().column("number")
-        return np.asarray(found.to_numpy(), dtype=np.int64)
+            column = self._table.search().select(["number"]).to_arrow().column("number")
+        return np.asarray(column.to_numpy(), dtype=np.int64)
 
     def batches(self, columns: tuple[str, ...], size: int, after: int = -1) -> Iterator[Any]:
         """All rows with a number above `after`, in record batches of no more than `size`."""
@@ -213,8 +213,8 @@ class PassageTable:
         index, of which it looks into `probes` parts. Rows that are newer than it are compared one by one."""
         with self._reading():
             search = self._table.search(vector).distance_type("dot").nprobes(probes).limit(k)
-            found = search.select(["number", "_distance"]).to_arrow().column("number")
-        return np.asarray(found.to_numpy(), dtype=np.int64)
+            column = search.select(["number", "_distance"]).to_arrow().column("number")
+        return np.asarray(column.to_numpy(), dtype=np.int64)
 
     def compact(self) -> None:
         """Join small files, drop deleted rows, and remove all versions but the newest, once the disk holds that one."""
@@ -237,21 +237,21 @@ class PassageTable:
         if synced_version(self.folder) == (version := self.version):
             return
         with _plain_errors(self.folder):
-            held = _files(self.folder)
-            new = [file.path for file in sorted(held - self._on_disk)]
+            files = _files(self.folder)
+            paths = [file.path for file in sorted(files - self._on_disk)]
             # a folder may be new too, and then its name in the one above it
-            sync([*new, *{folder for path in new for folder in path.parents if folder.is_relative_to(self.folder)}])
-            WrittenOnce(self.folder).add(path for path in new if path.suffix != HINTS)
+            sync([*paths, *{folder for path in paths for folder in path.parents if folder.is_relative_to(self.folder)}])
+            WrittenOnce(self.folder).add(path for path in paths if path.suffix != HINTS)
             with atomic_write(self.folder / SYNCED) as stream:
                 json.dump({"version": version}, stream)
-            self._on_disk = held
+            self._on_disk = files
 
     def damaged(self, pace: float | None = None) -> tuple[list[tuple[str, str]], int, int]:
         """The files of the table that changed since they were synced, each with what is wrong; the number of files,
         and of those that have a checksum. Read at `pace` bytes a second where one is given."""
         files = [file.path for file in sorted(_files(self.folder)) if file.path.suffix != HINTS]
-        wrong, noted = WrittenOnce(self.folder).damaged(files, pace)
-        return wrong, len(files), noted
+        reasons, checksum_count = WrittenOnce(self.folder).damaged(files, pace)
+        return reasons, len(files), checksum_count
 
     def check(self, columns: Sequence[str] = ("number",)) -> None:
         """Read these columns of all rows, and the index of the vectors if there is one. Raises Damaged where a
@@ -299,13 +299,13 @@ class _File(NamedTuple):
 
 
 def _files(folder: Path) -> set[_File]:
-    found = set()
+    files = set()
     for place, _, names in os.walk(folder / f"{TABLE}.lance"):
         for name in names:
             with suppress(FileNotFoundError):  # whoever syncs without `lock` may see a file go
-                about = (path := Path(place, name)).stat()
-                found.add(_File(path.parent.name == VERSIONS, path, about.st_ino, about.st_mtime_ns))
-    return found
+                status = (path := Path(place, name)).stat()
+                files.add(_File(path.parent.name == VERSIONS, path, status.st_ino, status.st_mtime_ns))
+    return files
 
 
 def synced_version(folder: Path) -> int:
@@ -375,24 +375,24 @@ def manifest(folder: Path, version: int) -> tuple[int, int] | None:
     another version may have the number."""
     versions = folder / f"{TABLE}.lance" / VERSIONS
     try:
-        about = (versions / _manifests(versions)[version]).stat()
+        status = (versions / _manifests(versions)[version]).stat()
     except (OSError, KeyError):
         return None
-    return about.st_mtime_ns, about.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def newest_version(folder: Path, seen: int = 0) -> int | None:
     """The newest version of the table in `folder` by the names of its manifests. None where that is not clear: names of
     both kinds, and a newest manifest that is cut. That of the version `seen` is known to be whole."""
     versions = folder / f"{TABLE}.lance" / VERSIONS
-    found = _manifests(versions)
-    if not found or len({len(name) == len("12345678901234567890.manifest") for name in found.values()}) > 1:
+    manifests = _manifests(versions)
+    if not manifests or len({len(name) == len("12345678901234567890.manifest") for name in manifests.values()}) > 1:
         return None
-    newest = max(found)
+    newest = max(manifests)
     if newest == seen:
         return newest
     try:
-        with open(versions / found[newest], "rb") as file:
+        with open(versions / manifests[newest], "rb") as file:
             file.seek(-len(MAGIC), SEEK_END)
             return newest if file.read() == MAGIC else None
     except OSError:  # a writer has just removed it

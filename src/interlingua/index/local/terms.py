@@ -39,16 +39,19 @@ def write_terms(file: Path, folder: ArrayWriter) -> None:
     count = max(1, default_count()) if batches >= WORTH else 1
     size = max(1, min(RUN, batches // (4 * count)))
     runs = range(-(-batches // size))
-    with TemporaryDirectory(dir=folder.path, prefix="blocks") as name, Progress("analyse passages", len(rows)) as done:
+    with (
+        TemporaryDirectory(dir=folder.path, prefix="blocks") as name,
+        Progress("analyse passages", len(rows)) as progress,
+    ):
         place, helpers = Path(name), list[Popen[bytes]]()
         try:
             with suppress(OSError):  # no process can be started
                 for number in range(1, count):
-                    told = (file.absolute(), place.absolute(), size, number, count, os.getpid())
-                    helpers.append(start(MODULE, *map(str, told)))
+                    arguments = (file.absolute(), place.absolute(), size, number, count, os.getpid())
+                    helpers.append(start(MODULE, *map(str, arguments)))
             for run in runs[::count]:
                 _write_run(rows, place, size, run)
-                done.advance(BATCH * size * sum(1 for _ in place.glob("[0-9]*")) - done.done)
+                progress.advance(BATCH * size * sum(1 for _ in place.glob("[0-9]*")) - progress.done)
             for helper in helpers:
                 if code := helper.wait():
                     logger.warning(f"a process that analyses passages has ended ({code}); this one does its share.")
@@ -65,11 +68,11 @@ def write_terms(file: Path, folder: ArrayWriter) -> None:
 def _write_run(rows: PassageRows, place: Path, size: int, run: int) -> None:
     """Write a run of `size` batches, whole or not at all."""
     batches = rows.batches[run * size : (run + 1) * size]
-    new = place / f".{run}"
-    rmtree(new, ignore_errors=True)  # of a process that was killed
+    partial = place / f".{run}"
+    rmtree(partial, ignore_errors=True)  # of a process that was killed
     terms = (terms_of(passage) for batch in batches for passage in passages_of(batch))
-    write_blocks(terms, run * size * BATCH, new)
-    new.rename(place / str(run))
+    write_blocks(terms, run * size * BATCH, partial)
+    partial.rename(place / str(run))
 
 
 def main(file: str, place: str, size: str, number: str, count: str, parent: str) -> None:

@@ -80,12 +80,12 @@ class IndexTokens:
 
     def find(self, numbers: Sequence[int]) -> dict[int, tuple[TokenStore, int]]:
         """The store and the row of each of these numbers that is here."""
-        found: dict[int, tuple[TokenStore, int]] = {}
+        places: dict[int, tuple[TokenStore, int]] = {}
         for number, row in zip(numbers, self.rows(numbers).tolist(), strict=True):
             if row >= 0:
                 part = int(np.searchsorted(self._starts, row, side="right")) - 1
-                found[number] = self.stores[part], int(row - self._starts[part])
-        return found
+                places[number] = self.stores[part], int(row - self._starts[part])
+        return places
 
 
 def keep_tokens(index: Path, encoder: AnyEncoder) -> int:
@@ -98,7 +98,7 @@ def keep_tokens(index: Path, encoder: AnyEncoder) -> int:
         raise BadInput(
             "this model gives one vector a text, and reranks without token vectors. Give a model of late interaction."
         )
-    folder, made = folder_of(index, encoder), signature(index)
+    folder, stamp = folder_of(index, encoder), signature(index)
     make_folder(folder)
     with lock(folder):
         _tidy(folder, PassageTable.open(index).numbers())
@@ -108,11 +108,11 @@ def keep_tokens(index: Path, encoder: AnyEncoder) -> int:
             store.sync()  # the numbers of a version that a power cut takes would be given again
             try:
                 for passages in _missing(store, IndexTokens(complete(folder))):
-                    _write(folder / passages[0].id, encoder, passages, lambda: signature(index) == made)
+                    _write(folder / passages[0].id, encoder, passages, lambda: signature(index) == stamp)
                     count += len(passages)
                 return count
             except Stale:
-                if signature(index) != made:
+                if signature(index) != stamp:
                     raise  # else a newer version is to be read
 
 
@@ -169,29 +169,29 @@ def complete(folder: Path) -> tuple[Part, ...]:
     """The parts in a folder; one that is being written has another name."""
     from interlingua.retrieval.late_interaction.token_store import ABOUT
 
-    found = []
+    parts = []
     for path in sorted(folder.glob("*")):
         with suppress(FileNotFoundError):  # it was removed just now
             if path.name.isdecimal():
-                about = (path / ABOUT).stat()
-                found.append(Part(path, about.st_mtime_ns, about.st_ino))
-    return tuple(found)
+                status = (path / ABOUT).stat()
+                parts.append(Part(path, status.st_mtime_ns, status.st_ino))
+    return tuple(parts)
 
 
-def _missing(store: PassageTable, kept: IndexTokens) -> Iterator[list[Passage]]:
-    """The passages that are not in `kept`, a part at a time, with their numbers as ids."""
-    held: list[Passage] = []
+def _missing(store: PassageTable, tokens: IndexTokens) -> Iterator[list[Passage]]:
+    """The passages that are not in `tokens`, a part at a time, with their numbers as ids."""
+    passages: list[Passage] = []
     live = store.numbers()
-    logger.info(f"{int((kept.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
+    logger.info(f"{int((tokens.rows(live) < 0).sum()):,} of {len(live):,} passages have no token vectors yet")
     for batch in store.batches(("number", *PASSAGE), BATCH):
-        places = kept.rows(batch.column("number").to_numpy()).tolist()
-        held += [
+        places = tokens.rows(batch.column("number").to_numpy()).tolist()
+        passages += [
             replace(passage_of(row), id=str(row["number"]))
             for row, place in zip(batch.to_pylist(), places, strict=True)
             if place < 0
         ]
-        while len(held) >= PART:
-            yield held[:PART]
-            held = held[PART:]
-    if held:
-        yield held
+        while len(passages) >= PART:
+            yield passages[:PART]
+            passages = passages[PART:]
+    if passages:
+        yield passages

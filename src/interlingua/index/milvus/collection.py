@@ -148,29 +148,29 @@ def schema(client: Any, dim: int) -> Any:
     """`number` (key), the passage, `length` (terms), `vector` float32 [dim], `sparse` (BM25), `subwords`."""
     from pymilvus import DataType  # type: ignore[import-untyped]
 
-    made = client.create_schema(auto_id=False, enable_dynamic_field=False)
-    made.add_field("number", DataType.INT64, is_primary=True)
+    columns = client.create_schema(auto_id=False, enable_dynamic_field=False)
+    columns.add_field("number", DataType.INT64, is_primary=True)
     for name in PASSAGE[:-1]:
-        made.add_field(name, DataType.VARCHAR, max_length=LONGEST)
-    made.add_field(
+        columns.add_field(name, DataType.VARCHAR, max_length=LONGEST)
+    columns.add_field(
         "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=MOST_TAGS, max_length=LONGEST_TAG
     )
-    made.add_field("length", DataType.INT64)
-    made.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
-    made.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
-    made.add_field("subwords", DataType.ARRAY, element_type=DataType.INT32, max_capacity=MOST)
-    return made
+    columns.add_field("length", DataType.INT64)
+    columns.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
+    columns.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
+    columns.add_field("subwords", DataType.ARRAY, element_type=DataType.INT32, max_capacity=MOST)
+    return columns
 
 
 def indexes(client: Any, local: bool) -> Any:
     """The indexes for Milvus to build: exact dense search in Milvus Lite, its own choice of an approximate one on a
     server; inverted lists for the sparse vectors and for what results are narrowed by."""
-    made = client.prepare_index_params()
-    made.add_index("vector", index_type="FLAT" if local else "AUTOINDEX", metric_type="IP")
-    made.add_index("sparse", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+    params = client.prepare_index_params()
+    params.add_index("vector", index_type="FLAT" if local else "AUTOINDEX", metric_type="IP")
+    params.add_index("sparse", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
     for name in ("id", "lang") if local else ("id", "lang", "tags"):  # Lite has none for arrays, and looks at each row
-        made.add_index(name, index_type="INVERTED")
-    return made
+        params.add_index(name, index_type="INVERTED")
+    return params
 
 
 def row_of(
@@ -185,8 +185,8 @@ def row_of(
     tags = [tag(key, value) for key, value in sorted(passage.metadata.items())]
     for name in PASSAGE[:-1]:
         _fits(passage, name, getattr(passage, name), LONGEST)
-    for one in tags:
-        _fits(passage, "metadata", one, LONGEST_TAG)
+    for entry in tags:
+        _fits(passage, "metadata", entry, LONGEST_TAG)
     if len(tags) > MOST_TAGS:
         raise BadInput(
             f"passage {passage.id!a}: has {len(tags)} entries of metadata, of which Milvus keeps {MOST_TAGS}."
@@ -207,7 +207,7 @@ def row_of(
 
 def passage_of(row: Mapping[str, Any]) -> Passage:
     """The passage that `row_of` wrote."""
-    return Passage(row["id"], row["text"], row["title"], row["lang"], dict(json.loads(one) for one in row["tags"]))
+    return Passage(row["id"], row["text"], row["title"], row["lang"], dict(json.loads(entry) for entry in row["tags"]))
 
 
 def source_of(row: Mapping[str, Any]) -> str:
@@ -230,17 +230,17 @@ def condition(
     """
 
     def leaf(one: Condition) -> str:
-        wanted: Sequence[str] = one.values
+        texts: Sequence[str] = one.values
         if one.bounds:
             parts = [] if values is None else values(one.key)
-            wanted = [part.texts[place] for part in parts for place in np.flatnonzero(one.holds(part)).tolist()]
-        if len(wanted) > VALUES:
+            texts = [part.texts[place] for part in parts for place in np.flatnonzero(one.holds(part)).tolist()]
+        if len(texts) > VALUES:
             raise BadInput(
-                f"filter by '{one.key}': {len(wanted):,} values are within the range, and Milvus is asked for at most "
+                f"filter by '{one.key}': {len(texts):,} values are within the range, and Milvus is asked for at most "
                 f"{VALUES:,}. Narrow it."
             )
-        tags = _list(tag(one.key, value) for value in wanted)
-        return f"array_contains_any(tags, {tags})" if wanted else "number < 0"
+        tags = _list(tag(one.key, value) for value in texts)
+        return f"array_contains_any(tags, {tags})" if texts else "number < 0"
 
     parts = [] if langs is None else [f"lang in {_list(langs)}"]
     parts += [] if where is None else [folded(where, leaf, CONDITIONS)]
@@ -276,13 +276,13 @@ def _list(texts: Iterable[str]) -> str:
     return f"[{', '.join(map(literal, texts))}]"
 
 
-def _fits(passage: Passage, name: str, text: str, most: int) -> None:
+def _fits(passage: Passage, name: str, text: str, limit: int) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise BadInput(f"passage {passage.id!a}: its {name} is not valid Unicode.") from None
-    if size > most:
+    if size > limit:
         raise BadInput(
-            f"passage {passage.id!a}: its {name} has {size:,} bytes, Milvus keeps {most:,}. Cut the "
+            f"passage {passage.id!a}: its {name} has {size:,} bytes, Milvus keeps {limit:,}. Cut the "
             "passage into shorter ones."
         )

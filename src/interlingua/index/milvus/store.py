@@ -130,8 +130,8 @@ class MilvusView(View[MilvusRow]):
 
     def rows(self, where: Filter | None) -> Iterator[list[MilvusRow]]:
         """As `View.rows`, with what `find` gives of each."""
-        wanted = condition(None, where, self.values)
-        for rows in self.collections.scan(self.collections.about()["next"], WRITTEN, wanted):
+        expression = condition(None, where, self.values)
+        for rows in self.collections.scan(self.collections.about()["next"], WRITTEN, expression):
             yield [MilvusRow(row["number"], row) for row in rows]
 
     def passages(self, rows: Sequence[MilvusRow]) -> list[Passage]:
@@ -191,13 +191,13 @@ class MilvusView(View[MilvusRow]):
         known = [number for number, query in enumerate(queries) if query.sparse]
         rest = [number for number, query in enumerate(queries) if not query.sparse]
         sparse = [queries[number].sparse for number in known]
-        both = (
+        results = (
             self.collections.search_hybrid(vectors[known], sparse, depth, depth + SPARE, self._where, self._columns)
             if known
             else []
         )
         scores: dict[int, Scores[MilvusRow]] = {
-            number: {_row(one): one["distance"] for one in rows} for number, rows in zip(known, both, strict=True)
+            number: {_row(hit): hit["distance"] for hit in rows} for number, rows in zip(known, results, strict=True)
         }
         for number, rows in zip(rest, self._search("vector", list(vectors[rest]), depth), strict=True):
             scores[number] = {row: 1 / (60 + rank) for rank, row in enumerate(rows, 1)}
@@ -216,16 +216,16 @@ class MilvusView(View[MilvusRow]):
         count = about["passages"]
         return [
             WeightedQuery(
-                query_vector(list(one.elements()), found_in, count),
-                {term: float(inverse_frequency(found_in.get(term_number(term), 0), count)) for term in one},
+                query_vector(list(counts.elements()), found_in, count),
+                {term: float(inverse_frequency(found_in.get(term_number(term), 0), count)) for term in counts},
             )
-            for one in terms
+            for counts in terms
         ]
 
     def _search(self, column: str, data: Sequence[Any], limit: int) -> list[list[MilvusRow]]:
         self._check(limit - SPARE)
         results = self.collections.search(column, data, limit, self._where, self._columns) if data else []
-        return [[_row(one) for one in rows] for rows in results]
+        return [[_row(hit) for hit in rows] for rows in results]
 
     def _check(self, depth: int) -> None:
         if depth > MOST:

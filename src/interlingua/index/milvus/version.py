@@ -44,8 +44,8 @@ class IndexVersion:
     @classmethod
     def create(cls, address: Address, client: Any, dim: int) -> IndexVersion:
         """A new version, which no alias names yet."""
-        taken = [int(found[1]) for found in map(_version(address.name), client.list_collections()) if found]
-        store = cls(address, client, f"{address.name}_v{max(taken, default=0) + 1}")
+        versions = [int(match[1]) for match in map(_version(address.name), client.list_collections()) if match]
+        store = cls(address, client, f"{address.name}_v{max(versions, default=0) + 1}")
         with plain_errors(address):
             counts = client.create_schema(auto_id=False, enable_dynamic_field=False)
             from pymilvus import DataType  # type: ignore[import-untyped]
@@ -60,11 +60,11 @@ class IndexVersion:
             counts.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # Milvus makes no collection without a vector
             unused = client.prepare_index_params()
             unused.add_index("unused", index_type="FLAT", metric_type="IP")
-            for name, columns, built in (
+            for name, columns, params in (
                 (store.terms, counts, unused),
                 (store.place, schema(client, dim), indexes(client, address.local)),
             ):
-                client.create_collection(name, schema=columns, index_params=built, consistency_level="Strong")
+                client.create_collection(name, schema=columns, index_params=params, consistency_level="Strong")
         return store
 
     @classmethod
@@ -109,15 +109,15 @@ class IndexVersion:
         """The record of the index, and the number of passages that hold each of these terms (terms that none holds are
         left out)."""
         about: IndexRecord = {}
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for start in range(0, max(1, len(numbers)), NUMBERS):
-            asked = [_ABOUT, *numbers[start : start + NUMBERS]]
-            for row in self._query(self.terms, f"number in {asked}", ["number", "found_in", "about"]):
+            batch = [_ABOUT, *numbers[start : start + NUMBERS]]
+            for row in self._query(self.terms, f"number in {batch}", ["number", "found_in", "about"]):
                 if row["number"] == _ABOUT:
                     about = row["about"]
                 else:
-                    found[row["number"]] = row["found_in"]
-        return about, found
+                    counts[row["number"]] = row["found_in"]
+        return about, counts
 
     def write_about(self, about: IndexRecord) -> None:
         """Replace the record of the index."""
@@ -138,9 +138,9 @@ class IndexVersion:
 
     def add_counts(self, change: Counter[int]) -> None:
         """Add to the counts of some terms, or take from them."""
-        numbers = sorted(number for number, by in change.items() if by)
-        _, found = self.look_up(numbers)
-        self.write_counts({number: max(0, found.get(number, 0) + change[number]) for number in numbers})
+        numbers = sorted(number for number, difference in change.items() if difference)
+        _, counts = self.look_up(numbers)
+        self.write_counts({number: max(0, counts.get(number, 0) + change[number]) for number in numbers})
 
     def rows(self) -> int:
         """The number of passages."""
@@ -157,12 +157,12 @@ class IndexVersion:
     def find(self, ids: Sequence[str], columns: list[str]) -> dict[str, list[dict[str, Any]]]:
         """The rows of the passages with these ids, by id; an id that no passage has is left out. Their "tags" come
         along, which tell passages with one id apart (`source_of`)."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        rows: dict[str, list[dict[str, Any]]] = {}
         columns = [*dict.fromkeys(["number", "id", "tags", *columns])]
         for start in range(0, len(ids), SLICE):
             for row in self._query(self.place, with_ids(ids[start : start + SLICE]), columns):
-                found.setdefault(row["id"], []).append(row)
-        return found
+                rows.setdefault(row["id"], []).append(row)
+        return rows
 
     def upsert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows; one takes the place of an earlier one with its number. They are safe when this returns."""
@@ -179,7 +179,7 @@ class IndexVersion:
     def search(self, field: str, data: Sequence[Any], limit: int, where: str, columns: list[str]) -> list[Any]:
         """For each of `data` the `limit` rows with the highest inner product with it in `field`."""
         with self._reading():
-            found: list[Any] = self.client.search(
+            results: list[Any] = self.client.search(
                 self.place,
                 data=list(data),
                 anns_field=field,
@@ -188,7 +188,7 @@ class IndexVersion:
                 output_fields=columns,
                 search_params={"metric_type": "IP"},
             )
-        return found
+        return results
 
     def search_hybrid(
         self,
@@ -204,16 +204,16 @@ class IndexVersion:
         from pymilvus import AnnSearchRequest, RRFRanker
 
         with self._reading():
-            asked = [
+            requests = [
                 AnnSearchRequest(
                     data=list(data), anns_field=field, limit=depth, expr=where, param={"metric_type": "IP"}
                 )
                 for field, data in (("vector", vectors), ("sparse", sparse))
             ]
-            found: list[Any] = self.client.hybrid_search(
-                self.place, asked, RRFRanker(60), limit=limit, output_fields=columns
+            results: list[Any] = self.client.hybrid_search(
+                self.place, requests, RRFRanker(60), limit=limit, output_fields=columns
             )
-        return found
+        return results
 
     def compact(self) -> None:
         """Let Milvus drop what was deleted or replaced."""

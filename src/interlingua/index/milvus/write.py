@@ -101,11 +101,11 @@ def write_index(
             "writing": True,
             "sources": {} if settings.names is None else _fitting_sources(settings.names),
         }
-        store, done = _target(address, client, about)
+        store, start = _target(address, client, about)
         spool.seek(0)
-        rows = (decode(Passage, line) for line in islice(spool, done, None))
-        number = done + 1
-        for part in track(chunks(rows), TRACKED, -(-(counts.passages - done) // CHUNK)):
+        rows = (decode(Passage, line) for line in islice(spool, start, None))
+        number = start + 1
+        for part in track(chunks(rows), TRACKED, -(-(counts.passages - start) // CHUNK)):
             store.upsert(_rows(encoder, part, range(number, number + len(part)), about, options))
             number += len(part)
         store.write_counts(counts.found_in)
@@ -122,27 +122,27 @@ def write_passages(
 ) -> int:
     """Write passages, each in the place of a row or None; return their number. Each write of 256 is durable and can be
     found before the next begins. `names` as in `Index.add`."""
-    written, saved = 0, dict[str, str]()
+    count, saved_names = 0, dict[str, str]()
     for chunk in track(changes, TRACKED):
         about = store.about()
-        fresh = iter(range(about["next"], about["next"] + len(chunk)))
-        numbers = [next(fresh) if row is None else row["number"] for _, row in chunk]
+        new_numbers = iter(range(about["next"], about["next"] + len(chunk)))
+        numbers = [next(new_numbers) if row is None else row["number"] for _, row in chunk]
         about["next"] = max(about["next"], *(number + 1 for number in numbers))
         if names is not None:
-            about["sources"], saved = _fitting_sources(names), dict(names.known)
+            about["sources"], saved_names = _fitting_sources(names), dict(names.known)
         rows = _rows(encoder, [passage for passage, _ in chunk], numbers, about, {})
         _change(store, about, [row for _, row in chunk if row is not None], rows)
-        written += len(chunk)
-    if names is not None and names.known != saved:  # those of sources without a new passage
+        count += len(chunk)
+    if names is not None and names.known != saved_names:  # those of sources without a new passage
         store.write_about({**store.about(), "sources": _fitting_sources(names)})
-    return written
+    return count
 
 
 def _fitting_sources(names: SourceNames) -> dict[str, str]:
     """The names of sources to keep. Where there is no room for all, those that are needed most: folders, whose files
     are named after them, and short ones."""
     sources = names.known
-    fitting: dict[str, str] = {}
+    selection: dict[str, str] = {}
     room = ROOM
     for name, place in sorted(sources.items(), key=lambda pair: (os.path.isfile(pair[1]), len(pair[1]), pair)):
         room -= len(json.dumps([name, place])) + 2
@@ -152,8 +152,8 @@ def _fitting_sources(names: SourceNames) -> dict[str, str]:
                 "paths next time"
             )
             break
-        fitting[name] = place
-    return dict(sorted(fitting.items()))
+        selection[name] = place
+    return dict(sorted(selection.items()))
 
 
 def delete_rows(store: IndexVersion, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -182,24 +182,24 @@ def compact(store: IndexVersion) -> None:
 
 
 def _change(
-    store: IndexVersion, about: IndexRecord, old: Iterable[Mapping[str, Any]], new: Sequence[dict[str, Any]]
+    store: IndexVersion, about: IndexRecord, old_rows: Iterable[Mapping[str, Any]], new_rows: Sequence[dict[str, Any]]
 ) -> None:
-    """Put `new` rows in the place of `old` ones and count again. Rows come first: a writer that is stopped may leave
+    """Put `new_rows` in the place of `old_rows` and count again. Rows come first: a writer that is stopped may leave
     counts that are a little off (which `writing` then tells, and `compact` mends), but loses no passage."""
     fields: Counter[str] | None = Counter(about["fields"]) if "fields" in about else None
     change = Counts(about["passages"], about["length"], Counter(), Counter(about["languages"]), fields)
-    numbers = {row["number"] for row in new}
-    gone = []
-    for row in old:
+    numbers = {row["number"] for row in new_rows}
+    gone_numbers = []
+    for row in old_rows:
         change.add_row(row, -1)
-        gone += [row["number"]] * (row["number"] not in numbers)
-    for row in new:
+        gone_numbers += [row["number"]] * (row["number"] not in numbers)
+    for row in new_rows:
         change.add_row(row)
     store.write_about({**about, "writing": True})
-    store.upsert(new)
-    store.delete(gone)
+    store.upsert(new_rows)
+    store.delete(gone_numbers)
     store.add_counts(change.found_in)
-    about = {name: one for name, one in about.items() if name != "fields"}
+    about = {name: value for name, value in about.items() if name != "fields"}
     store.write_about({**about, **_counted(change, about["round"]), "writing": False})
 
 
@@ -221,11 +221,11 @@ def _target(address: Address, client: Any, about: IndexRecord) -> tuple[IndexVer
     """The version to write, and how many of its rows are there already: one that was begun with the same passages and
     model, or a new one. Others that were begun are dropped."""
     for store in IndexVersion.unfinished(address, client):
-        begun = store.about()
-        if {**begun, "model": "", "sources": {}} == {**about, "model": "", "sources": {}}:
-            done = store.rows() // SLICE * SLICE  # the last slice may have been cut off in its middle
-            logger.info(f"{address}: goes on after {done:,} passages that an earlier run has written")
-            return store, done
+        record = store.about()
+        if {**record, "model": "", "sources": {}} == {**about, "model": "", "sources": {}}:
+            count = store.rows() // SLICE * SLICE  # the last slice may have been cut off in its middle
+            logger.info(f"{address}: goes on after {count:,} passages that an earlier run has written")
+            return store, count
         store.drop()
     store = IndexVersion.create(address, client, about["dim"])
     store.write_about(about)
