@@ -15,7 +15,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import centred
-from interlingua.retrieval.run import docid_order
+from interlingua.retrieval.run import docid_order, ranking_order
 from interlingua.text.languages import find_code
 
 Floats = NDArray[np.float64]
@@ -197,11 +197,11 @@ def lexical_shares(
     Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
     of another five parts of it: these together are no more of the question than the one word is.
     """
-    best: dict[str, float] = {}
+    full: dict[str, float] = {}
     for lang in set(langs):
         terms = question.counts(question.sought(lang, languages)).items()
-        best[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
-    shares = (min(1.0, score / best[lang]) if best[lang] else 0.0 for score, lang in zip(lexical, langs, strict=True))
+        full[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
+    shares = (min(1.0, score / full[lang]) if full[lang] else 0.0 for score, lang in zip(lexical, langs, strict=True))
     return np.fromiter(shares, np.float64, len(lexical))
 
 
@@ -244,11 +244,11 @@ def hybrid(
     more. A subword is nearest to itself, so passages in the question's language have more in common with it whatever
     they say.
     """
-    ties = docid_order(names)
+    docids = docid_order(names)
 
     def ranked(meanings: Sequence[Floats], tokens: dict[int, float]) -> Ranked:
         scores = fuse(lexical, meanings, weight)
-        order = ties[np.argsort(-scores[ties], kind="stable")]
+        order = ranking_order(scores, docids)
         return Ranked(order, scores[order], tokens)
 
     first = ranked([dense], {})

@@ -197,7 +197,7 @@ class Search(Generic[Row]):
             self.words,
             lambda places: self._tokens([candidates[place] for place in places]),
         )
-        best = zip(ranked.order[:depth].tolist(), ranked.scores.tolist(), strict=False)
+        best = zip(ranked.order[:depth].tolist(), ranked.scores[:depth].tolist(), strict=True)
         tokens = {candidates[place]: score for place, score in ranked.tokens.items()}
         parts = {"lexical": lexical, "dense": dense} | ({"tokens": tokens} if tokens else {})
         return Ranking([(candidates[place], score) for place, score in best], parts)

@@ -65,7 +65,7 @@ def centred(scores: Scores, of: str) -> Scores:
         return scores
     low, high = float(scores.min()), float(scores.max())
     if not (isfinite(low) and isfinite(high)):
-        raise BadInput(f"{of}: a score is infinite, which cannot be normalised. Look at what made it.")
+        raise BadInput(f"{of}: a score is infinite or NaN, which cannot be normalised. Look at what made it.")
     return (scores - (low + high) / 2) / (high - low) if high > low else np.zeros(len(scores))
 
 

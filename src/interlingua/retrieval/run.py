@@ -64,6 +64,12 @@ def docid_order(ids: Sequence[str]) -> NDArray[np.int64]:
     return np.array(sorted(range(len(ids)), key=ids.__getitem__, reverse=True), dtype=np.int64)
 
 
+def ranking_order(scores: Vectors, docids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of `scores` [documents] as trec_eval ranks them; `docids` is the `docid_order` of the documents."""
+    order: NDArray[np.int64] = docids[np.argsort(-scores[docids], kind="stable")]
+    return order
+
+
 class _Unnamed(NamedTuple):
     """Passages of a query by their places in `names`."""
 
@@ -133,8 +139,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
             )
         positions = np.flatnonzero(values[1:] >= values[:-1]).tolist()
         if any(values[i + 1] > values[i] or ids[i + 1] > ids[i] for i in positions):
-            order = docid_order(ids)
-            order = order[np.argsort(-values[order], kind="stable")]
+            order = ranking_order(values, docid_order(ids))
             ids, values = [ids[i] for i in order], values[order]
         self._ids[query_id], self._scores[query_id] = ids, values
 
