@@ -9,7 +9,7 @@ from interlingua.data import encyclopedia
 from interlingua.data.collections import load_collection
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
-from interlingua.index import Index
+from interlingua.index import Index, search
 from interlingua.index import ranking as hybrid
 from interlingua.index.local.store import LocalView
 from interlingua.index.metadata import Question, load_to_encode
@@ -170,6 +170,47 @@ def test_the_most_that_terms_could_give_counts_those_that_no_passage_has(tmp_pat
     assert matches.weights == pytest.approx({"cat": idf[2], "dog": idf[1], "unseen": idf[0]})
     [share] = lexical_shares(question, ["en"], matches.weights, [2.0], ["en"])
     assert share == pytest.approx(2.0 / (idf[2] + 2 * idf[1] + 3 * idf[0]))
+
+
+@pytest.fixture
+def candidates(monkeypatch):
+    """What each hybrid search of the test ranks: the names and the dense scores of its candidates, of which each kind
+    of search gives two."""
+    seen = []
+
+    def watched(text, names, langs, lexical, dense, *rest):
+        seen.append(dict(zip(names, dense.tolist(), strict=True)))
+        return hybrid.hybrid(text, names, langs, lexical, dense, *rest)
+
+    monkeypatch.setattr(search, "DEPTH", 2)
+    monkeypatch.setattr(search, "hybrid", watched)
+    return seen
+
+
+def test_candidates_that_are_equal_at_the_cut_are_chosen_by_name(tmp_path, candidates, tiny_static):
+    passages = [Passage(f"p{number}", text, lang="en") for number, text in enumerate(["cat"] * 5 + ["dog"])]
+    index = Index.build(tiny_static(), passages, tmp_path / "idx")
+    assert [hit.passage.id for hit in index.search("cat", 2, lang="en")] == ["p4", "p3"]
+    assert [sorted(names) for names in candidates] == [["p3", "p4"]]
+
+
+def test_a_candidate_that_words_found_has_its_dense_score(tmp_path, monkeypatch, candidates, tiny_static, sentences):
+    dense = LocalView.dense
+
+    def no_more(self, vectors, depth):
+        return [
+            dict(sorted(scores.items(), key=lambda pair: -pair[1])[:depth]) for scores in dense(self, vectors, depth)
+        ]
+
+    passages = [Passage(f"p{number}", text, lang="en") for number, text in enumerate(sentences)]
+    index = Index.build(tiny_static(), passages, tmp_path / "idx")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalView, "dense", no_more)
+        index.search_many(sentences, 2, lang="en")
+    assert max(map(len, candidates)) > 2  # the two searches do not find the same
+    for text, scores in zip(sentences, candidates, strict=True):
+        hits = index.search(text, len(passages), mode="dense")
+        assert scores.items() <= {hit.passage.id: hit.score for hit in hits}.items()
 
 
 def test_the_languages_of_the_passages_are_those_that_count(tmp_path, monkeypatch, tiny_static, sentences):
