@@ -57,6 +57,12 @@ def test_epub(tmp_path: Path) -> None:
     ]
 
 
+def test_epub_whose_chapter_is_named_with_an_anchor(tmp_path: Path) -> None:
+    package = """<package><manifest><item id="a" href="text/a.xhtml#top" media-type="application/xhtml+xml"/></manifest>
+<spine><itemref idref="a"/></spine></package>"""
+    assert [one.text for one in read(tmp_path, "a.epub", book(**{"OEBPS__p.opf": package}))] == ["Majakka."]
+
+
 def bomb() -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -179,6 +179,16 @@ def test_xliff_of_both_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.count("1 untranslated units") == 2
 
 
+def test_a_file_of_xliff_without_a_language_has_not_that_of_the_one_before(tmp_path: Path) -> None:
+    unit = "<trans-unit><source>one</source><target>{}</target></trans-unit>"
+    (tmp_path / "a.xlf").write_text(
+        f'<xliff><file source-language="en" target-language="fi">{unit.format("yksi")}</file>'
+        f'<file source-language="en">{unit.format("eins")}</file></xliff>'
+    )
+    with pytest.raises(InterlinguaError, match="language"):
+        list(read_parallel(tmp_path / "a.xlf"))
+
+
 def test_plain_jsonl() -> None:
     (pair,) = read_parallel(PARALLEL / "plain.jsonl")
     assert pair == ParallelPair("Ziwa ni refu", "The lake is deep", "sw", "en", 1.2, "g", "o")

@@ -95,9 +95,13 @@ def test_a_state_of_another_stream_is_refused() -> None:
         (stream(seed=4), "seed"),
         (stream(batch_size=9), "batch_size"),
         (stream(limit_per_lang=5), "sizes"),
+        (stream(alpha=0.3), "alpha"),
+        (stream(one_language_per_batch=True), "one_language_per_batch"),
     ):
         with pytest.raises(InterlinguaError, match=f"another {what}"):
             other.load_state_dict(state)
+    del state["alpha"], state["one_language_per_batch"]  # as earlier versions wrote it
+    stream().load_state_dict(state)
 
 
 def test_settings_are_checked() -> None:

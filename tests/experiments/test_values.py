@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlingua.errors import BadInput, NotFound
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.experiments import suites
 from interlingua.experiments.spec import Ranking, Reading, Suite
 from interlingua.experiments.suites import measure
@@ -27,6 +27,14 @@ def test_the_pool_of_other_languages_is_measured_anew():
     assert kept.left("pool", pool("en", "fi")) is not None
     kept.add(values("en", "fi", ap=0.5), {"pool": pool("en", "fi")})
     assert kept.values == values("en", "fi", ap=0.5)
+
+
+@pytest.mark.parametrize("content", ['{"asked": {}, "val', "[]", "{}", '{"asked": 1, "values": {}}'])
+def test_a_damaged_file_is_named_with_what_to_do(tmp_path, content):
+    file = tmp_path / "values.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(Damaged, match=r"values\.json: is damaged\. Delete it"):
+        Kept.read(file, None, {}, {})
 
 
 def test_collections_are_measured_column_by_column():

@@ -199,6 +199,11 @@ def test_rows_of_the_cache_must_be_those_of_the_table(place, encoder, monkeypatc
     assert found.derived
 
 
+def test_a_cache_with_rows_of_a_table_that_was_emptied(place, encoder, sentences):
+    Index.open(place, encoder).delete(["later", *(f"p{number}" for number in range(len(sentences)))])
+    assert not wrong(place)
+
+
 def test_a_changed_number_in_a_description_is_damage(place, encoder):
     cache = next((place / "caches").iterdir())
     for file, key, part in (

@@ -165,6 +165,20 @@ def test_number_formats_and_devices(dtype):
             assert dict(found[query.id]) == pytest.approx(dict(EVERY[query.id]), abs=1e-5)
 
 
+def test_stores_of_others_are_moved_to_the_device_and_leave_room_for_new_passages(monkeypatch):
+    store = TokenStore.build(passage_tokens(WordEncoder(), POOL[:100]))
+    kept = {name: (store, row) for row, name in enumerate(store.ids)}
+    retriever = LateInteractionRetriever(WordEncoder(), POOL, kept=kept, device="meta")
+    assert retriever._stores[0].tokens.device.type == "meta"
+    monkeypatch.setattr(late_interaction, "AT_ONCE", 6)
+    retriever = LateInteractionRetriever(WordEncoder(), POOL, kept=kept)
+    hold, numbers = retriever._hold, []
+    retriever._hold = lambda store: numbers.append(len(store)) or hold(store)
+    ids = [passage.id for passage in POOL]
+    retriever.score(QUERIES, {f"q{n}": ids[:50] + ids[100 + 3 * n : 103 + 3 * n] for n in range(4)})
+    assert numbers == [6, 6]
+
+
 def test_an_empty_passage_comes_last_and_is_not_lost():
     pool = [Passage("z", ""), *POOL[:5]]
     retriever = LateInteractionRetriever(WordEncoder(), pool)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import Damaged, InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import PROBE
@@ -69,6 +69,17 @@ def test_a_killed_computation_goes_on(tmp_path, teacher, monkeypatch):
     assert not set(teacher.read[:read]) & set(teacher.read[read:])
     kept = TeacherVectors(tmp_path / "kept", teacher.dim)
     np.testing.assert_allclose(kept(TEXTS).numpy(), teacher.encoder.encode_document(TEXTS), atol=2e-3)
+
+
+def test_damaged_vectors_are_named_and_made_anew(tmp_path, teacher):
+    about = TeacherVectors.build(tmp_path, teacher, TEXTS)
+    for file, content in (("teacher.json", '{"done": 4'), ("keys.npy", ""), ("vectors.npy", "none")):
+        (tmp_path / file).write_text(content, encoding="utf-8")
+        with pytest.raises(Damaged, match="vectors are damaged"):
+            TeacherVectors(tmp_path, teacher.dim)
+        (tmp_path / "teacher.json").write_text("[]", encoding="utf-8")
+        assert TeacherVectors.build(tmp_path, teacher, TEXTS) == about
+        assert TeacherVectors(tmp_path, teacher.dim).about == about
 
 
 def test_another_teacher_or_other_texts_start_anew(tmp_path, teacher, tiny_static):

@@ -97,7 +97,7 @@ class Stream(Generic[Record]):
                 f"a stream needs batch_size ≥ 1, limit_per_lang ≥ 1 and seed ≥ 0, not {batch_size}, "
                 f"{limit_per_lang} and {seed}."
             )
-        self.store, self.batch_size, self.seed = store, batch_size, seed
+        self.store, self.batch_size, self.seed, self.alpha = store, batch_size, seed, alpha
         self.one_language_per_batch, self.view = one_language_per_batch, view
         self.langs = sorted(store.languages if langs is None else set(langs))
         for lang in self.langs:
@@ -154,30 +154,29 @@ class Stream(Generic[Record]):
         return int(self.store.languages[lang][index])
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, as small JSON: the step and how many records of each language were drawn; and the seed and
-        the sizes, by which `load_state_dict` knows the stream again."""
+        """The position, as small JSON: the step and how many records of each language were drawn; and the seed, the
+        sizes and what else `load_state_dict` knows the stream again by."""
+        return {"step": self.step, "cursors": dict(self._cursors), **self._identity()}
+
+    def _identity(self) -> dict[str, Any]:
+        """What decides which records a batch holds, beside the position."""
         return {
-            "step": self.step,
-            "cursors": dict(self._cursors),
             "seed": self.seed,
             "batch_size": self.batch_size,
             "sizes": dict(self.sizes),
             "content": getattr(self.store, "digest", ""),
+            "alpha": self.alpha,
+            "one_language_per_batch": self.one_language_per_batch,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken: the same batches follow as would have without a stop.
 
-        Raises BadInput when the state is of a stream with another seed, batch size or other data.
+        Raises BadInput when the state is of a stream with another seed, batch size, mixture of languages or other data.
         """
-        content = getattr(self.store, "digest", "")
-        for key, current in (
-            ("seed", self.seed),
-            ("batch_size", self.batch_size),
-            ("sizes", self.sizes),
-            ("content", content),
-        ):
-            if state.get(key) != current:
+        for key, current in self._identity().items():
+            # older states do not say how languages were mixed
+            if state.get(key, current if key in ("alpha", "one_language_per_batch") else None) != current:
                 raise BadInput(
                     f"the saved position is of a stream with another {key} ({state.get(key)}, now "
                     f"{current}). Continue with the data and settings of the start, or start anew."

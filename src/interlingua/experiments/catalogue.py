@@ -218,7 +218,7 @@ def measured(place: Path, check: Check) -> str:
         missing = [pattern for pattern in check.holds if not any(place.glob(f"{pattern}*"))]
         if missing:
             raise BadInput(f"has no {', '.join(missing)}")
-        matches = [file for pattern in check.holds for file in sorted(place.glob(f"{pattern}*"))]
+        matches = list(dict.fromkeys(file for pattern in check.holds for file in sorted(place.glob(f"{pattern}*"))))
         empty = [file.name for file in matches if file.is_file() and not file.stat().st_size]
         if empty:
             raise BadInput(f"has empty files: {', '.join(empty)}")

@@ -149,7 +149,7 @@ def evaluated(catalogue: Catalogue, read: Sequence[str], fetched: Sequence[str])
                 logger.warning(f"{name}: its size cannot be told ({error})")
                 continue
             if count := facts.get("docs", {}).get("count"):
-                collection = name.rpartition("/")[0]
+                collection = ir_datasets.docs_parent_id(name)
                 previous = test_sets[collection].questions if collection in test_sets else 0
                 questions = previous + facts.get("queries", {}).get("count", 0)
                 test_sets[collection] = Measured(count, entry.tokens, questions, True)

@@ -295,9 +295,9 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
         if len(seeds) < len(runs):
             line += f" ({len(seeds)} of {len(runs)} seeds)"
         for name, names in subsets.items():
-            parts = [part for run in seeds if (part := {c: run[c] for c in names if c in run})]
-            if parts:
-                line += f"; {name} ({' '.join(parts[0])}) {fmean(macro(k) for k in parts):.4f}"
+            means = {c: fmean(each) for c in names if (each := [fmean(run[c].values()) for run in seeds if c in run])}
+            if means:
+                line += f"; {name} ({' '.join(means)}) {fmean(means.values()):.4f}"
         if row != first:
             (own, theirs), shared = _shared((row, first), results, suite, measure)
             gains = [macro(a) - macro(b) for a, b in zip(own, theirs, strict=True)] if shared else []

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, Damaged
 from interlingua.experiments.spec import CalibrationSpec, Suite
-from interlingua.files import atomic_write
+from interlingua.files import atomic_write, read_object
 from interlingua.training.recipe import Recipe, recipe_text, same_recipe
 
 Values = dict[str, dict[str, dict[str, dict[str, float]]]]
@@ -51,11 +51,17 @@ class Kept:
     @classmethod
     def read(cls, file: Path, recipe: Recipe | None, asked: Mapping[str, Any], suites: Mapping[str, Suite]) -> Kept:
         """What the file holds, nothing where there is none. Raises BadInput unless it depends on the same `recipe`
-        (None: the row has no model) and on the same `asked`: measures, suites and what else the row says."""
+        (None: the row has no model) and on the same `asked`: measures, suites and what else the row says; Damaged for a
+        file that no run wrote whole."""
         if not file.exists():
             return cls()
-        content = json.loads(file.read_text(encoding="utf-8"))
-        stored = dict(content.get("asked") or {})
+        try:
+            content = read_object(file, values=dict)
+            values, stored = content["values"], dict(content.get("asked") or {})
+        except (BadInput, KeyError, TypeError, ValueError) as error:
+            raise Damaged(
+                f"{file}: is damaged. Delete it: the same command measures the row again. ({error})"
+            ) from error
         stored.pop("columns", None)  # as older runs have it: which columns there are, the values tell
         if stored.get("calibrate"):  # an option that did not exist yet has its default
             stored["calibrate"] = CalibrationSpec.model_validate(stored["calibrate"]).model_dump()
@@ -67,7 +73,6 @@ class Kept:
                 f"{file.parent}: holds results of another recipe, suite or --data folder, or --out was given in "
                 "another way (relative, absolute). Give it as before, use another --out, or delete the folder."
             )
-        values = content["values"]
         return cls(
             values,
             content.get("measured") or measured_columns(suites, values),

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.array_folder import mapped_array, write_array
-from interlingua.errors import BadInput, Busy, Stale
+from interlingua.errors import BadInput, Busy, Damaged, Stale
 from interlingua.files import alone, atomic_write, make_folder, sync_path
 from interlingua.models.dual import DualEncoder, holds_two
 from interlingua.models.encode import on_processor, token_batches
@@ -54,13 +54,15 @@ class TeacherVectors:
             self.keys: NDArray[np.uint64] = np.load(folder / "keys.npy")
             self.vectors: NDArray[np.float16] = np.load(folder / "vectors.npy", mmap_mode="r")
             # the last, as it is the first to go when another run puts others in their place
-            self.about: dict[str, Any] = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
+            self.about: dict[str, Any] = dict(json.loads((folder / "teacher.json").read_text(encoding="utf-8")))
         except FileNotFoundError as error:
             raise Busy(
                 f"{folder}: holds no teacher's vectors, or another run is just making others there. "
                 "Give each run a folder of its own (objectives.distillation.teacher.vectors)."
             ) from error
-        del self.about["done"]
+        except (ValueError, TypeError, EOFError) as error:
+            raise Damaged(f"{folder}: the teacher's vectors are damaged ({error}). Delete the folder.") from error
+        self.about.pop("done", None)
         teacher_dim = self.vectors.shape[1]
         if dim > teacher_dim:
             raise BadInput(
@@ -230,10 +232,10 @@ def _cuts(encoder: Encoder, on: str) -> list[Any]:
 def _done(folder: Path, about: dict[str, Any]) -> int:
     """The number of texts that a former call for the same texts and teacher has encoded."""
     try:
-        record = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = dict(json.loads((folder / "teacher.json").read_text(encoding="utf-8")))
+        return int(record["done"]) if {key: record.get(key) for key in about} == about else 0
+    except (OSError, ValueError, KeyError, TypeError):
         return 0
-    return int(record["done"]) if {key: record.get(key) for key in about} == about else 0
 
 
 def _loaded(spec: TeacherSpec, device: str) -> DualEncoder:

@@ -182,7 +182,9 @@ def read_epub(stream: BinaryIO) -> Blocks:
         items = {str(node.get("id")): node for node in package.iter() if _tag(node) == "item"}
         spine = [items.get(str(node.get("idref"))) for node in package.iter() if _tag(node) == "itemref"]
         files = [
-            posixpath.normpath(posixpath.join(posixpath.dirname(place), unquote(str(item.get("href")))))
+            posixpath.normpath(
+                posixpath.join(posixpath.dirname(place), unquote(str(item.get("href")).partition("#")[0]))
+            )
             for item in spine
             if item is not None and "html" in str(item.get("media-type"))
         ]

@@ -201,15 +201,16 @@ def read_xliff(
 
 
 def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
+    document: dict[str, str] = {}
     tags: dict[str, str] = {}
     texts: dict[str, str] = {}
     text: TextOf | None = None
     suggestions, line = 0, 0
     for event in xml_events(path):
-        if event.kind == "start" and event.name in ("xliff", "file"):
-            for side, keys in (("source", ("source-language", "srcLang")), ("target", ("target-language", "trgLang"))):
-                for key in keys:
-                    tags[side] = event.attributes.get(key) or tags.get(side, "")
+        if event.kind == "start" and event.name == "xliff":
+            document = tags = _language_tags(event)
+        elif event.kind == "start" and event.name == "file":
+            tags = document | _language_tags(event)
         elif event.name == "alt-trans":
             suggestions += 1 if event.kind == "start" else -1
         elif suggestions:
@@ -225,6 +226,12 @@ def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, st
             text = None
         elif text:
             text.feed(event)
+
+
+def _language_tags(event: Event) -> dict[str, str]:
+    """The languages of the sides that an element says: a file in 1.2, the document in 2.0."""
+    keys = {"source": ("source-language", "srcLang"), "target": ("target-language", "trgLang")}
+    return {side: tag for side, names in keys.items() for name in names if (tag := event.attributes.get(name))}
 
 
 def is_po(path: Path, start: str) -> bool:

@@ -231,7 +231,11 @@ def complete_caches(folder: Path) -> dict[tuple[int, ...], int]:
 
 def _held(path: Path) -> tuple[int, ...] | None:
     parts = path.name.split("+")
-    return tuple(map(int, parts)) if len(parts) <= 2 and all(part.isdecimal() for part in parts) else None
+    return (
+        tuple(map(int, parts))
+        if len(parts) <= 2 and all(part.isascii() and part.isdecimal() for part in parts)
+        else None
+    )
 
 
 def _name(versions: tuple[int, ...]) -> str:

@@ -136,9 +136,9 @@ def _table_rows(index: Path) -> tuple[_Rows | None, Finding]:
 
 def _read_rows(table: PassageTable) -> _Rows:
     """Raises ValueError for rows that no writer wrote."""
-    numbers: list[Rows] = []
-    digests: list[Digests] = []
-    names: list[Digests] = []
+    numbers: list[Rows] = [np.empty(0, dtype=np.int64)]  # a table may have lost all its passages
+    digests: list[Digests] = [np.empty(0, dtype=np.uint64)]
+    names: list[Digests] = [np.empty(0, dtype=np.uint64)]
     for batch in table.batches(("number", *TEXTS, "vector", COLUMN), BATCH):
         batch.validate(full=True)
         vectors = vectors_of(batch, table.dim)
@@ -167,11 +167,12 @@ def _cache_rows(index: Path, path: Path, table: _Rows) -> Finding:
             rows = [row | {COLUMN: ids} for row, ids in zip(batch.to_pylist(), subwords, strict=True)]
             langs = [cache.languages[lang] for lang in cache.langs[places].tolist()]
             table_rows = rows_of(cache.numbers[places], table.numbers, order)
-            differs = table.digests[table_rows] != _digests(rows, cache.vectors[places])
-            differs |= np.array([row["lang"] != lang for row, lang in zip(rows, langs, strict=True)])
-            if len(mismatches := np.flatnonzero(differs & (table_rows >= 0))):
-                raise ValueError(f"passage {rows[int(mismatches[0])]['id']!a} is another one than in the table")
-            count += int((table_rows >= 0).sum())
+            digests, there = _digests(rows, cache.vectors[places]), np.flatnonzero(table_rows >= 0)
+            differs = table.digests[table_rows[there]] != digests[there]
+            differs |= np.array([rows[row]["lang"] != langs[row] for row in there.tolist()], dtype=bool)
+            if differs.any():
+                raise ValueError(f"passage {rows[int(there[differs][0])]['id']!a} is another one than in the table")
+            count += len(there)
         total = int((table.numbers > cache.after).sum())
         if cache.version == table.version and count != total:
             raise ValueError(f"it holds {count:,} of the {total:,} passages of its version")

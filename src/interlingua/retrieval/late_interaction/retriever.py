@@ -67,8 +67,7 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         numbers = dict[int, int]()
         for name, (token_store, row) in (kept or {}).items():
             if id(token_store) not in numbers:
-                numbers[id(token_store)] = len(self._stores)
-                self._stores.append(token_store)
+                numbers[id(token_store)] = self._add(token_store)
             self.places[name] = numbers[id(token_store)], row
         self._given = len(self._stores)
 
@@ -136,13 +135,14 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
             yield candidates
             return
         group: dict[str, Sequence[str]] = {}
-        names: set[str] = set()
+        new: set[str] = set()
         for query, ids in candidates.items():
-            if group and len(names.union(ids)) > AT_ONCE:
+            missing = {name for name in ids if self.places.get(name, (self._given, 0))[0] >= self._given}
+            if group and len(new | missing) > AT_ONCE:
                 yield self._encoded_alone(group)
-                group, names = {}, set()
+                group, new = {}, set()
             group[query] = ids
-            names.update(ids)
+            new |= missing
         yield self._encoded_alone(group)
 
     def _encoded_alone(self, candidates: Candidates) -> Candidates:
@@ -153,8 +153,13 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         return candidates
 
     def _hold(self, store: TokenStore) -> dict[str, tuple[int, int]]:
+        number = self._add(store)
+        return {name: (number, row) for row, name in enumerate(store.ids)}
+
+    def _add(self, store: TokenStore) -> int:
+        """The number of the store among those that are held, on the device."""
         self._stores.append(store if self.device is None else store.to(self.device))
-        return {name: (len(self._stores) - 1, row) for row, name in enumerate(store.ids)}
+        return len(self._stores) - 1
 
 
 def _encoded(encoder: MultiVectorEncoder, passages: Sequence[Passage], options: dict[str, Any]) -> Chunk:
