@@ -6,8 +6,9 @@
 
 Two servers over one index, with --max-batch 64 and --max-batch 1, asked in turns by the same clients (threads with an
 open connection each, every one asking its next question when it has its answer); and the first of them by one client.
-Prints how many times as long one at a time takes, and one client: the median of the rounds' ratios, in brackets the
-smallest and the largest; elapsed time, and processor time of the server, which other load hardly changes.
+Prints the requests a second, in brackets the server's processor time for one; and how many times as long one at a time
+takes, and one client: the median of the rounds' ratios, in brackets the smallest and the largest; elapsed time, and
+processor time of the server, which other load hardly changes.
 """
 
 from __future__ import annotations
@@ -156,7 +157,9 @@ def main() -> None:
                     if number:  # the first round warms up
                         found[name].append(taken)
             rates = ", ".join(
-                f"{name} {len(asked) / median(one.elapsed for one in taken):.0f}/s" for name, taken in found.items()
+                f"{name} {len(asked) / median(one.elapsed for one in taken):.0f}/s "
+                f"({1e3 * median(one.processor for one in taken) / len(asked):.1f} ms)"
+                for name, taken in found.items()
             )
             print(f"{kind:16} {rates}")
             for name in ("one at a time", "one client"):

@@ -311,7 +311,7 @@ def test_one_line_names_the_mistake(place, monkeypatch, capsys, command, says):
         ("data.questions.path=latin1.jsonl", ["latin1.jsonl, line 2: not UTF-8"]),
         ("data.parallel.path=fi-en.tsv", ["fi-en.tsv, line 2: 4 column(s)"]),
         ("data.questions.path=encyclopedia:klingon", ["'klingon'"]),
-        ("data.parallel.langs=[xx]", ["data.parallel", "no records in xx"]),
+        ("data.parallel.langs=[yo]", ["data.parallel", "no records in yo"]),
         ("model.backbone=nothing", ["nothing: is not a model folder"]),
         ("model.backbone=pickle", ["pickle: holds pytorch_model.bin only"]),
         ("model.backbone=poisoned", ["the loss of 'retrieval' is nan", "Lower optimizer.lr"]),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -140,6 +141,15 @@ def test_squad_and_xquad_r() -> None:
     assert [passage.id for passage in sentences.passages] == ["p0.s0", "p0.s1", "p1.s0"]
     assert (sentences.passages[1].title, sentences.passages[1].text[:8]) == ("It lies in the north.", "The lake")
     assert sentences.qrels == {"a1": {"p0.s0": 1}, "a2": {"p0.s1": 1}, "a4": {"p1.s0": 1}}
+
+
+def test_xquad_r_whose_sentences_have_no_two_ends(tmp_path: Path) -> None:
+    text = (COLLECTIONS / "xquad_r_en.json").read_text(encoding="utf-8")
+    broken = re.sub(r'("sentence_breaks": \[\s*\[\s*\d+),\s*\d+', r"\1", text, count=1)
+    assert broken != text
+    (tmp_path / "xquad_r_en.json").write_text(broken, encoding="utf-8")
+    with pytest.raises(InterlinguaError, match="each of 'sentence_breaks' must be two whole numbers"):
+        load_collection(tmp_path / "xquad_r_en.json")
 
 
 @pytest.mark.parametrize(

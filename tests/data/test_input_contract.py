@@ -452,7 +452,7 @@ BAD = {
     "parallel/xliff": Bad("<source>Not yet</source>", "<source></source>", "line 6", "without a source text", 1),
     "parallel/po": Bad('msgstr "Avaa tiedosto"', 'msgstr " "', "line 7", "an empty side", 1),
     "parallel/documents": Bad('"A lake."', '""', "line 1", "is empty or no text", 0),
-    "parallel/jsonl": Bad('"score": 1.2', '"score": "high"', "line 1", "'score' must be a number", 0),
+    "parallel/jsonl": Bad('"score": 1.2', '"score": "high"', "line 1", "'score' must be a finite number", 0),
     "parallel/wikimatrix": Bad("1.2\t", "high\t", "line 2", "the margin 'high' is no number", 6),
     "parallel/tsv": Bad("\tThe tower is high.", "", "line 2", r"1 column\(s\), 2 or 3 are needed", 1),
     "documents/jsonl": Bad('"Fish live here."', "3", "line 1", "is empty or no text", 1),
@@ -465,6 +465,23 @@ BAD = {
     "triples/qrels": Bad("p2 1\n", "p2\n", "line 3", "'p2' is no score", 1),
     "triples/tsv": Bad("q2\tp2\tp1", "q2\tp2", "line 2", r"2 column\(s\), at least 3 are needed", 1),
 }
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new", "says"),
+    [
+        ("parallel/jsonl", '"score": 1.2', f'"score": 1{"0" * 400}', "'score' must be a finite number"),
+        ("triples/jsonl", '"p1", "p2"', f'["p1", 1{"0" * 400}], ["p2", 1]', "is no score"),
+        ("collection/qrels", QRELS, f"q1 0 p1 {'1' * 5000}\n", "is no judgement"),
+    ],
+)
+def test_a_number_with_hundreds_of_digits_is_a_bad_row(key, old, new, says, tmp_path: Path) -> None:
+    reader = READERS[key]
+    assert isinstance(reader.text, str)
+    assert old in reader.text
+    (tmp_path / reader.name).write_text(reader.text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(BadInput, match=says):
+        list(reader.read(tmp_path / reader.name, "error") or ())
 
 
 @pytest.mark.parametrize("key", BAD)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from interlingua.data.readers import read_parallel, read_sentences, source_fingerprint
+from interlingua.data.datasets import DataSpec, read
+from interlingua.data.readers import parallel, read_parallel, read_sentences, source_fingerprint
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
 
@@ -25,6 +28,24 @@ def test_tsv_takes_languages_from_its_name_and_the_origin_from_its_third_column(
     assert second.origin == "bible"
     (given, _) = read_parallel(PARALLEL / "ar-en.tsv", source_lang="fas")
     assert (given.source_lang, given.target_lang) == ("fa", "en")
+
+
+def test_a_recipe_may_list_both_files_of_a_pair() -> None:
+    paths = [str(PARALLEL / "corpus.ar"), "encyclopedia:test", str(PARALLEL / "corpus.en"), str(PARALLEL / "fi.po")]
+    bundled = len(list(read_parallel("encyclopedia:test")))
+    twice = list(read("parallel", DataSpec(path=[paths[0], paths[2]], filter=False)))
+    assert twice == list(read_parallel(PARALLEL / "corpus"))
+    assert len(list(read("parallel", DataSpec(path=paths, filter=False)))) == 2 + bundled + 2
+    both = DataSpec(kind="sentences", path=[paths[0], paths[2]], options={"side": "both"})
+    assert len(list(read("raw", both))) == 4
+
+
+def test_languages_of_a_recipe_are_those_of_the_records() -> None:
+    assert DataSpec(path="x", langs=["zh-CN", "iw", "kor-tur", "fi"]).langs == ["zh", "he", "ko-tr", "fi"]
+    spec = DataSpec(path=str(PARALLEL / "corpus"), langs=["ara"], filter=False)
+    assert len(list(read("parallel", spec))) == 2
+    with pytest.raises(ValueError, match="'klingon' is not a language code"):
+        DataSpec(path="x", langs=["klingon"])
 
 
 def test_tatoeba_in_both_of_its_forms() -> None:
@@ -187,6 +208,25 @@ def test_a_file_of_xliff_without_a_language_has_not_that_of_the_one_before(tmp_p
     )
     with pytest.raises(InterlinguaError, match="language"):
         list(read_parallel(tmp_path / "a.xlf"))
+
+
+def test_tmx_in_a_language_that_is_none() -> None:
+    with pytest.raises(InterlinguaError, match="'englisch' is not a language code"):
+        list(read_parallel(next(PARALLEL.glob("*.tmx")), source_lang="englisch"))
+
+
+def test_a_side_that_gets_shorter_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for code in ("ar", "en"):
+        (tmp_path / f"x.{code}").write_text("a\nb\n")
+    real, calls = parallel.read_lines, []
+
+    def shorter(path: Path) -> Iterator[tuple[int, str]]:
+        calls.append(path)
+        return islice(real(path), 1 if len(calls) == 4 else None)
+
+    monkeypatch.setattr(parallel, "read_lines", shorter)
+    with pytest.raises(InterlinguaError, match="one of them changed while they were read"):
+        list(read_parallel(tmp_path / "x"))
 
 
 def test_plain_jsonl() -> None:

@@ -89,6 +89,14 @@ def test_scratch_has_the_shape_asked_for(corpus, sentences):
     assert len(encoder.tokenize(["a b c d e f g h i j k"], "query")[0]) == 8
 
 
+def test_a_length_for_one_role_leaves_the_other_as_it_is(corpus):
+    encoder = build_encoder(SCRATCH, texts=corpus, max_length={"query": 8}, device="cpu")
+    long = "a b c d e f g h i j k " * 9
+    assert [len(encoder.tokenize([long], role)[0]) for role in ("query", "passage")] == [8, 32]
+    encoder.settings.change(max_length={"passage": 16})
+    assert [len(encoder.tokenize([long], role)[0]) for role in ("query", "passage")] == [8, 16]
+
+
 def test_static_starts_with_frequent_subwords_weighing_little(corpus):
     encoder = build_encoder(STATIC, texts=corpus, device="cpu")
     counts = token_counts(encoder.tokenizer, corpus)

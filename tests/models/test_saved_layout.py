@@ -39,6 +39,7 @@ KINDS = {
     "short": lambda e, s: e(max_length=16),
     "lengths by role": lambda e, s: Encoder.of(e().parts(), max_length={"query": 12, "passage": 6}, device="cpu"),
     "static": lambda e, s: s(),
+    "length of one role": lambda e, s: Encoder.of(e().parts(), max_length={"query": 12}, device="cpu"),
     "static, short, prompts": lambda e, s: s(max_length=4, prompts={"query": "storm "}),
     "static, learned weights": lambda e, s: with_learned_weights(s),
 }

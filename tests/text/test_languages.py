@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from interlingua.errors import InterlinguaError
-from interlingua.text.languages import find_name, language, language_at_end, languages, normalise_code
+from interlingua.text.languages import (
+    code_of_name,
+    code_of_pair,
+    find_name,
+    language,
+    language_at_end,
+    languages,
+    normalise_code,
+)
 
 TATOEBA = """
 afr amh ang ara arq arz ast awa aze bel ben ber bos bre bul cat cbk ceb ces cha cmn cor csb cym dan deu dsb
@@ -90,6 +98,19 @@ def test_scripts() -> None:
 )
 def test_language_at_end(name: str, code: str | None) -> None:
     assert language_at_end(name) == code
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("ar", "ar"), ("pt_BR", "pt"), ("zh-Hant", "zh"), ("zh-Hant-TW", "zh"), ("es_419", "es"), ("sr@latin", "sr")]
+    + [(name, None) for name in ("my_texts", "no_duplicates", "so_far", "my-plugin", "in_domain", "news", "xx")],
+)
+def test_a_name_that_begins_with_a_code_is_no_language(name: str, code: str | None) -> None:
+    assert code_of_name(name) == code
+
+
+def test_pairs_are_called_by_both_languages() -> None:
+    assert [code_of_pair(tag) for tag in ("ko-tr", "tur-kor", "zh-CN", "ko", "ko-xx")] == ["ko-tr"] * 2 + [None] * 3
 
 
 def test_find_name() -> None:

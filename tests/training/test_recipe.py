@@ -3,6 +3,7 @@ import torch
 import yaml
 
 from interlingua.errors import InterlinguaError
+from interlingua.models.late_interaction import load_any
 from interlingua.plain_yaml import parse_yaml
 from interlingua.training.build import train
 from interlingua.training.recipe import (
@@ -187,6 +188,30 @@ def test_a_vocabulary_is_learned_from_each_text_once(tmp_path):
         for names in (["sentences"], ["sentences", "repeated"])
     )
     assert torch.equal(once.query.backbone.folded(), twice.query.backbone.folded())  # also begun from the same counts
+
+
+@pytest.mark.parametrize("text", ["1e5", "1e-5", "-3E7", "on", "no", "1.5", "~", "0x1f", "1_000", "2024-01-01", ""])
+def test_a_recipe_is_read_back_as_it_was_written(recipe, text):
+    read = read_recipe(recipe, data="/d")
+    named = read.model_copy(update={"description": text})
+    assert parse_yaml(recipe_text(named))["description"] == text
+    assert same_recipe(recipe_text(named), named)
+
+
+@pytest.mark.slow
+def test_a_warm_up_evens_out_no_lengths(tmp_path):
+    step = {"steps": 1, "tensorboard": False}
+    tree = {
+        "model": {"backbone": {"static": {"vocab_size": 600}}, "encoders": "tied", "norm_power": 0.5},
+        "training": step,
+        "data": {"questions": {"path": "encyclopedia:train"}},
+        "objectives": {"retrieval": {}},
+        "optimizer": {"lr": 1e-12},
+    }
+    warm = {name: tree[name] for name in ("training", "data", "objectives", "optimizer")}
+    train(resolve({**tree, "warm_up": warm}), tmp_path)
+    first, last = (load_any(tmp_path / place).query.backbone.folded() for place in ("warm_up/start", "model"))
+    assert last.norm(dim=1).tolist() == pytest.approx(first.norm(dim=1).sqrt().tolist(), rel=1e-4)
 
 
 @pytest.mark.slow

@@ -38,14 +38,13 @@ def plan(arguments: argparse.Namespace) -> None:
     """Print the resolved recipe and what a step is."""
     import math
 
-    import yaml
-
+    from interlingua.plain_yaml import yaml_text
     from interlingua.training.recipe import read_recipe
     from interlingua.training.weighted import check
 
     recipe = read_recipe(arguments.recipe, arguments.set, arguments.data)
     check(recipe)
-    print(yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True))
+    print(yaml_text(recipe.model_dump(mode="json", exclude_none=True)))
     for name, spec in recipe.objectives.items():
         if spec is not None:
             print(f"# {name}: weight {spec.get('weight', 1.0)}")

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
 from interlingua.data.contexts import cloze, context_pair, with_context
+from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.filters import FilterReport, filter_parallel
 from interlingua.data.linked import link, read_linked, span_pair
 from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences, source_fingerprint
@@ -37,7 +38,7 @@ from interlingua.data.stream import Stream, View
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.progress import track
 from interlingua.settings import Settings
-from interlingua.text.languages import normalise_code
+from interlingua.text.languages import code_of_pair, normalise_code
 
 logger = logging.getLogger(__name__)
 
@@ -234,6 +235,13 @@ class DataSpec(Settings):
         "error", description="error: stop at a row that cannot be used; skip: count and list such rows"
     )
 
+    @field_validator("langs")
+    @classmethod
+    def _codes(cls, langs: list[str] | None) -> list[str] | None:
+        """As records have them: "zh-CN" is "zh", "iw" is "he". The pairs of two other languages than English are called
+        by both, such as "ko-tr"."""
+        return langs if langs is None else [code_of_pair(tag) or normalise_code(tag) for tag in langs]
+
     def paths(self) -> list[str]:
         """The paths as a list."""
         return [self.path] if isinstance(self.path, str) else self.path
@@ -276,7 +284,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     options = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     if kind not in READERS:
         raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
-    records: Iterable[Any] = (r for path in spec.paths() for r in READERS[kind](path, **options))
+    records: Iterable[Any] = (r for source in _sources(kind, spec.paths()) for r in READERS[kind](source, **options))
     report = FilterReport()
     if kind == "cloze":
         records = cloze(records, **own)
@@ -298,6 +306,14 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
         restriction = f" in {', '.join(spec.langs)}" if spec.langs else ""
         restriction += f" from {', '.join(spec.origins)}" if spec.origins else ""
         raise BadInput(f"data.{name}: {', '.join(spec.paths())} gave no records{restriction}.")
+
+
+def _sources(kind: str, paths: list[str]) -> Iterable[str | list[str]]:
+    """What a reader is given at once: a path; of parallel text all files, since two of them may be one (x.ar, x.en)."""
+    if kind not in ("parallel", "sentences") or len(paths) == 1:
+        return paths
+    files = [path for path in paths if not is_encyclopedia(path)]
+    return [path if is_encyclopedia(path) else files for path in paths if is_encyclopedia(path) or path == files[0]]
 
 
 def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> Store[Any]:

@@ -195,7 +195,8 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def _integer(cell: str) -> bool:
-    return cell.strip().removeprefix("-").isdecimal()
+    digits = cell.strip().removeprefix("-")
+    return digits.isdecimal() and len(digits) < 19
 
 
 def is_beir(path: Path) -> bool:
@@ -312,6 +313,8 @@ def _squad_passages(paragraph: Paragraph, lang: str) -> list[Passage]:
     sentences, breaks = paragraph.row["sentences"], paragraph.row.get("sentence_breaks")
     if not isinstance(sentences, list) or not isinstance(breaks, list) or len(breaks) != len(sentences):
         raise BadRow("'sentences' and 'sentence_breaks' must be lists of one length")
+    if not all(isinstance(pair, list) and len(pair) == 2 and {*map(type, pair)} == {int} for pair in breaks):
+        raise BadRow("each of 'sentence_breaks' must be two whole numbers, where a sentence begins and ends")
     return [
         Passage(f"p{paragraph.number}.s{number}", context, string({"sentence": sentence}, "sentence"), lang)
         for number, sentence in enumerate(sentences)

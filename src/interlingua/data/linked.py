@@ -119,7 +119,7 @@ def link(
     wait in a temporary file, not in memory.
     """
     source = source if source == ANY else normalise_code(source)
-    allowed = None if langs is None else {*langs, source}
+    allowed = None if langs is None else {*map(normalise_code, langs), source}
     groups: dict[str, dict[str, int]] = {}
     counts: Counter[str] = Counter()
     total = 0

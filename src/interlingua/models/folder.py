@@ -152,7 +152,8 @@ class Settings:
         max_length: MaxLength = None,
         limit: int | None = None,
     ) -> None:
-        """Apply what a caller asked for; None leaves a setting as it is.
+        """Apply what a caller asked for; None leaves a setting as it is, and so does a role that `max_length` leaves
+        out.
 
         Raises BadInput for a length over `limit`, the number of positions the model has.
         """
@@ -176,7 +177,10 @@ class Settings:
             )
         if limit is not None and longest > limit:
             raise BadInput(f"max_length {longest}: this model has positions for {limit} tokens at most.")
-        self.max_length, self.role_lengths = longest, lengths
+        if not lengths or len(lengths) == len(set(_ROLES.values())):
+            self.max_length, self.role_lengths = longest, lengths
+        else:
+            self.role_lengths = {**self.role_lengths, **lengths}
 
     def length(self, role: str | None) -> int | None:
         """The most tokens of a text in this role."""

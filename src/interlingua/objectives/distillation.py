@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from interlingua.data.records import ParallelPair, QuestionPassage, Sentence
@@ -28,6 +28,7 @@ from interlingua.objectives.objective import (
 from interlingua.objectives.retrieval import as_text, candidates, info_nce_rows
 from interlingua.objectives.semantic import ON, pair_requests, roles
 from interlingua.settings import Settings
+from interlingua.text.languages import normalise_code
 
 Teacher = Callable[..., Tensor]
 """Passages → the teacher's vectors `[texts, dim]`, without a gradient. One that is asked for questions, too, takes
@@ -177,6 +178,11 @@ class Distillation(Objective):
             description="of `parallel`: the language whose side teaches both; a pair without it is an error. null: "
             "each side learns its own vector",
         )
+
+        @field_validator("lang")
+        @classmethod
+        def _code(cls, lang: str | None) -> str | None:
+            return lang and normalise_code(lang)
 
         @model_validator(mode="after")
         def _scores_of_questions(self) -> Self:

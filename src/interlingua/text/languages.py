@@ -113,6 +113,19 @@ def find_name(name: str) -> str | None:
     return _names().get(name.strip().casefold())
 
 
+def code_of_name(name: str) -> str | None:
+    """The code of a name that is nothing but a language tag: "ar", "pt_BR", "zh-Hant"; None for "my_texts"."""
+    tag = r"[A-Za-z]{2,3}(?:[-_][A-Z][a-z]{3})?(?:[-_](?:[A-Z]{2}|\d{3}))?(?:@[a-z]+)?"
+    return find_code(name) if re.fullmatch(tag, name) else None
+
+
+def code_of_pair(tag: str) -> str | None:
+    """The name of the pairs of two languages, neither of them English: "ko-tr", also for "kor-tur"; None for another
+    tag."""
+    codes = [find_code(code) for code in tag.split("-")] if re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", tag) else []
+    return "-".join(sorted(map(str, codes))) if len(codes) == 2 and all(codes) else None
+
+
 def language_at_end(name: str) -> str | None:
     """The code of the language that a name ends in: "xquad_ar", "drcd_dev_zhtw", "mrtydi-v1.1-arabic"; else None."""
     last = re.split(r"[-_.]", name)[-1]

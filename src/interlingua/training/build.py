@@ -119,14 +119,14 @@ def _claim(recipe: Recipe, out: Path) -> None:
 
 
 def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
-    """Run the recipe's warm-up first, in its own folder; where its model is. It has one vector a text unless it says
-    otherwise itself."""
+    """Run the recipe's warm-up first, in its own folder; where its model is. It has one vector a text, and evens out no
+    lengths, which the run itself does, unless it says otherwise itself."""
     if recipe.warm_up is None:
         return None
     tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
     tree["model"] = (
         recipe.model.model_dump(mode="json")
-        | {"encoders": "tied", "late_interaction": None}
+        | {"encoders": "tied", "late_interaction": None, "norm_power": 1.0}
         | dict(recipe.warm_up.get("model", {}))
     )
     train(resolve(tree, where="warm_up"), out / "warm_up", device)

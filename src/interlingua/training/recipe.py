@@ -21,7 +21,7 @@ from pydantic import (
 from interlingua.data.datasets import DataSpec
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import existing, read_lines
-from interlingua.plain_yaml import parse_yaml
+from interlingua.plain_yaml import parse_yaml, yaml_text
 from interlingua.settings import Settings
 from interlingua.training.optimizer import OptimizerSpec
 
@@ -179,7 +179,7 @@ class Recipe(Settings):
 
 def recipe_text(recipe: Recipe) -> str:
     """A checked recipe as the YAML that is kept beside its run."""
-    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml_text(recipe.model_dump(mode="json"))
 
 
 def kept_recipe(text: str) -> Recipe | None:

@@ -19,7 +19,7 @@ from interlingua.data.stream import mix
 from interlingua.errors import BadInput
 from interlingua.files import read_lines
 from interlingua.settings import Settings
-from interlingua.text.languages import find_code, language_at_end, normalise_code
+from interlingua.text.languages import code_of_name, language_at_end, normalise_code
 from interlingua.text.sentences import split_sentences
 
 
@@ -103,7 +103,7 @@ def is_sentence_lines(path: Path, start: str) -> bool:
 def read_sentence_lines(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Sentence]:
     """One record a line that is not blank (blank ones are counted); the language is given, or the name's ending
     (`news.ar`, `news.ar.gz`), or the whole name (`ar.txt`)."""
-    code = lang or language_suffix(path) or find_code(plain_name(path).split(".")[0])
+    code = lang or language_suffix(path) or code_of_name(plain_name(path).split(".")[0])
     if not code:
         raise BadInput(f"{path}: the file name tells no language (like ar.txt). Give lang.")
     code = normalise_code(code)

@@ -9,13 +9,14 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from interlingua.data.readers.documents import read_document_rows
-from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
+from interlingua.data.readers.rows import LARGEST, BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import (
     PairOptions,
     TwoFiles,
@@ -57,8 +58,13 @@ def read_moses(
             raise BadRow("an empty side")
         return ParallelPair(*texts, source, target)
 
-    lines = zip(read_lines(first), read_lines(second), strict=True)
-    return bad.parsed(first, ((number, (text, other)) for (number, text), (_, other) in lines), parse)
+    def rows() -> Iterator[tuple[int, tuple[str, str]]]:
+        for one, other in zip_longest(read_lines(first), read_lines(second)):
+            if one is None or other is None:
+                raise BadInput(f"{first}, {second}: one of them changed while they were read. Try again.")
+            yield one[0], (one[1], other[1])
+
+    return bad.parsed(first, rows(), parse)
 
 
 def _unknown(path: TwoFiles) -> str:
@@ -79,8 +85,8 @@ def read_plain_pairs(
     def parse(line: str) -> ParallelPair:
         row = json_object(line)
         score = row.get("score")
-        if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float))):
-            raise BadRow("'score' must be a number")
+        if score is not None and (type(score) not in (int, float) or not abs(score) < LARGEST):
+            raise BadRow("'score' must be a finite number")
         return ParallelPair(
             string(row, "source"),
             string(row, "target"),

@@ -190,7 +190,7 @@ def _id(value: object) -> str:
 def _number(value: object) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if number - number != 0:  # NaN, infinity
         raise BadRow(f"{value!r} is no score")

@@ -14,7 +14,7 @@ from interlingua.data.readers.source import plain_name
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines
-from interlingua.text.languages import find_code, normalise_code
+from interlingua.text.languages import code_of_name, normalise_code
 
 CHUNK = 1 << 16
 
@@ -114,6 +114,7 @@ def read_tmx(
     without both, every other language is paired with English (with the unit's first language where there is no
     English), source first. Pairs of one unit with several languages share a `group`. Units without the language
     asked for are counted."""
+    source_lang, target_lang = (tag and normalise_code(tag) for tag in (source_lang, target_lang))
     units = ((unit.line, unit) for unit in _tmx_units(path))
     for unit, texts in bad.parsed(path, units, lambda unit: (unit, _tmx_texts(unit))):
         pairs = _pairs(texts, source_lang, target_lang)
@@ -156,7 +157,6 @@ def _tmx_texts(unit: Unit) -> dict[str, str]:
 
 
 def _pairs(texts: dict[str, str], source: str | None, target: str | None) -> list[tuple[str, str]]:
-    source, target = (lang_of({}, tag) if tag else None for tag in (source, target))
     if source and target:
         return [(source, target)] if source in texts and target in texts else []
     if source:
@@ -250,7 +250,7 @@ def read_po(
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: not a PO file ({error}). Check it with msgfmt -c.") from error
     source = normalise_code(source_lang or "en")
-    target = target_lang or catalogue.metadata.get("Language") or find_code(plain_name(path).split(".")[0])
+    target = target_lang or catalogue.metadata.get("Language") or code_of_name(plain_name(path).split(".")[0])
     if not target:
         raise BadInput(
             f"{path}: neither the header (Language:) nor the file name tells the language. Give target_lang."
