@@ -33,6 +33,11 @@ def place(tmp_path_factory, tiny_static, tiny_encoder):
     (root / "first.py").write_text("print(input())", encoding="utf-8")
     (root / "fi-en.tsv").write_text("talo\thouse\n", encoding="utf-8")
     (root / "other.run").write_text("elsewhere Q0 1 1 1.0 t\n", encoding="utf-8")
+    for name in ("dev.fi", "dev-fi"):
+        (root / name).mkdir()
+        (root / name / "passages.jsonl").write_text('{"id": "p", "text": "talo"}\n', encoding="utf-8")
+        (root / name / "queries.tsv").write_text("q\ttalo\n", encoding="utf-8")
+        (root / name / "qrels.txt").write_text("q 0 p 1\n", encoding="utf-8")
     return root
 
 
@@ -185,6 +190,10 @@ def test_questions_translated_by_a_program(there, capsys):
         (
             ["--pipeline", "bm25 % 5 + bm25", "bm25 + 5 * bm25", "--on", "encyclopedia:fi", "--runs", "r"],
             "--runs would write 'bm25 % 5 + bm25' and 'bm25 + 5 * bm25' to files of one name",
+        ),
+        (
+            ["--pipeline", "bm25", "--on", "dev.fi", "dev-fi", "--runs", "r"],
+            "--runs would write the collections 'dev.fi' and 'dev-fi' to files of one name",
         ),
         (["static", "--on", "encyclopedia:fi", "--translated", "en.tsv"], "--translated is for the bm25 stages"),
         (

@@ -65,6 +65,17 @@ def test_a_folder_is_walked_in_sorted_order(tmp_path: Path) -> None:
     assert sources == {one.partition("#")[0].partition(":")[0] for one in found} - {"u"}
 
 
+def test_an_index_in_a_folder_is_no_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = {"index.json": "{}", "passages.lance/x.txt": "X.", "checksums.jsonl": "{}"}
+    make(
+        tmp_path / "f", {"a.txt": "A.", **{f"idx/{name}": text for name, text in index.items()}, "site/index.json": "{"}
+    )
+    assert [one.id for one in read_files(tmp_path / "f")] == ["f/a.txt#1"]
+    said = capsys.readouterr().err
+    assert "not read: an index (1: f/idx)\n" in said
+    assert ".json file (1: f/site/index.json)" in said
+
+
 def test_what_is_not_read_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outside = make(tmp_path / "outside", {"secret.txt": "Secret.", "more/x.txt": "X."})
     folder = make(

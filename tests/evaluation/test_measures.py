@@ -72,6 +72,28 @@ def test_ties_are_trec_evals_where_ir_measures_would_use_another_order():
     assert evaluate(Run.from_scores(scores), {"q": {"a": 1}}, ["RR@10"])["RR@10"] == 0.5
 
 
+def test_grades_below_minus_one_count_as_minus_one():
+    run = Run.from_scores({f"q{number}": {"a": 3.0, "b": 2.0, "c": 1.0} for number in range(300)})
+    grades = [{"a": -2}, {"a": -2, "b": -5}, {"a": -2, "b": 1, "c": 0}]  # a spam page of the web tracks is −2
+    qrels = {f"q{number}": grades[number % 3] for number in range(300)}
+    higher = {query: {name: max(grade, -1) for name, grade in some.items()} for query, some in qrels.items()}
+    names = ["RR@2", "nDCG@3", "AP", "Bpref", "P@2"]
+    assert evaluate(run, qrels, names).per_query == evaluate(run, higher, names).per_query
+    assert evaluate(run, qrels, ["RR@2"]).per_query["RR@2"]["q2"] == 0.5
+
+
+def test_a_grade_that_trec_eval_cannot_take_is_named():
+    with pytest.raises(InterlinguaError, match=r"give query 'q' a grade of 3,000,000,000; at most 1,000,000 is taken"):
+        evaluate(Run.from_scores({"q": {"a": 1.0}}), {"q": {"a": 3_000_000_000}}, ["nDCG@10"])
+
+
+@pytest.mark.parametrize("measure", ["RR", "P", "Success"])
+def test_of_judged_passages_only_the_cut_counts_those(measure):
+    run = Run.from_scores({"q": {"unjudged": 3.0, "right": 2.0}, "r": {"unjudged": 1.0}})
+    values = evaluate(run, {"q": {"right": 1}, "r": {"right": 1}}, [f"{measure}(judged_only=True)@1"])
+    assert next(iter(values.per_query.values())) == {"q": 1.0, "r": 0.0}
+
+
 def test_mean_is_over_all_queries_of_the_qrels():
     run = Run.from_scores({"found": {"a": 1.0}, "empty": {}, "unjudged": {"a": 1.0}, "none": {"a": 1.0}})
     qrels = {"found": {"a": 1}, "empty": {"a": 1}, "missing": {"a": 1}, "none": {"a": 0}, "blank": {}}

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import InterlinguaError, Stale
 from interlingua.index import Hit, Index
 from interlingua.index import metadata as index_encoder
 from interlingua.index import metadata as index_questions
 from interlingua.index import store as index_store
 from interlingua.index.local import search as local_search
+from interlingua.index.local import store
 from interlingua.index.local.table import PassageTable, newest_version
 
 
@@ -334,6 +335,26 @@ def test_approximate_search_finds_most_with_exact_scores(many, asked):
     many.compact(approximate=False)
     assert [many.search(text, 10, mode="dense", lang="en") for text in questions] == exact
     assert len(asked) == 6
+
+
+@pytest.mark.slow
+def test_a_writer_may_compact_before_a_reader_opens_the_approximate_index(many, monkeypatch):
+    many.compact(approximate=True)
+    reader = Index.open(many.path, many.encoder)
+    many.add([Passage("first", "abcabc" * 4, lang="en")])
+    real = store.dense_search_of
+
+    def late(table, snapshot):
+        monkeypatch.setattr(store, "dense_search_of", real)
+        many.add([Passage("second", "abcabc" * 5, lang="en")])
+        many.compact()
+        return real(table, snapshot)
+
+    monkeypatch.setattr(store, "dense_search_of", late)
+    found = {hit.passage.id for hit in reader.search("abcabc", 20, mode="dense", lang="en")}
+    assert {"first", "second"} <= found
+    with pytest.raises(Stale, match="a writer has removed version 1 of its table"):
+        PassageTable.open(many.path, 1)
 
 
 @pytest.mark.slow

@@ -204,6 +204,10 @@ def test_passages_are_added_replaced_and_deleted(client: TestClient, index: Any,
     assert client.delete("/passages/a%2Fb%20c", headers=writer).json() == {"deleted": 1, "passages": 13}
     assert client.delete("/passages/a%2Fb%20c", headers=writer).status_code == 404
     assert client.delete("/passages/p/0", headers=writer).status_code == 200
+    lines = {"id": "two\nlines\n", "text": "Kaksi jokea kohtaa."}
+    assert client.post("/passages", json={"passages": [lines]}, headers=writer).json()["written"] == 1
+    assert client.get("/passages/two%0Alines%0A").status_code == 200
+    assert client.delete("/passages/two%0Alines%0A", headers=writer).json()["deleted"] == 1
     assert "interlingua_passages 12.0" in client.get("/metrics").text
 
 

@@ -297,6 +297,21 @@ def test_filters_and_counts_are_those_of_one_index(
     assert answer["facets"] == read["together"].facets(facets, where=where)
 
 
+def test_a_range_may_fit_the_values_of_one_index_alone(encoder: Any, model: Path, tmp_path: Path) -> None:
+    values = {"a": ["2019", "2021"], "b": ["draft"]}
+    passages = {
+        name: [Passage(f"{name}{year}", "A storm at sea.", "", "en", {"year": year, "kind": "note"}) for year in years]
+        for name, years in values.items()
+    }
+    with serving(build(encoder, tmp_path, model, **passages)) as client:
+        late = {"year": {"gte": 2020}}
+        assert names(search(client, where=late)) == ["a-a2021"]
+        assert names(search(client, where={"all": [{"not": late}, {"year": "draft"}]})) == ["b-bdraft"]
+        asked = client.post("/search", json={"query": QUESTION, "lang": "en", "where": {"kind": {"gte": 5}}})
+        assert refusal(asked) == (400, "bad_request")
+        assert "the indexes: no value of 'kind' can be compared with '5'" in asked.json()["error"]["message"]
+
+
 def test_languages_and_groups_are_those_of_one_index(client: TestClient, read: dict[str, Index]) -> None:
     assert names(search(client, langs=["fi"])) == ["faq-kirja"]
     assert names(search(client, lang="fi", lang_of_results="same")) == ["faq-kirja"]
@@ -487,7 +502,15 @@ def test_no_error_tells_the_place_of_an_index(
 def test_places_are_told_apart_and_only_once() -> None:
     places = {"handbook": "x/idx", "faq": "x/idx2", "idx": "index"}
     served = Served({name: SimpleNamespace(path=place) for name, place in places.items()}, ServeSettings())  # type: ignore[arg-type,misc]
-    for said, told in (("x/idx2: torn.", "the index 'faq': torn."), ("index: torn.", "the index 'idx': torn.")):
+    for said, told in (
+        ("x/idx2: torn.", "the index 'faq': torn."),
+        ("index: torn.", "the index 'idx': torn."),
+        (
+            "x/idx2: no 'index'. There are: 'indexes', 'index'.",
+            "the index 'faq': no 'index'. There are: 'indexes', 'index'.",
+        ),
+        ("locked, by index/lock, index_2", "locked, by the index 'idx'/lock, index_2"),
+    ):
         assert served.told(Damaged(said)) == told
 
 

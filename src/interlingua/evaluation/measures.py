@@ -58,6 +58,10 @@ class Scores(Mapping[str, float]):
         return len(next(iter(self.per_query.values()), {}))
 
 
+MOST_GRADE = 1_000_000
+"""The highest grade of a judgement: trec_eval counts passages by grade, from 0 to the highest."""
+
+
 @cache
 def canonical(name: str) -> str:
     """The ir-measures name: "MRR@100" → "RR@100", "Recall@100" → "R@100".
@@ -104,7 +108,7 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
     gain is the grade as it is, its discount 1/log2(rank + 1). RR@k is 1/rank of the first relevant passage in
     the top k, else 0. Ordering: `interlingua.retrieval.run.Run`.
 
-    Raises BadInput for an unknown measure (with a suggestion) or qrels without queries.
+    Raises BadInput for an unknown measure (with a suggestion), qrels without queries, and a grade above `MOST_GRADE`.
     """
     if not qrels:
         raise BadInput("the qrels hold no query: there is nothing to evaluate.")
@@ -112,7 +116,7 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
         measures = [measures]
     per_query = PerQuery({canonical(name): dict.fromkeys(qrels, 0.0) for name in measures})
     rankings = {query_id: run.ids(query_id) for query_id in qrels if query_id in run and qrels[query_id]}
-    judgements = {query_id: qrels[query_id] for query_id in rankings}
+    judgements = {query_id: _grades(query_id, qrels[query_id]) for query_id in rankings}
     if not rankings:
         return Scores(per_query)
     # trec_eval has no cut-off for reciprocal rank: `-M k` cuts the run for it
@@ -120,12 +124,27 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
     for name in filter(_is_cut_rr, per_query):
         measure = _parse(name)
         uncut = type(measure)(**{key: value for key, value in measure.params.items() if key != "cutoff"})
-        for query_id, _, value in _calculate([uncut], judgements, rankings, measure.params["cutoff"]):
+        ranked = _judged(rankings, judgements) if measure.params.get("judged_only") else rankings
+        for query_id, _, value in _calculate([uncut], judgements, ranked, measure.params["cutoff"]):
             per_query[name][query_id] = value
     if others:
         for query_id, name, value in _calculate(others, judgements, rankings, None):
             per_query[name][query_id] = value
     return Scores(per_query)
+
+
+def _grades(query_id: str, judgements: Mapping[str, int]) -> dict[str, int]:
+    """The judgements of a query as trec_eval takes them. To it −2 means that a passage was not judged, and it fails
+    where no other grade is there; −1, which counts no more than that in any measure, it takes."""
+    if (highest := max(judgements.values())) > MOST_GRADE:
+        raise BadInput(f"the qrels give query '{query_id}' a grade of {highest:,}; at most {MOST_GRADE:,} is taken.")
+    return {passage_id: max(grade, -1) for passage_id, grade in judgements.items()}
+
+
+def _judged(rankings: Mapping[str, list[str]], judgements: Qrels) -> dict[str, list[str]]:
+    """The rankings without passages that were not judged, which trec_eval leaves out before it cuts."""
+    judged = {query: [id for id in ids if id in judgements[query]] for query, ids in rankings.items()}
+    return {query: ids for query, ids in judged.items() if ids}
 
 
 def unanswered(file: str, answered: Container[str], queries: Collection[str], of: str) -> str | None:

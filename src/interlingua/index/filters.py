@@ -148,12 +148,12 @@ def fits(where: Filter, metadata: Mapping[str, str]) -> bool:
     return folded(where, holds, groups)
 
 
-def within_fields(where: Filter, fields: Collection[str]) -> Filter | bool:
-    """The filter among passages that have no other keys of metadata than `fields`: True where all fit, False where none
-    does."""
+def narrowed_to(where: Filter, possible: Callable[[Condition], bool]) -> Filter | bool:
+    """The filter among passages none of which fits a condition that is not `possible`: True where all fit, False where
+    none does."""
     if isinstance(where, Condition):
-        return where if where.key in fields else False
-    parts = [within_fields(part, fields) for part in where.parts]
+        return where if possible(where) else False
+    parts = [narrowed_to(part, possible) for part in where.parts]
     filters = tuple(part for part in parts if not isinstance(part, bool))
     constants = [part for part in parts if isinstance(part, bool)]
     if where.kind == "not":
@@ -172,12 +172,22 @@ def check_filter(
         check_field(leaf.key, fields, place)
         for _, bound in leaf.bounds:
             parts = [part for part in values(leaf.key) if len(part.texts)]
-            if not any(part.compared(bound).any() for part in parts):
+            if not _compared(bound, parts):
                 example = min(min(part.texts) for part in parts)
                 raise BadInput(
                     f"{place}: no value of '{shown(leaf.key)}' can be compared with '{shown(bound)}': a range is of "
                     f"numbers or of ISO dates, and there are values such as '{shown(example)}'."
                 )
+
+
+def comparable(condition: Condition, values: Iterable[Values]) -> bool:
+    """Whether each bound of the condition, if it has any, can be compared with one of the `values`, given in parts."""
+    parts = list(values) if condition.bounds else []
+    return all(_compared(bound, parts) for _, bound in condition.bounds)
+
+
+def _compared(bound: str, parts: Iterable[Values]) -> bool:
+    return any(part.compared(bound).any() for part in parts)
 
 
 def check_field(key: str, fields: Collection[str], place: object) -> None:

@@ -19,13 +19,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
+from typing import Any
 
 from interlingua.errors import BadInput
 from interlingua.index.documents import says
-from interlingua.index.filters import check_field, conditions, within_fields
+from interlingua.index.filters import Condition, check_field, check_filter, comparable, narrowed_to
 from interlingua.index.index import Hit
 from interlingua.index.metadata import Budget, Question
 from interlingua.index.search import with_same
+from interlingua.index.store import View
 from interlingua.retrieval.fusion import RRF_K
 from interlingua.serving.service import Answer, Searches, answered
 
@@ -40,10 +42,10 @@ class Federated:
     searches: tuple[Searches, ...]
 
     def __call__(self, items: Sequence[Question]) -> list[Answer]:
-        for search in self.searches:
-            search.index.refresh()
-        self._check()
-        parts = [part for search in self.searches if (part := narrowed(search)) is not None]
+        views = [search.index.refresh() for search in self.searches]
+        self._check(views)
+        pairs = zip(self.searches, views, strict=True)
+        parts = [part for search, view in pairs if (part := narrowed(search, view)) is not None]
         first, budget = self.searches[0], Budget(self.searches[0].seconds)
         rankings = [part.found(items, budget) for part in parts]
         facets = self._facets(parts)
@@ -69,15 +71,22 @@ class Federated:
             for number, question in enumerate(items)
         ]
 
-    def _check(self) -> None:
-        """Raise BadInput for a key or a language that no passage of any index has."""
+    def _check(self, views: Sequence[View[Any]]) -> None:
+        """Raise BadInput for a key or a language that no passage of any index has, and for a range with which none of
+        their values can be compared."""
         first = self.searches[0]
         indexes = [search.index for search in self.searches]
         if not any(map(len, indexes)):
             return
         fields = {field for index in indexes for field in index.fields}
-        keys = [condition.key for condition in conditions(first.where)] if first.where is not None else []
-        keys += [first.group_by] if first.group_by not in (None, "source") else []
+        if first.where is not None:
+            check_filter(
+                first.where,
+                fields,
+                lambda key: (part for view in views if key in view.fields for part in view.values(key)),
+                "the indexes",
+            )
+        keys = [first.group_by] if first.group_by not in (None, "source") else []
         for key in (*keys, *first.facets):
             check_field(str(key), fields, "the indexes")
         if not first.same:
@@ -99,15 +108,19 @@ class Federated:
         }
 
 
-def narrowed(one: Searches) -> Searches | None:
-    """The search as its index can be asked it: without the languages and keys of metadata that the index lacks. None
-    where no passage of it can be found."""
-    fields, langs = one.index.fields, one.langs
+def narrowed(one: Searches, view: View[Any]) -> Searches | None:
+    """The search as its index can be asked it: without the languages and keys of metadata that the index lacks, and
+    without ranges that none of its values can be compared with. None where no passage of it can be found."""
+    fields, langs = view.fields, one.langs
     if langs is not None:
         langs = tuple(lang for lang in langs if lang in one.index.languages)
         if not langs:
             return None
-    where = None if one.where is None else within_fields(one.where, fields)
+
+    def possible(condition: Condition) -> bool:
+        return condition.key in fields and comparable(condition, view.values(condition.key))
+
+    where = None if one.where is None else narrowed_to(one.where, possible)
     if where is False:
         return None
     return replace(

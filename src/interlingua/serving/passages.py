@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import JSONResponse
 
 from interlingua.data.records import Passage
@@ -31,6 +32,21 @@ from interlingua.text.detection import detect_language
 from interlingua.text.languages import normalise_code
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
+
+
+class Anything(Convertor[str]):
+    """A part of a path with any characters, also slashes and line breaks, which an id may have."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("anything", Anything())
 Around = Annotated[int, Query(ge=0, le=MAX_AROUND, description="passages before it, and passages after it")]
 
 
@@ -142,7 +158,7 @@ def passage_routes(at: Address) -> APIRouter:
         return JSONResponse({"written": change.changed, "passages": change.passages})
 
     @router.get(
-        "/passages/{id:path}",
+        "/passages/{id:anything}",
         response_model=PassagesAnswer,
         summary="The passages with an id, or the one called source:id",
     )
@@ -158,7 +174,7 @@ def passage_routes(at: Address) -> APIRouter:
         return JSONResponse({"passages": passages})
 
     @router.get(
-        "/documents/{id:path}",
+        "/documents/{id:anything}",
         response_model=DocumentAnswer,
         summary="The document of the passage with an id: those before and after it, `?around=2` of each",
     )
@@ -176,7 +192,7 @@ def passage_routes(at: Address) -> APIRouter:
         return JSONResponse({**document, **labelled(service.label)})
 
     @router.delete(
-        "/passages/{id:path}",
+        "/passages/{id:anything}",
         response_model=DeleteAnswer,
         summary="Delete the passages with an id, or the one called source:id",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
@@ -18,7 +17,7 @@ from interlingua.index.store import is_address, is_index
 from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.serving.access import GRANT, INDEXES, NAME, NAMING, Grant, refusal
 from interlingua.serving.schemas import ApiError
-from interlingua.serving.service import ServeSettings, Service, Shared
+from interlingua.serving.service import ServeSettings, Service, Shared, without_places
 
 ONLY = "index"
 """The name of an only index that has no other."""
@@ -104,8 +103,7 @@ class Served:
     def told(self, error: InterlinguaError) -> str:
         """The error without the places of the indexes, which are no business of a client."""
         places = {str(service.index.path): service.place for service in self.services.values()}
-        regex = "|".join(re.escape(place) for place in sorted(places, key=len, reverse=True) if place)  # idx2, then idx
-        return re.sub(regex, lambda match: places[match[0]], str(error)) if regex else str(error)
+        return without_places(str(error), places)
 
     @property
     def names(self) -> tuple[str, ...]:

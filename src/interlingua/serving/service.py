@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
@@ -409,7 +410,18 @@ class Service:
 
     def told(self, error: InterlinguaError) -> str:
         """The error without the place of the index."""
-        return str(error).replace(str(self.index.path), self.place)
+        return without_places(str(error), {str(self.index.path): self.place})
+
+
+def without_places(text: str, places: Mapping[str, str]) -> str:
+    """`text` with the name for clients of each index in place of its path. A path of one word is taken for one only
+    where an error names a place, `docs: …` or `docs/index.json`: elsewhere it may be a word like others."""
+    regex = "|".join(
+        re.escape(place) if "/" in place else rf"(?<![\w'\"./-]){re.escape(place)}(?=[:/])"
+        for place in sorted(places, key=len, reverse=True)  # idx2, then idx
+        if place
+    )
+    return re.sub(regex, lambda match: places[match[0]], text) if regex else text
 
 
 class Facts(NamedTuple):

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.evaluate.retrieval import (
+    check_run_files,
     collection_options,
     parse_pipelines,
     pipeline_options,
@@ -123,6 +124,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.passages and collections:
         pool = load_collection(arguments.passages)
         collections = [cross(collection, pool) for collection in collections]
+    check_run_files(arguments, collections)
     translated = translations(arguments, collections)
     models: dict[str, AnyEncoder] = dict(load_models(arguments))
     single = {name: model for name, model in models.items() if not has_token_vectors(model)}

@@ -182,6 +182,19 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Pipeline]:
     return pipelines
 
 
+def check_run_files(arguments: argparse.Namespace, collections: Sequence[Collection]) -> None:
+    """Raise BadInput where --runs would write two collections to files of one name."""
+    files: dict[str, str] = {}
+    for collection in collections if arguments.runs else ():
+        if slug(collection.name) in files:
+            other = files[slug(collection.name)]
+            raise BadInput(
+                f"--runs would write the collections '{other}' and '{collection.name}' to files of one name. Give two "
+                "commands, and two folders."
+            )
+        files[slug(collection.name)] = collection.name
+
+
 def translations(arguments: argparse.Namespace, collections: Sequence[Collection]) -> dict[str, list[Query]]:
     """Name of a collection → its questions as --translated or --translate has them."""
     import shlex

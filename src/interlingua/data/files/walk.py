@@ -315,8 +315,8 @@ def find_files(
 
     A file that is given is called by its name (`faq.csv`), one in a folder by its path from there, the name of the
     folder included (`handbook/sub/guide.md`), always with `/`, as far as `names` (`SourceNames`) knows no other name.
-    `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), and of what
-    in a folder is no regular file; a pipe is read where it is given itself. Raises BadInput for a path that
+    `skip(name, reason)` hears of hidden files, of links (one to a hidden file of the folder is followed), of indexes,
+    and of what in a folder is no regular file; a pipe is read where it is given itself. Raises BadInput for a path that
     does not exist, and for a folder inside another one given.
 
     A `scope` takes in all roots, or what is `only` to be looked at in them. A path that does not exist is then one
@@ -342,6 +342,10 @@ def find_files(
             yield from _walk(root, name, skip, names, scope)
         elif root.exists() or scope is None:
             yield File(root, name, True)
+
+
+OF_AN_INDEX = ("index.json", "passages.lance")
+"""What lies in the folder of an index, which is no source of passages."""
 
 
 def _roots(path: str | Path, may_be_gone: bool) -> list[Path]:
@@ -379,6 +383,8 @@ def _walk(
                 skip(name, "hidden")
             elif entry.is_symlink() and (reason := _not_followed(entry, real_root)):
                 skip(name, reason)
+            elif entry.is_dir() and all(os.path.exists(os.path.join(entry.path, part)) for part in OF_AN_INDEX):
+                skip(name, "an index")
             elif entry.is_dir():
                 subfolders.append((Path(entry.path), path, name, included))
             elif entry.is_file():

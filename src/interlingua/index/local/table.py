@@ -6,8 +6,8 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from math import isqrt
 from os import SEEK_END
@@ -81,8 +81,8 @@ class PassageTable:
     @classmethod
     def open(cls, folder: Path, version: int | None = None) -> PassageTable:
         """The table in `folder`, held at `version` if given. Raises Damaged where there is none, or none that
-        can be read."""
-        with _plain_errors(folder):
+        can be read, and Stale where a writer has removed that version."""
+        with _plain_errors(folder) if version is None else _reading(folder, lambda: version):
             table = _connect(folder).open_table(TABLE)
             if version is not None:
                 table.checkout(version)
@@ -261,22 +261,8 @@ class PassageTable:
         if self.approximate:
             self.near(np.zeros(self.dim, np.float32), 1, 1)
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Raise Stale for what cannot be read because a writer has removed this version: there is a newer one."""
-        try:
-            with _plain_errors(self.folder):
-                yield
-        except Damaged as error:
-            newest = newest_version(self.folder)
-            if newest is None:
-                with _plain_errors(self.folder):
-                    newest = int(_connect(self.folder).open_table(TABLE).version)
-            if newest == self.version:
-                raise
-            raise Stale(
-                f"{self.folder}: a writer has removed version {self.version} of its table, version {newest} is newest"
-            ) from error
+    def _reading(self) -> AbstractContextManager[None]:
+        return _reading(self.folder, lambda: self.version)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -421,6 +407,24 @@ def _connect(folder: Path) -> Any:
     except ImportError:
         raise NotFound("an index needs lancedb: pip install 'interlingua[index]'") from None
     return lancedb.connect(str(folder), session=lancedb.Session(metadata_cache_size_bytes=NOTED))
+
+
+@contextmanager
+def _reading(folder: Path, version: Callable[[], int | None]) -> Iterator[None]:
+    """Raise Stale for what cannot be read because a writer has removed this version: there is a newer one."""
+    try:
+        with _plain_errors(folder):
+            yield
+    except Damaged as error:
+        newest = newest_version(folder)
+        if newest is None:
+            with _plain_errors(folder):
+                newest = int(_connect(folder).open_table(TABLE).version)
+        if newest == version():
+            raise
+        raise Stale(
+            f"{folder}: a writer has removed version {version()} of its table, version {newest} is newest"
+        ) from error
 
 
 @contextmanager
