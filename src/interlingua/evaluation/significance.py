@@ -104,14 +104,17 @@ def compare_all(
 
 
 def paired_p(a: NDArray[np.float64], b: NDArray[np.float64], test: str = "t", *, seed: int = 0) -> float:
-    """Two-tailed p-value of paired values [queries]. Differences that do not vary give 1: nothing can be said."""
+    """Two-tailed p-value of paired values [queries]. The t-test says nothing of differences that do not vary, and gives
+    1; the permutation test flips their signs as it does with others."""
     if test not in ("t", "permutation"):
         raise BadInput(f"unknown test '{test}'.{suggestion(test, ['t', 'permutation'])}")
     differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
     n = len(differences)
-    if n < 2 or np.ptp(differences) <= 1e-12:  # subtraction leaves noise where the differences are equal
+    if n < 2:
         return 1.0
     if test == "t":
+        if np.ptp(differences) <= 1e-12:  # subtraction leaves noise where the differences are equal
+            return 1.0
         from scipy.stats import t  # type: ignore[import-untyped]
 
         statistic = differences.mean() / (differences.std(ddof=1) / np.sqrt(n))
