@@ -40,10 +40,13 @@ def test_a_recipe_may_list_both_files_of_a_pair() -> None:
     assert len(list(read("raw", both))) == 4
 
 
-def test_languages_of_a_recipe_are_those_of_the_records() -> None:
-    assert DataSpec(path="x", langs=["zh-CN", "iw", "kor-tur", "fi"]).langs == ["zh", "he", "ko-tr", "fi"]
+def test_languages_of_a_recipe_are_those_of_the_records(tmp_path: Path) -> None:
+    assert DataSpec(path="x", langs=["zh-CN", "iw", "tur-kor", "fi"]).langs == ["zh", "he", "tr-ko", "fi"]
     spec = DataSpec(path=str(PARALLEL / "corpus"), langs=["ara"], filter=False)
     assert len(list(read("parallel", spec))) == 2
+    (tmp_path / "tr-ko.tsv").write_text("Merhaba dünya bugün\t안녕 세상 오늘\n", encoding="utf-8")
+    spec = DataSpec(path=str(tmp_path / "tr-ko.tsv"), langs=["tr-ko"], filter=False)
+    assert len(list(read("parallel", spec))) == 1
     with pytest.raises(ValueError, match="'klingon' is not a language code"):
         DataSpec(path="x", langs=["klingon"])
 

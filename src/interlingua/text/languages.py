@@ -120,10 +120,10 @@ def code_of_name(name: str) -> str | None:
 
 
 def code_of_pair(tag: str) -> str | None:
-    """The name of the pairs of two languages, neither of them English: "ko-tr", also for "kor-tur"; None for another
+    """The name of the pairs of two languages, neither of them English: "tr-ko", also for "tur-kor"; None for another
     tag."""
     codes = [find_code(code) for code in tag.split("-")] if re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", tag) else []
-    return "-".join(sorted(map(str, codes))) if len(codes) == 2 and all(codes) else None
+    return "-".join(map(str, codes)) if len(codes) == 2 and all(codes) else None
 
 
 def language_at_end(name: str) -> str | None:
