@@ -405,7 +405,7 @@ def test_what_is_saved_loads_and_searches(tmp_path):
         ),
         (["objectives.masked_language_modelling={}"], "needs data named 'sentences'"),
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
-        (["data.parallel.langs=[xx]"], "gave no records in xx"),
+        (["data.parallel.langs=[yo]"], "gave no records in yo"),
         (["objectives.retrieval=null", "objectives.semantic=null", "objectives.language=null"], "no objectives"),
     ],
 )
