@@ -101,8 +101,8 @@ class ListIndex:
     def __len__(self) -> int:
         return len(self.passages)
 
-    def refresh(self) -> None:
-        pass
+    def refresh(self) -> Any:
+        return self
 
     def info(self) -> Any:
         return SimpleNamespace(model="/models/tiny")
