@@ -36,6 +36,8 @@ def test_a_recipe_may_list_both_files_of_a_pair() -> None:
     twice = list(read("parallel", DataSpec(path=[paths[0], paths[2]], filter=False)))
     assert twice == list(read_parallel(PARALLEL / "corpus"))
     assert len(list(read("parallel", DataSpec(path=paths, filter=False)))) == 2 + bundled + 2
+    listed = [str(PARALLEL / "ar-en.tsv")] * 2
+    assert len(list(read("parallel", DataSpec(path=listed, filter=False)))) == 4
     both = DataSpec(kind="sentences", path=[paths[0], paths[2]], options={"side": "both"})
     assert len(list(read("raw", both))) == 4
 

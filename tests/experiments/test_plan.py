@@ -12,7 +12,7 @@ import pytest
 from interlingua.cli import main
 from interlingua.errors import BadInput
 from interlingua.experiments.catalogue import Catalogue, Check, Found, examine, measured
-from interlingua.experiments.cost import in_all
+from interlingua.experiments.cost import evaluated, in_all
 from interlingua.experiments.plan import elsewhere, needs, plan, together
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
@@ -179,6 +179,19 @@ def test_a_truncated_file_of_a_language_pair_is_named(tmp_path):
     (tmp_path / "tatoeba.swh-eng.swh").unlink()
     with pytest.raises(BadInput, match=r"^has 1 files tatoeba\.swh-eng\.\*, two are needed$"):
         measured(tmp_path, check)
+
+
+def test_a_file_of_two_patterns_is_counted_once(tmp_path):
+    for name in ("a.en", "a.fi"):
+        (tmp_path / name).write_text("One.\n", encoding="utf-8")
+    assert measured(tmp_path, Check(holds=["a.", "a.en"])) == "2 files"
+
+
+def test_collections_without_splits_are_measured_apart():
+    catalogue = Catalogue.read()
+    both = evaluated(catalogue, [], ["mr-tydi/ko", "mr-tydi/ja", "mr-tydi/ko"])
+    assert both == [one for name in ("mr-tydi/ko", "mr-tydi/ja") for one in evaluated(catalogue, [], [name])]
+    assert len({one.questions for one in both}) == 2
 
 
 def test_documents_that_lack_a_language_are_malformed(tmp_path):

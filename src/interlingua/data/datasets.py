@@ -313,7 +313,13 @@ def _sources(kind: str, paths: list[str]) -> Iterable[str | list[str]]:
     if kind not in ("parallel", "sentences") or len(paths) == 1:
         return paths
     files = [path for path in paths if not is_encyclopedia(path)]
-    return [path if is_encyclopedia(path) else files for path in paths if is_encyclopedia(path) or path == files[0]]
+    sources: list[str | list[str]] = []
+    for path in paths:
+        if is_encyclopedia(path):
+            sources.append(path)
+        elif files not in sources:
+            sources.append(files)
+    return sources
 
 
 def open_store(name: str, spec: DataSpec, folder: Path, build: bool = True) -> Store[Any]:

@@ -75,10 +75,9 @@ class Federated:
         """Raise BadInput for a key or a language that no passage of any index has, and for a range with which none of
         their values can be compared."""
         first = self.searches[0]
-        indexes = [search.index for search in self.searches]
-        if not any(map(len, indexes)):
+        if not any(map(len, views)):
             return
-        fields = {field for index in indexes for field in index.fields}
+        fields = {field for view in views for field in view.fields}
         if first.where is not None:
             check_filter(
                 first.where,
@@ -90,7 +89,7 @@ class Federated:
         for key in (*keys, *first.facets):
             check_field(str(key), fields, "the indexes")
         if not first.same:
-            languages = {lang for index in indexes for lang in index.languages}
+            languages = {lang for view in views for lang in view.languages}
             for lang in first.langs or ():
                 if lang not in languages:
                     raise BadInput(f"the indexes: no passage is in language '{lang}'.")
@@ -113,7 +112,7 @@ def narrowed(one: Searches, view: View[Any]) -> Searches | None:
     without ranges that none of its values can be compared with. None where no passage of it can be found."""
     fields, langs = view.fields, one.langs
     if langs is not None:
-        langs = tuple(lang for lang in langs if lang in one.index.languages)
+        langs = tuple(lang for lang in langs if lang in view.languages)
         if not langs:
             return None
 

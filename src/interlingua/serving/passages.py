@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import JSONResponse
 
 from interlingua.data.records import Passage
@@ -32,22 +32,16 @@ from interlingua.text.detection import detect_language
 from interlingua.text.languages import normalise_code
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
+Around = Annotated[int, Query(ge=0, le=MAX_AROUND, description="passages before it, and passages after it")]
 
 
-class Anything(Convertor[str]):
-    """A part of a path with any characters, also slashes and line breaks, which an id may have."""
+class Anything(PathConvertor):
+    """The rest of a path, also with line breaks, which an id may have."""
 
     regex = "(?s:.*)"
 
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
 
 register_url_convertor("anything", Anything())
-Around = Annotated[int, Query(ge=0, le=MAX_AROUND, description="passages before it, and passages after it")]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from interlingua.cli.evaluate.retrieval import (
     print_tables,
     print_xor,
     read_xor,
+    slug,
     translations,
     xor_options,
 )
@@ -124,7 +125,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.passages and collections:
         pool = load_collection(arguments.passages)
         collections = [cross(collection, pool) for collection in collections]
-    check_run_files(arguments, collections)
+    if arguments.runs:
+        check_run_files([collection.name for collection in collections], slug, "the collections ")
     translated = translations(arguments, collections)
     models: dict[str, AnyEncoder] = dict(load_models(arguments))
     single = {name: model for name, model in models.items() if not has_token_vectors(model)}

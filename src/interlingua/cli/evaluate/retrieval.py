@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -164,13 +164,7 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Pipeline]:
     if len({*pipelines, *arguments.models}) < len(arguments.pipeline) + len({*arguments.models}):
         raise BadInput("--pipeline: one of them is given twice, or is a MODEL as well.")
     if arguments.runs:
-        files: dict[str, str] = {}
-        for name in (*arguments.models, *pipelines):
-            if (other := files.setdefault(run_file(name), name)) != name:
-                raise BadInput(
-                    f"--runs would write '{other}' and '{name}' to files of one name. Give two "
-                    "commands, and two folders."
-                )
+        check_run_files((*arguments.models, *pipelines), run_file)
     unread = not any(
         isinstance(leaf, Lexical) and leaf.queries is None
         for pipeline in pipelines.values()
@@ -182,17 +176,15 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Pipeline]:
     return pipelines
 
 
-def check_run_files(arguments: argparse.Namespace, collections: Sequence[Collection]) -> None:
-    """Raise BadInput where --runs would write two collections to files of one name."""
+def check_run_files(names: Iterable[str], file: Callable[[str], str], what: str = "") -> None:
+    """Raise BadInput where --runs would write two of `names` to files of one name."""
     files: dict[str, str] = {}
-    for collection in collections if arguments.runs else ():
-        if slug(collection.name) in files:
-            other = files[slug(collection.name)]
+    for name in names:
+        if (other := files.setdefault(file(name), name)) != name:
             raise BadInput(
-                f"--runs would write the collections '{other}' and '{collection.name}' to files of one name. Give two "
-                "commands, and two folders."
+                f"--runs would write {what}'{other}' and '{name}' to files of one name. Give two commands, and two "
+                "folders."
             )
-        files[slug(collection.name)] = collection.name
 
 
 def translations(arguments: argparse.Namespace, collections: Sequence[Collection]) -> dict[str, list[Query]]:
