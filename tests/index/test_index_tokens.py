@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -239,6 +240,21 @@ def test_token_states_of_the_model_are_the_third_part_of_hybrid_search(tiny_enco
         monkeypatch.setattr("interlingua.index.highlights.NEAR_STATE", least)
         found = aligned.spans(text, lambda word: [word])
         assert any(begin < end and start < stop for begin, stop in found) == near
+
+
+def test_a_text_without_spaces_after_a_prompt_has_all_its_spans():
+    """SentencePiece begins such a text with a bare "▁", with which the prompt ends already."""
+    word = {"▁": 3, "読": 7, "む": 8, "▁old": 9}
+    pieces = {"": [], "読む": [("▁", (0, 0)), ("読", (0, 1)), ("む", (1, 2))], "old": [("▁old", (0, 3))]}
+
+    def tokenize(texts, role):
+        bare = [[word[piece] for piece, _ in pieces[text] if piece != "▁"] for text in texts]
+        return [[0, 5, 6, *([] if ids[:1] == [9] else [3]), *ids, 2] for ids in bare]
+
+    subwords = SimpleNamespace(spans=lambda text: [(word[piece], span) for piece, span in pieces[text]])
+    side = SimpleNamespace(tokenize=tokenize, backbone=SimpleNamespace(subwords=subwords))
+    spans = {text: TokenStates(SimpleNamespace(query=side, passage=side)).spans(text, "query") for text in pieces}
+    assert spans == {"": [], "読む": [(0, 1), (1, 2)], "old": [(0, 3)]}
 
 
 def test_what_token_states_cannot_be_kept_of(index, tiny_static):

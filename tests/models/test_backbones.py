@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -95,6 +97,23 @@ def test_a_length_for_one_role_leaves_the_other_as_it_is(corpus):
     assert [len(encoder.tokenize([long], role)[0]) for role in ("query", "passage")] == [8, 32]
     encoder.settings.change(max_length={"passage": 16})
     assert [len(encoder.tokenize([long], role)[0]) for role in ("query", "passage")] == [8, 16]
+
+
+@pytest.mark.parametrize("length", [64.9, True, 0, "a", {"query": 64.9}, {"query": True}, {"passage": None}, {}])
+def test_what_is_no_number_of_tokens_is_named(corpus, length):
+    encoder = build_encoder(SCRATCH, texts=corpus, device="cpu")
+    with pytest.raises(InterlinguaError, match="give a number of tokens, or one per role"):
+        encoder.settings.change(max_length=length)
+
+
+def test_lengths_of_a_folder_end_at_the_positions(corpus, tmp_path):
+    build_encoder(SCRATCH, texts=corpus, device="cpu").save(tmp_path / "model")
+    file = tmp_path / "model/sentence_bert_config.json"
+    file.write_text(json.dumps({"max_seq_length": 1000, "query_length": 500}))
+    encoder = Encoder.load(tmp_path / "model", device="cpu")
+    long = "a b c d e f g h i j k " * 9
+    assert [len(encoder.tokenize([long], role)[0]) for role in ("query", "passage")] == [32, 32]
+    assert encoder.encode([long], role="query").shape == (1, 16)
 
 
 def test_static_starts_with_frequent_subwords_weighing_little(corpus):

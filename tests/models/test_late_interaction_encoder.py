@@ -250,6 +250,16 @@ FOREIGN = {
         "query_expansion",
     ),
     "min": ("sentence_bert_config.json", {"query_expansion": {"strategy": "min", "length": 8}}, "query_expansion"),
+    "longer than the positions": (
+        "sentence_bert_config.json",
+        {"query_expansion": {"strategy": "fixed", "length": 10**6}},
+        "1000000 tokens; the model has positions for",
+    ),
+    "no length": (
+        "sentence_bert_config.json",
+        {"query_expansion": {"strategy": "fixed", "length": True}},
+        "query_expansion",
+    ),
     "queries skipped": ("2_MultiVectorMask/config.json", {"skiplist_tasks": ["query", "document"]}, "skiplist"),
     "allow list": ("2_MultiVectorMask/config.json", {"keep_only_token_ids": [5]}, "keep_only_token_ids"),
     "meanmaxsim": ("config_sentence_transformers.json", {"similarity_fn_name": "meanmaxsim"}, "meanmaxsim"),

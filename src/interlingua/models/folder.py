@@ -164,17 +164,14 @@ class Settings:
             self.template = check_template(template)
         if max_length is None:
             return
-        lengths = (
-            {stored_role(role): int(length) for role, length in max_length.items()}
-            if isinstance(max_length, Mapping)
-            else {}
-        )
-        longest = max(lengths.values(), default=None) if lengths else max_length
-        if not isinstance(longest, int) or min(longest, *lengths.values(), longest) < 1:
+        lengths = {stored_role(role): n for role, n in max_length.items()} if isinstance(max_length, Mapping) else {}
+        asked = list(lengths.values()) if isinstance(max_length, Mapping) else [max_length]
+        if not asked or any(type(length) is not int or length < 1 for length in asked):
             raise BadInput(
                 f"max_length {max_length!r}: give a number of tokens, or one per role such as "
                 "{'query': 64, 'passage': 256}."
             )
+        longest = max(asked)
         if limit is not None and longest > limit:
             raise BadInput(f"max_length {longest}: this model has positions for {limit} tokens at most.")
         if not lengths or len(lengths) == len(set(_ROLES.values())):
@@ -456,18 +453,26 @@ def read_pooling(folder: Path) -> Pooling:
     return check_pooling(modes if isinstance(modes, str) else "+".join(map(str, modes)), str(where))
 
 
-def read_lengths(folder: Path, settings: Settings, *limits: int | None) -> dict[str, Any]:
-    """The configuration of a Transformer module, whose lengths go into `settings`, at most the least of `limits`."""
+def read_lengths(
+    folder: Path, settings: Settings, positions: int | None, tokenizer_length: int | None
+) -> dict[str, Any]:
+    """The configuration of a Transformer module, whose lengths go into `settings`: at most the `positions`
+    of the model; where it names none, the least of these and the tokenizer's."""
     names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
     lengths = ("max_seq_length", "query_length", "document_length")
     objects = (read_object(folder / name, **dict.fromkeys(lengths, int)) for name in names)
     config: dict[str, Any] = next((candidate for candidate in objects if candidate), {})
     if bad := [name for name in lengths if (config.get(name) or 1) < 1]:
         raise BadInput(f"{folder}: {bad[0]} is {config[bad[0]]}; at least 1 is needed.")
-    bounds = [limit for limit in limits if limit and limit < 10**9]
-    settings.max_length = config.get("max_seq_length") or min(bounds, default=None)
+    bounds = [limit for limit in (positions, tokenizer_length) if limit and limit < 10**9]
+
+    def bounded(length: int) -> int:
+        return min(length, positions) if positions else length
+
+    longest = config.get("max_seq_length") or min(bounds, default=None)
+    settings.max_length = bounded(longest) if longest else None
     settings.role_lengths = {
-        role: int(config[key])
+        role: bounded(config[key])
         for role, key in (("query", "query_length"), ("document", "document_length"))
         if config.get(key)
     }

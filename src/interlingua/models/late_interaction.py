@@ -145,12 +145,18 @@ def _query_expansion(folder: Path, backbone: Transformer, settings: Settings) ->
     options = {key: expansion.get(key, default) for key, default in defaults.items()}
     if options["token"] == backbone.tokenizer.mask_token:
         options["token"] = None
-    if options != defaults or not isinstance(expansion.get("length"), int):
+    length = expansion.get("length")
+    if options != defaults or type(length) is not int or length < 1:
         raise BadInput(
             f"{where}: query_expansion {expansion} is not supported. Supported: strategy 'fixed' "
             "with a length, filled up with the mask token, which other tokens do not attend to."
         )
-    settings.role_lengths["query"] = expansion["length"]
+    if backbone.positions is not None and length > backbone.positions:
+        raise BadInput(
+            f"{where}: query_expansion fills questions up to {length} tokens; the model has positions for "
+            f"{backbone.positions}."
+        )
+    settings.role_lengths["query"] = length
     return True
 
 

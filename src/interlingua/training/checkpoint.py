@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,10 @@ def newest(folder: Path) -> Path | None:
 
 
 def _complete(folder: Path) -> list[Path]:
-    """The complete checkpoints by their step: their names sort so only up to step 9,999,999."""
-    return sorted(folder.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
+    """The complete checkpoints by their step: their names sort so only up to step 9,999,999. What somebody else put
+    beside them, such as a copy, is left alone."""
+    complete = [path for path in folder.glob("step-*") if re.fullmatch(r"step-[0-9]+", path.name)]
+    return sorted(complete, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def load_checkpoint(

@@ -58,8 +58,12 @@ class TokenStates(MultiVectorEncoder):
         they are."""
         side = side_of(self.states_of, role)
         ids, bare = side.tokenize([text], role)[0], side.tokenize([""], role)[0]
+        own, placed = _inside(ids, bare), side.backbone.subwords.spans(text)
+        before = ids[own.start - 1] if own.start else None
+        if placed and placed[0][0] == before and ids[own][:1] != [before]:
+            placed = placed[1:]  # a bare "▁" with which prompt and text both begin their last and first word
         spans = []
-        for id, (subword, span) in zip(ids[_inside(ids, bare)], side.backbone.subwords.spans(text), strict=False):
+        for id, (subword, span) in zip(ids[own], placed, strict=False):
             if id != subword:
                 break
             spans.append(span)
