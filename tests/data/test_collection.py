@@ -63,6 +63,23 @@ def _beir(folder: Path, langs: str = "en", of: str = "en") -> Path:
     return folder
 
 
+def test_a_name_that_neither_passages_nor_questions_bear_out_is_not_believed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = load_collection("encyclopedia:en")
+    folder = tmp_path / "faq-it"
+    folder.mkdir()
+    rows = [{"id": p.id, "text": p.text, "title": p.title, "lang": "en"} for p in asked.passages]
+    (folder / "passages.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "queries.tsv").write_text("".join(f"{q.id}\t{q.text}\n" for q in asked.queries))
+    (folder / "qrels.txt").write_text("".join(f"{q} 0 {p} 1\n" for q, grades in asked.qrels.items() for p in grades))
+    assert load_collection(folder).query_langs == ["en"]
+    assert "its name ends in 'it', but its questions are in 'en'" in capsys.readouterr().err
+    swahili = load_collection("encyclopedia:sw").queries
+    (folder / "queries.tsv").write_text("".join(f"{q.id}\t{q.text}\n" for q in swahili))
+    assert load_collection(folder.rename(tmp_path / "faq-sw")).query_langs == ["sw"]
+
+
 @pytest.mark.parametrize(
     ("name", "lang"),
     [

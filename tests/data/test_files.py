@@ -244,7 +244,7 @@ def test_skipping_counts_and_lists(tmp_path: Path) -> None:
     assert not report.skipped
     with pytest.raises(InterlinguaError, match=r"a\.txt, line 1: not UTF-8 .*byte 8.*on_bad_row='skip'"):
         ids(tmp_path / "f")
-    with pytest.raises(InterlinguaError, match=r"no passage to read \(1 bad row or file left out:; .*: no column"):
+    with pytest.raises(InterlinguaError, match=r"no passage to read \(1 bad row or file left out: .*: no column"):
         ids(tmp_path / "f/d.csv", on_bad_row="skip")
 
 
@@ -379,6 +379,20 @@ def test_sources_are_collections_and_files(tmp_path: Path) -> None:
     assert len(list(read_sources(["encyclopedia:sw"]))) == len(list(read_passages("encyclopedia:sw")))
     with pytest.raises(InterlinguaError, match="no path of passages"):
         list(read_sources([]))
+
+
+def test_a_file_of_squad_is_a_collection(tmp_path: Path) -> None:
+    squad = Path(__file__).parent / "fixtures/questions/squad.json"
+    assert is_collection(squad)
+    found = list(read_sources([squad]))
+    assert [one.id for one in found] == [f"p{number}" for number in range(len(found))]
+    assert {one.metadata["source"] for one in found} == {"squad.json"}
+    assert [one.text for one in found] == [one.text for one in read_passages(squad)]
+    (tmp_path / "rows.json").write_text('{"text": "A row."}\n')
+    assert not is_collection(tmp_path / "rows.json")
+    (tmp_path / "bad.json").write_text("{}\n")
+    with pytest.raises(InterlinguaError, match=r"\(1 bad row or file left out: .*bad\.json, line 1: no 'text'\)"):
+        list(read_sources([tmp_path / "bad.json"], on_bad_row="skip"))
 
 
 def test_read_passages_reads_jsonl_as_it_is_and_other_files_too(tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ Das Geld kommt.
 
 
 def test_front_matter_is_title_language_and_metadata(tmp_path: Path) -> None:
-    [found] = read(tmp_path, "a.md", FRONT_MATTER, lang="")
+    report = Report()
+    [found] = read(tmp_path, "a.md", FRONT_MATTER, lang="", report=report)
+    assert list(report.left_out) == [("a.md", "nested")]
     assert (found.title, found.lang, found.text) == ("Refunds", "de", "Das Geld kommt.")
     assert found.metadata == {
         "source": "a.md",
@@ -160,6 +162,8 @@ def test_front_matter_is_title_language_and_metadata(tmp_path: Path) -> None:
     }
     [found] = read(tmp_path, "a.md", "---\ntitle: No: YAML\nteam: 'red'\n---\nText.")
     assert (found.title, found.metadata["team"]) == ("No: YAML", "red")
+    [found] = read(tmp_path, "a.md", "---\ntitle: A\nlang: of the lake\n---\nText.", lang="")
+    assert found.metadata["lang"] == "of the lake"
 
 
 def test_tags_keep_words_apart(tmp_path: Path) -> None:
@@ -187,6 +191,29 @@ def test_html(tmp_path: Path) -> None:
         ("Big title", "Some bold text,\u00a0café 😀.\nNext line."),
         ("Big title > Part", "body\n\na\n  b\n\nx y\n\nz\n\none\n\ntwo\n\nthe end"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("<p>a<div hidden>no<div>no</div>no</div>b", "a\n\nb"),
+        ("<p>a <span hidden>no</span>b", "a b"),
+        ('<p>a <b style="color: red; display : none">no</b>b', "a b"),
+        ("<dialog>no</dialog><dialog open>a</dialog>b", "a\n\nb"),
+        ('<p hidden="until-found">a<p>b', "a\n\nb"),
+        ("<p hidden>no<p>a", "a"),
+        ("<ul><li hidden>no<ul><li>no</ul>no<li>a</ul>b", "a\n\nb"),
+        ("<ul><li>a<li hidden>no</ul>b", "a\n\nb"),
+        ("<table><tr><td>a<td hidden>no<tr hidden><td>no<tr><td>b</table>c", "a\n\nb\n\nc"),
+        ("<dl><dt hidden>no<dd>a</dl>", "a"),
+        ("<p>a<input hidden><img hidden>b", "ab"),
+        ("<svg hidden><g><path/><g>no</svg>a", "a"),
+        ("<body style='display:none'><p>a", "a"),
+        ("<div hidden>" * 3 + "no" + "</div>" * 3 + "a", "a"),
+    ],
+)
+def test_what_a_page_hides_is_not_read(tmp_path: Path, markup: str, text: str) -> None:
+    assert read(tmp_path, "a.html", markup)[0].text == text
 
 
 def test_html_that_nobody_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,7 +478,9 @@ def test_encodings_are_recognised(tmp_path: Path, encoding: str, text: str) -> N
 
 def test_a_page_names_its_encoding_and_a_guess_is_said(tmp_path: Path) -> None:
     for declared in ("<meta charset=windows-1251>", '<?xml version="1.0" encoding="windows-1251"?>'):
-        assert read(tmp_path, "a.xhtml", f"{declared}<p>ёж".encode("cp1251"))[0].text == "ёж"
+        report = Report()
+        assert read(tmp_path, "a.xhtml", f"{declared}<p>ёж".encode("cp1251"), report=report)[0].text == "ёж"
+        assert not report.guessed
     for wrong in ("shift_jis", "zlib", "gibberish"):  # does not fit, is no encoding of text, is none
         page = f"<meta charset={wrong}><p>Où est né Alan Turing ? À Paris"
         assert read(tmp_path, "a.html", page.encode("cp1252"))[0].text == "Où est né Alan Turing ? À Paris"

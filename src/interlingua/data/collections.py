@@ -249,6 +249,12 @@ def _with_languages(collection: Collection, path: Path) -> Collection:
     ]
     questions = [query.text for query in collection.queries if not query.lang]
     main = Counter(passage.lang for passage in collection.passages).most_common(1)
+    if code and main and main[0][0] != code and (other := _contradicted(code, questions)):
+        logger.warning(
+            f"{path}: its name ends in '{code}', but its questions are in '{other}', which is taken. If the name is "
+            "right, say so (--lang, lang=…)."
+        )
+        code = ""
     langs = iter([code] * len(questions) if code else _detected(questions, ONE_OF_QUERIES, main[0][0] if main else ""))
     collection.queries = [query if query.lang else replace(query, lang=next(langs)) for query in collection.queries]
     return collection

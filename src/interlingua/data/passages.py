@@ -10,10 +10,11 @@ from interlingua.data.collections import load_collection
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import Scope, SourceNames, read_files
 from interlingua.data.layouts import beir_complete, folder_complete, mrtydi_complete, parsed
-from interlingua.data.readers.questions import read_tsv_passages
+from interlingua.data.readers.questions import is_squad, read_tsv_passages
 from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
-from interlingua.data.readers.source import expand, filled_lines, kind_of
+from interlingua.data.readers.source import expand, filled_lines, head, kind_of, plain_name
 from interlingua.data.records import Passage
+from interlingua.files import is_input
 from interlingua.text.languages import normalise_code
 
 
@@ -72,7 +73,9 @@ def is_collection(source: str | Path) -> bool:
     path = Path(source)
     if is_encyclopedia(source) or str(source).startswith("ir_datasets:") or (path / "qrels.txt").exists():
         return True
-    return path.is_dir() and any(complete(path) for complete in (folder_complete, beir_complete, mrtydi_complete))
+    if path.is_dir():
+        return any(complete(path) for complete in (folder_complete, beir_complete, mrtydi_complete))
+    return plain_name(path).lower().endswith(".json") and is_input(path) and is_squad(path, head(path))
 
 
 def _jsonl(file: Path, default: str) -> Iterator[Passage]:

@@ -84,6 +84,15 @@ def encoding_of(path: Path, start: bytes, *, rows: bool = False, markup: bool = 
         return _checked(opened, guess, rows)
 
 
+def declared_encoding(start: bytes) -> str | None:
+    """The codec that markup with this `start` names for itself; None where it names none that is known."""
+    if declared := DECLARED.search(start[:4096]):
+        with suppress(LookupError):
+            name = codecs.lookup(declared[1].decode("ascii")).name
+            return "cp1252" if name == "iso8859-1" else name  # as browsers read it
+    return None
+
+
 def text_lines(source: Source) -> Iterator[tuple[int, str]]:
     """`(line number from 1, line without its end)`; lines end at \\n only."""
     with io.TextIOWrapper(source.open(), encoding=source.encoding, newline="\n") as stream:
@@ -131,12 +140,8 @@ def _guess(path: Path, markup: bool, lang: str) -> str | None:
     """The encoding that markup declares, else the likeliest one by a sample around what is not UTF-8; None for UTF-8
     that is damaged, and where none is likely."""
     sample = _sample(path)
-    if markup and (declared := DECLARED.search(sample[:4096])):
-        with suppress(LookupError):
-            name = codecs.lookup(declared[1].decode("ascii")).name
-            name = "cp1252" if name == "iso8859-1" else name  # as browsers read it
-            if _decodes(sample, name):
-                return name
+    if markup and (declared := declared_encoding(sample)) is not None and _decodes(sample, declared):
+        return declared
     as_utf8 = sample.decode("utf-8", "replace")
     damaged = as_utf8.count("\ufffd")
     if sum(char > "\x7f" for char in as_utf8) - damaged > damaged:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from html.parser import HTMLParser
 from itertools import chain, islice
 
@@ -84,10 +85,12 @@ def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) ->
                 break
     matter = [row[0] for row in start[1:-1]]
     if matter and start[-1][0].strip() in ("---", "...") and KEY.match(matter[0]):
-        fields = _front_matter(matter)
+        fields = _front_matter(matter, source.left_out)
         roles = usual_columns(fields)
         blocks.title = fields.pop(roles.get("title", ""), "")
-        blocks.lang = find_code(fields.pop(roles.get("lang", ""), "")) or ""
+        if code := find_code(fields.get(roles.get("lang", ""), "")):  # what is no language stays in the metadata
+            blocks.lang = code
+            del fields[roles["lang"]]
         if "url" in roles:
             fields["url"] = fields.pop(roles["url"])
         reserved = {name: f"{name} (front matter)" for name in ("source", "chunk")}  # these two tell passages apart
@@ -96,7 +99,7 @@ def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) ->
     return chain(start, rows)
 
 
-def _front_matter(matter: list[str]) -> dict[str, str]:
+def _front_matter(matter: list[str], left_out: set[str]) -> dict[str, str]:
     """Keys and values; the items of a list with commas between them. What is no YAML is read line by line."""
     try:
         data = parse_yaml("".join(matter))
@@ -109,7 +112,7 @@ def _front_matter(matter: list[str]) -> dict[str, str]:
         str(name): ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value
         for name, value in data.items()
     }
-    return strings(flat, set())
+    return strings(flat, left_out)
 
 
 def _has_parts(values: list[object]) -> bool:
@@ -187,6 +190,21 @@ BREAKS = frozenset(
         "tbody tfoot thead tr ul"
     ).split()
 )
+VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+"""Tags without an end."""
+ENDED_BY = {
+    "p": BREAKS | {*(f"h{level}" for level in range(1, 7))},
+    "li": {"li"},
+    "dt": {"dt", "dd"},
+    "dd": {"dt", "dd"},
+    "td": {"td", "th", "tr", "tbody", "tfoot"},
+    "th": {"td", "th", "tr", "tbody", "tfoot"},
+    "tr": {"tr", "tbody", "tfoot"},
+    "thead": {"tbody", "tfoot"},
+    "tbody": {"tbody", "tfoot"},
+}
+"""Elements whose end may be left out, and the tags with which the next one begins."""
+NOT_DISPLAYED = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
 APART = BREAKS | {"br", "td", "th", *(f"h{level}" for level in range(1, 7))}
 """Tags between words."""
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -224,22 +242,40 @@ def html_blocks(parts: Iterable[str]) -> Iterator[Block]:
     yield from page.blocks.take()
 
 
+def _hidden(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether a browser shows nothing of an element until a script asks for it: not what `hidden=until-found` hides,
+    which a search in the page shows, nor a whole page, which its own script always shows."""
+    if tag in ("html", "body"):
+        return False
+    if tag == "dialog" and "open" not in attributes:
+        return True
+    hidden = "hidden" in attributes and (attributes["hidden"] or "").lower() != "until-found"
+    return hidden or bool(NOT_DISPLAYED.search(attributes.get("style") or ""))
+
+
 class _Page(HTMLParser):
-    """`unseen` is the tag whose text is not shown, `depth` how often it is open; `heading` the level of an open one."""
+    """`unseen` are the open elements from the one on whose text is not shown, `open` how many of each tag; `heading`
+    the level of an open one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.blocks = Blocks()
-        self.unseen, self.depth = "", 0
+        self.unseen: list[str] = []
+        self.open: Counter[str] = Counter()
         self.heading = self.preformatted = 0
         self.title = False
         self.after_space = True
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self.unseen:
-            self.depth += tag == self.unseen
-        elif tag in UNSEEN:
-            self.unseen, self.depth = tag, 1
+        attributes = dict(attrs)
+        while self.unseen and tag in ENDED_BY.get(self.unseen[-1], ()):
+            self._close(self.unseen[-1])
+        if self.unseen or tag in UNSEEN or (tag not in VOID and _hidden(tag, attributes)):
+            if not self.unseen and tag in BREAKS:
+                self.end()
+            if tag not in VOID:
+                self.unseen.append(tag)
+                self.open[tag] += 1
         elif tag == "title" and not self.blocks.title:
             self.end()
             self.title = True
@@ -251,19 +287,29 @@ class _Page(HTMLParser):
             self.heading = HEADINGS.get(tag, 0 if begun else self.heading)
             self.preformatted += tag == "pre"
         if tag == "html":
-            attributes = dict(attrs)
             self.blocks.lang = find_code(attributes.get("lang") or attributes.get("xml:lang") or "") or ""
 
     def handle_endtag(self, tag: str) -> None:
+        if self.open[tag]:
+            self._close(tag)
+            return
+        if self.unseen and self.unseen[0] in ENDED_BY and tag in BREAKS:  # what holds the element ends
+            self.unseen.clear()
+            self.open.clear()
         if self.unseen:
-            self.depth -= tag == self.unseen
-            self.unseen = self.unseen if self.depth else ""
-        elif tag == "title" and self.title:
+            return
+        if tag == "title" and self.title:
             self.blocks.title, self.title = " ".join(self.blocks.cut_off().split()), False
         elif tag in BREAKS or tag in HEADINGS:
             self.end()
             self.heading = 0 if tag in HEADINGS else self.heading
             self.preformatted = max(0, self.preformatted - (tag == "pre"))
+
+    def _close(self, tag: str) -> None:
+        """The last open element `tag` that is not shown ends, and those in it."""
+        while (last := self.unseen.pop()) != tag:
+            self.open[last] -= 1
+        self.open[tag] -= 1
 
     def handle_data(self, data: str) -> None:
         if not self.unseen:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from interlingua.data.files.chunks import Block, Way, chunk_in_language, chunk_limit
-from interlingua.data.files.encoding import UTF8, encoding_of, read_start
+from interlingua.data.files.encoding import UTF8, declared_encoding, encoding_of, read_start
 from interlingua.data.files.markup import read_html, read_markdown, read_text
 from interlingua.data.files.office import read_docx, read_epub, read_pdf, read_pptx
 from interlingua.data.files.tables import NamedColumns, Row, read_jsonl, read_parquet, read_separated
@@ -158,14 +158,15 @@ class FileReader:
     def _source(self, file: File, suffix: str) -> Source | None:
         """The file for its reader; None for one that holds nothing."""
         encoding: str | None = UTF8
-        content = None
+        content, start = None, b""
         if suffix not in BINARY:
             start, is_whole = read_start(file.path)
             encoding = encoding_of(file.path, start, rows=suffix in TABLES, markup=suffix in PAGES, lang=self.lang)
             content = start if is_whole else None
         if encoding is None:
             return None
-        if suffix not in BINARY and not encoding.startswith("utf"):
+        declared = declared_encoding(start) if suffix in PAGES else None
+        if suffix not in BINARY and not encoding.startswith("utf") and encoding != declared:
             self.report.guess(file.name, encoding)
         link = self.link(file.name) if suffix in DOCUMENTS else ""
         about = {"source": file.name, **({"url": link} if link else {})}

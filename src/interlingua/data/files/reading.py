@@ -80,7 +80,7 @@ def read_files(
                 yield passage
     named_columns.warn_of_unused()
     if not found and scope is None:
-        reasons = "; ".join(line.strip() for line in reader.report.reasons()) or "there is no file"
+        reasons = "; ".join(line.strip() for line in reader.report.reasons()).replace(":; ", ": ") or "there is no file"
         raise BadInput(
             f"{', '.join(map(str, roots))}: no passage to read ({reasons}). What can be read: "
             f"{', '.join((*TABLES, *DOCUMENTS))}."
