@@ -205,3 +205,15 @@ def test_what_cannot_be_done_is_said_in_one_line(made, tiny_static, capsys, argv
     captured = capsys.readouterr()
     assert re.search(message, captured.err.splitlines()[-1]), captured.err
     assert not (made / "out").exists()
+
+
+def test_remove_needs_no_word_about_the_scale(made):
+    on = [made / f"{lang}.txt" for lang in LANGS]
+    for name, more in (("brief", []), ("full", ["--scale", "none"])):
+        ok("calibrate", made / "model", "--on", *on, "--out", made / name, "--remove", 1, "--no-shift", *more)
+    brief, full = (Calibration.load(made / name) for name in ("brief", "full"))
+    vectors = DualEncoder.load(made / "model").encode_document(["Ziwa ni refu.", "Mnara ni mrefu."])
+    np.testing.assert_array_equal(brief.transform(vectors, "sw"), full.transform(vectors, "sw"))
+    assert not np.allclose(brief.transform(vectors, "sw"), vectors)
+    contradicting = ["calibrate", made / "model", "--on", *on, "--out", made / "no", "--remove", 1, "--scale", "std"]
+    assert main(list(map(str, contradicting))) == 2

@@ -117,6 +117,7 @@ def test_the_encoder_goes_to_onnx(model, tmp_path):
         ("encode MODEL docs.jsonl --onnx x", "reads no texts"),
         ("encode MODEL docs.jsonl --out x.parquet --ray", "--ray: encodes files of passages into a folder"),
         ("encode MODEL --onnx x --lang fi", "is not calibrated"),
+        ("encode IDX --out x.npy", "is an index, and a .npy takes lines of text"),
         ("encode IDX docs.jsonl --out x.parquet", "is an index, whose own vectors are written"),
         ("encode IDX --out x.parquet --precision int8", "Leave out --precision and --lang"),
         ("encode MODEL docs.jsonl --out mine", "mine: exists and is not an earlier save"),

@@ -42,17 +42,16 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scale",
-        default="std",
         choices=["std", "variance", "none"],
-        help="divide by each language's spread in each dimension (std)",
+        help="divide by each language's spread in each dimension (std; none with --remove)",
     )
     parser.add_argument(
         "--remove",
         type=int,
         default=0,
         metavar="N",
-        help="take out the first N components of each language, with --scale none and --no-shift language information "
-        "removal (LIR); goes without --scale and --rotate (0)",
+        help="take out the first N components of each language, with --no-shift language information removal (LIR); "
+        "goes without --scale and --rotate (0)",
     )
     rotation_options(parser)
     parser.add_argument(
@@ -135,7 +134,7 @@ def check_options(arguments: argparse.Namespace) -> None:
 
     if not arguments.on and not arguments.fold:
         raise BadInput("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
-    asks = not arguments.shift or arguments.remove or (arguments.scale, arguments.rotate) != ("std", "none")
+    asks = not arguments.shift or arguments.remove or arguments.scale or arguments.rotate != "none"
     if not arguments.on and asks:
         raise BadInput("--shift, --scale, --rotate and --remove are fitted on texts: say which with --on.")
     if bool(arguments.pairs) != (arguments.rotate == "supervised"):
@@ -167,7 +166,7 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
         {lang: encode(sentences) for lang, sentences in texts.items()},
         pivot,
         shift=arguments.shift,
-        scale=arguments.scale,
+        scale=arguments.scale or ("none" if arguments.remove else "std"),
         rotate=arguments.rotate,
         seed=arguments.seed,
         pairs={lang: (encode(source), encode(target)) for lang, (source, target) in pairs.items()},

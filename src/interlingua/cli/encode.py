@@ -85,12 +85,18 @@ def lines(arguments: argparse.Namespace) -> None:
 
     from interlingua.array_folder import write_array
     from interlingua.files import atomic_write, existing, read_lines
+    from interlingua.index.store import is_index
     from interlingua.models.dual import DualEncoder
     from interlingua.text.languages import normalise_code
 
     if len(arguments.texts) > 1:
         raise BadInput(
             "a .npy holds the lines of one file. For passages of several, write --out FILE.parquet or a folder."
+        )
+    if is_index(arguments.model):
+        raise BadInput(
+            f"{arguments.model}: is an index, and a .npy takes lines of text. Write --out FILE.parquet or a folder, or "
+            "name a model."
         )
     source = existing(arguments.texts[0] if arguments.texts else "-")
     texts = [line for _, line in read_lines(source)]
