@@ -471,7 +471,8 @@ def test_compare(visit: Visit) -> None:
     expect(second).to_be_focused()
     second.fill("Majakanvartija kirjoitti the book")
     page.keyboard.press("Enter")
-    expect(page.locator("#results-a article").first).to_be_visible()
+    for side in ("a", "b"):
+        expect(page.locator(f"#results-{side} article").first).to_be_visible()
     first, other = ids(page, "#results-a"), ids(page, "#results-b")
     both, depth = set(first) & set(other), max(len(first), len(other))
     assert both
