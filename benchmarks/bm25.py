@@ -91,7 +91,7 @@ def one_at_a_time(texts: Iterator[Passage], given: Namespace) -> None:
     index, ties = bm25_search.TermSearch(postings, postings.counts, norms), made._indexed.ties
 
     def counted(numbers: list[int], worth: float) -> list[float]:
-        bm25_search.WORTH_COMPILING = worth
+        bm25_search.KERNEL.worth = worth
         found = [int(postings.starts[number + 1] - postings.starts[number]) for number in numbers]
         idfs = [float(inverse_frequency(count, len(made))) for count in found]
         scores: list[float] = index.matches(numbers, idfs).best(given.depth, ties)[1].tolist()
@@ -135,7 +135,7 @@ def main() -> None:
     parser = options(__doc__, passages=200_000, queries=500, depth=100, repeat=5)
     parser.add_argument("--sentences", type=Path, nargs="+", metavar="FILE", help="pairs of sentences, xx-yy.tsv.gz")
     given = parser.parse_args()
-    bm25_search.WORTH_COMPILING = 0
+    bm25_search.KERNEL.worth = 0
     if given.sentences:
         one_at_a_time(sentences(given.sentences), given)
         return

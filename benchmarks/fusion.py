@@ -40,6 +40,7 @@ from hybrid import LANGS, tests
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.index import search
 from interlingua.index.index import Index
+from interlingua.index.local.store import LocalView
 from interlingua.models.late_interaction import load_any
 
 Floats = NDArray[np.float64]
@@ -103,9 +104,16 @@ def ask(model: Any, group: str, collection: Collection, count: int) -> tuple[lis
     seen: list[tuple[Any, ...]] = []
     fuse = search.hybrid
 
+    tie_order, candidates = LocalView.tie_order, list[str]()
+
+    def named(view: LocalView, rows: Sequence[Any]) -> Any:
+        candidates[:] = view.ids(rows)
+        return tie_order(view, rows)
+
     def watched(
-        text: str, names: list[str], langs: Any, lexical: Floats, dense: Floats, weight: float, share: float, *rest: Any
+        text: str, docids: Any, langs: Any, lexical: Floats, dense: Floats, weight: float, share: float, *rest: Any
     ) -> Any:
+        names = list(candidates)
         lengths = np.ones(len(names))
         *before, subwords = rest
 
@@ -116,7 +124,7 @@ def ask(model: Any, group: str, collection: Collection, count: int) -> tuple[lis
             return found
 
         start = time.perf_counter()
-        ranked = fuse(text, names, langs, lexical, dense, weight, share, *before, counted)
+        ranked = fuse(text, docids, langs, lexical, dense, weight, share, *before, counted)
         middle = time.perf_counter()
         tokens, scores = np.full(len(names), np.nan), np.empty(len(names))
         tokens[list(ranked.tokens)] = list(ranked.tokens.values())
@@ -126,13 +134,13 @@ def ask(model: Any, group: str, collection: Collection, count: int) -> tuple[lis
         seen.append((names, scores, share, made, (middle - start, time.perf_counter() - middle)))
         return ranked
 
-    search.hybrid = watched
+    search.hybrid, LocalView.tie_order = watched, named  # type: ignore[method-assign]
     try:
         with TemporaryDirectory() as folder:
             index = Index.build(model, collection.passages, Path(folder) / "index")
             index.search_many([query.text for query in chosen], 100, mode="hybrid")
     finally:
-        search.hybrid = fuse
+        search.hybrid, LocalView.tie_order = fuse, tie_order  # type: ignore[method-assign]
     lang, asked = (chosen[0].lang if group != "from English" else collection.passage_langs[0]), []
     for query, (names, scores, share, made, _) in zip(chosen, seen, strict=True):
         answers = np.array([collection.qrels[query.id].get(name, 0) > 0 for name in names])

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from interlingua.lazy import Once
+from interlingua.lazy import LateKernel, Once
 
 
 def test_a_value_is_made_once_while_other_threads_wait():
@@ -56,3 +56,12 @@ def test_a_package_gives_the_names_that_it_lists(part):
     assert set(package.__all__) <= set(dir(package))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         package.nothing  # noqa: B018
+
+
+def test_a_late_kernel_is_loaded_when_enough_was_done_without_it(monkeypatch):
+    monkeypatch.setattr(LateKernel, "early", False)
+    kernel = LateKernel("lazy", "slowly", worth=10)
+    assert [getattr(kernel(work), "__name__", None) for work in (4, 5, 1)] == [None, None, "interlingua.lazy"]
+    assert LateKernel("lazy", "slowly", worth=10)(9.5) is None
+    monkeypatch.setattr(LateKernel, "early", True)
+    assert LateKernel("lazy", "slowly", worth=10)(0) is not None

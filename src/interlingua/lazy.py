@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import import_module
 from threading import Lock
 from types import ModuleType
@@ -59,6 +60,27 @@ def by_numba(function: Callable[..., Any], **options: Any) -> Any:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # there is none
         return njit(**options)(function)
+
+
+class LateKernel:
+    """The module `name` of kernels, once it is worth loading: when the work that a process has done without it comes to
+    `worth`. Till then it would save less than the seconds in which it is loaded, and the first time compiled.
+    `otherwise` as in `compiled_module`."""
+
+    early = False
+    """Whether each is loaded at its first call: a server would otherwise do so while a client waits."""
+
+    def __init__(self, name: str, otherwise: str, worth: float) -> None:
+        self.worth, self.work, self._name, self._otherwise = worth, 0.0, name, otherwise
+
+    def __call__(self, work: float) -> ModuleType | None:
+        """The module, where it is to be used for so much more `work`; None where it is not, or cannot."""
+        self.work += work
+        return self._module if self.work >= self.worth or LateKernel.early else None
+
+    @cached_property
+    def _module(self) -> ModuleType | None:
+        return compiled_module(self._name, self._otherwise)
 
 
 def compiled_module(name: str, otherwise: str) -> ModuleType | None:

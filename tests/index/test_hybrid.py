@@ -15,6 +15,7 @@ from interlingua.index.local.store import LocalView
 from interlingua.index.metadata import Question, load_to_encode
 from interlingua.index.ranking import fuse, lexical_shares, meaning_weight, share_of_own
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
+from interlingua.retrieval.run import docid_order
 
 
 def fused(lexical, meanings, weight):
@@ -51,7 +52,7 @@ def ranked(langs, words, share=0.0, weight=hybrid.FOREIGN, subwords=None):
     given = subwords or {name: name for name in names}
     found = hybrid.hybrid(
         "q",
-        names,
+        docid_order(names),
         list(langs.values()),
         np.zeros(len(names)),
         equal,
@@ -69,7 +70,7 @@ def test_a_candidate_that_was_not_matched_gets_the_lowest_score_of_those_that_we
     scores = {"a": 0.2, "b": 0.6, "c": 0.2}
     found = hybrid.hybrid(
         "q",
-        "abc",
+        docid_order("abc"),
         ["en"] * 3,
         np.zeros(3),
         np.array([1.0, 0.5, 0.0]),
@@ -178,10 +179,17 @@ def candidates(monkeypatch):
     of search gives two."""
     seen = []
 
-    def watched(text, names, langs, lexical, dense, *rest):
-        seen.append(dict(zip(names, dense.tolist(), strict=True)))
-        return hybrid.hybrid(text, names, langs, lexical, dense, *rest)
+    names, tie_order = [], LocalView.tie_order
 
+    def named(view, rows):
+        names[:] = view.ids(rows)
+        return tie_order(view, rows)
+
+    def watched(text, docids, langs, lexical, dense, *rest):
+        seen.append(dict(zip(names, dense.tolist(), strict=True)))
+        return hybrid.hybrid(text, docids, langs, lexical, dense, *rest)
+
+    monkeypatch.setattr(LocalView, "tie_order", named)
     monkeypatch.setattr(search, "DEPTH", 2)
     monkeypatch.setattr(search, "hybrid", watched)
     return seen

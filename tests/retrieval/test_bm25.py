@@ -67,8 +67,7 @@ def test_scores_are_lucenes_formula(k1, b):
 
 def is_the_full_ranking(monkeypatch, worth, block=64, seed=3):
     monkeypatch.setattr(bm25_search, "BLOCK", block)
-    monkeypatch.setattr(bm25_search, "WORTH_COMPILING", worth)
-    monkeypatch.setattr(bm25_search.TermSearch, "searched", 0)
+    monkeypatch.setattr(bm25_search, "KERNEL", lambda work: kernel if work >= worth else None)
     passages, queries = passages_of(random_texts(seed, 150, 9, 6)), queries_of(random_texts(4, 30, 9, 7))
     index = BM25.build(passages, analyzer="whitespace")
     everything = index.score(queries, {query.id: [p.id for p in passages] for query in queries})
@@ -122,9 +121,9 @@ def test_the_kernel_finds_the_same_bits_in_long_lists(of_counts, monkeypatch):
         asked = (terms[part], idfs[part] if of_counts else (), times[part])
         for depth in (1, 10, 400, 10_000):
             for those in (None, chosen):
-                monkeypatch.setattr(bm25_search, "WORTH_COMPILING", math.inf)
+                monkeypatch.setattr(bm25_search, "KERNEL", lambda work: None)
                 rows, scores = search.matches(*asked).best(depth, ties, those)
-                monkeypatch.setattr(bm25_search, "WORTH_COMPILING", 0)
+                monkeypatch.setattr(bm25_search, "KERNEL", lambda work: kernel)
                 matches = search.matches(*asked)
                 found, same = matches.best(depth, ties, those)
                 assert dict(zip(found.tolist(), same.tolist(), strict=True)) == dict(
@@ -142,8 +141,7 @@ def test_equal_passages_are_ordered_by_id_descending():
 
 
 def test_numba_is_not_needed(monkeypatch):
-    monkeypatch.setattr(bm25_search, "kernel", lambda: None)
-    is_the_full_ranking(monkeypatch, 0)
+    is_the_full_ranking(monkeypatch, math.inf)
 
 
 def test_weights_are_those_of_bm25s():
@@ -305,7 +303,7 @@ def test_no_torch_is_loaded():
 
 @pytest.mark.parametrize(("place", "row"), [(20, 7_000_000), (20, -9), (21, 0)])
 def test_damaged_postings_are_not_written_by(place, row, monkeypatch):
-    monkeypatch.setattr(bm25_search, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(bm25_search, "KERNEL", lambda work: kernel)
     postings = long_lists(400, np.random.default_rng(6))
     postings.passages[place] = row
     search = TermSearch(postings, postings.counts.astype(np.float32))

@@ -20,8 +20,11 @@ from interlingua.models.inference import machine
 if sys.argv[1] == "no units":
     machine.processor = lambda: frozenset({"avx2"})
 from interlingua.alignment.mining import mine_bitext
+from interlingua.data.records import Passage
+from interlingua.models.static.encoder import StaticEncoder
 from interlingua.retrieval.dense.exact import search_exact
 from interlingua.retrieval.dense.int8 import Int8Matrix, kernel
+from interlingua.retrieval.late_interaction.static import KERNEL, StaticMaxSim
 torch.set_num_threads(1)
 draw = np.random.default_rng(0)
 rows = draw.standard_normal((6_000, 96)).astype(np.float32)
@@ -34,10 +37,14 @@ def told(*arrays):
 
 matrix = Int8Matrix.build(rows)
 found = matrix.search(asked, rows, 10)
+words, KERNEL.worth = StaticMaxSim.of(StaticEncoder.load("default")), 0
+subwords = words.subwords([Passage(str(i), "a lighthouse by the sea " * i + "Leuchtturm") for i in range(9)])
+matched = words.scores(words.question("who keeps the light burning at night beside the northern sea today"), subwords)
 mined = mine_bitext(asked, rows[:2_000], k=4)
 print(json.dumps({
     "search": told(*found), "as float32": told(*search_exact(asked, rows, 10)), "pairs": told(mined.x, mined.y),
-    "scores": told(mined.scores), "units": bool(kernel().BYTES), "left": matrix.counts["float32"],
+    "scores": told(mined.scores), "subwords": told(matched),
+    "units": bool(kernel().BYTES), "left": matrix.counts["float32"],
 }))
 """
 

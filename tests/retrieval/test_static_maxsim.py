@@ -71,6 +71,26 @@ def test_a_score_does_not_depend_on_what_stands_beside_it(tiny_static, sentences
         assert [words.scores(question, [one])[0] for one in subwords] == together.tolist()
 
 
+@pytest.mark.parametrize("dim", [24, 30, 320, static_maxsim.EXACT + 8])
+def test_the_compiled_scores_are_those_of_numpy_to_the_last_bit(dim, tiny_static, sentences, monkeypatch):
+    compiled = pytest.importorskip("interlingua.retrieval.late_interaction.static_kernel")
+    encoder = DualEncoder(tiny_static(dim=dim, seed=1), tiny_static(dim=dim, seed=2))
+    texts = ["", *sentences, " ".join(sentences), "", " ".join(sentences[:3])]
+    common = encoder.passage.tokenize(sentences[:1], "passage")[0][0]
+    encoder.passage.backbone.embedding.weight.data[common] = 0  # its vector has no direction
+    words, again = StaticMaxSim.of(encoder), StaticMaxSim.of(encoder)
+    subwords = [ids.astype(np.uint16) for ids in words.subwords([Passage(str(n), one) for n, one in enumerate(texts)])]
+    assert any(common in ids for ids in subwords)
+    questions = [words.question(text) for text in texts]
+    assert {-(-len(question.subwords) // 16) for question in questions} >= {0, 1, 2, 7}  # blocks of the kernel
+    for question in questions:
+        for part in (subwords, subwords[:1], subwords[3:4], []):
+            monkeypatch.setattr(static_maxsim, "KERNEL", lambda work: None)
+            expected = words.scores(question, part)
+            monkeypatch.setattr(static_maxsim, "KERNEL", lambda work: compiled)
+            assert again.scores(question, part).tolist() == expected.tolist()
+
+
 def test_long_vectors_are_exact_too(tiny_static, sentences):
     encoder = tiny_static(dim=static_maxsim.EXACT + 8)
     encoder.backbone.embedding.weight.data.sign_()  # all components of int8 are ±127

@@ -15,7 +15,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import centred
-from interlingua.retrieval.run import docid_order, ranking_order
+from interlingua.retrieval.run import ranking_order
 from interlingua.text.languages import find_code
 
 Floats = NDArray[np.float64]
@@ -197,12 +197,13 @@ def lexical_shares(
     Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
     of another five parts of it: these together are no more of the question than the one word is.
     """
-    full: dict[str, float] = {}
+    by_lang: dict[str, float] = {}
     for lang in set(langs):
         terms = question.counts(question.sought(lang, languages)).items()
-        full[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
-    shares = (min(1.0, score / full[lang]) if full[lang] else 0.0 for score, lang in zip(lexical, langs, strict=True))
-    return np.fromiter(shares, np.float64, len(lexical))
+        by_lang[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
+    full, scores = np.array([by_lang[lang] for lang in langs], dtype=np.float64), np.array(lexical, dtype=np.float64)
+    shares: Floats = np.minimum(1.0, np.divide(scores, full, where=full != 0, out=np.zeros(len(full))))
+    return shares
 
 
 class TokenMatcher(Protocol):
@@ -226,7 +227,7 @@ class Ranked(NamedTuple):
 
 def hybrid(
     text: str,
-    names: Sequence[str],
+    docids: NDArray[np.int64],
     langs: Sequence[str],
     lexical: Floats,
     dense: Floats,
@@ -235,8 +236,9 @@ def hybrid(
     words: TokenMatcher | None,
     subwords: Callable[[Sequence[int]], Sequence[Sized]],
 ) -> Ranked:
-    """Rank the candidates of the question `text`, each with its name (`ranking_names`), its language, its `lexical`
-    share and its `dense` score [candidates]. `weight` is that of the dense score; `share` as `share_of_own` gives it.
+    """Rank the candidates of the question `text`, each with its language, its `lexical` share and its `dense` score
+    [candidates]; `docids` is their `View.tie_order`. `weight` is that of the dense score; `share` as `share_of_own`
+    gives it.
 
     Where there are `words`, these score the first `MATCHED` too; `subwords` gives the subwords of candidates by their
     places, or nothing where they are not kept. `SHORTER` · `share` · ln of the number of subwords is subtracted from a
@@ -244,7 +246,6 @@ def hybrid(
     more. A subword is nearest to itself, so passages in the question's language have more in common with it whatever
     they say.
     """
-    docids = docid_order(names)
 
     def ranked(meanings: Sequence[Floats], tokens: dict[int, float]) -> Ranked:
         scores = fuse(lexical, meanings, weight)
@@ -258,7 +259,7 @@ def hybrid(
     scores = words.scores(words.question(text), tokens)
     adjusted = scores - SHORTER * share * np.log([max(1, len(ids)) for ids in tokens])
     differences = (adjusted - _means(adjusted, [langs[place] for place in places])).astype(np.float32)
-    meaning = np.full(len(names), differences.min(), dtype=np.float64)
+    meaning = np.full(len(langs), differences.min(), dtype=np.float64)
     meaning[places] = differences
     return ranked([dense, meaning], dict(zip(places, scores.tolist(), strict=True)))
 

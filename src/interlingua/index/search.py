@@ -20,7 +20,7 @@ from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.late_interaction.states import StateMaxSim
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever, rerank
-from interlingua.retrieval.run import Run
+from interlingua.retrieval.run import Run, ranking_order
 from interlingua.text.languages import find_code
 
 DEPTH = 100
@@ -188,7 +188,7 @@ class Search(Generic[Row]):
         langs, share = self.view.langs(candidates), share_of_own(question.lang, self.languages)
         ranked = hybrid(
             question.text,
-            self._names(candidates),
+            self.view.tie_order(candidates),
             langs,
             lexical_shares(question, self.view.languages, matches.weights, [lexical[row] for row in candidates], langs),
             np.array([dense[row] for row in candidates]),
@@ -211,25 +211,22 @@ class Search(Generic[Row]):
     def _first(self, scores: Scores[Row], depth: int) -> list[tuple[Row, float]]:
         """The `depth` best of some scores, ordered as all rankings are."""
         scores = _highest(scores, depth)  # names of those alone that may be among them are read
-        rows = dict(zip(self._names(list(scores)), scores, strict=True))
-        ranked = Run.from_scores({"q": dict(zip(rows, scores.values(), strict=True))}).truncate(depth)
-        return [(rows[name], score) for name, score in ranked["q"]]
+        rows, values = list(scores), np.fromiter(scores.values(), np.float32, len(scores))
+        order = ranking_order(values, self.view.tie_order(rows))[:depth]
+        return [(rows[place], score) for place, score in zip(order.tolist(), values[order].tolist(), strict=True)]
 
     def _best(self, scores: Scores[Row], depth: int) -> list[Row]:
         """The rows of the `depth` best of some scores, in any order: names are read only where they decide."""
         highest = _highest(scores, depth)
         return list(highest) if len(highest) <= depth else [row for row, _ in self._first(highest, depth)]
 
-    def _names(self, rows: Sequence[Row]) -> list[str]:
-        """The names with which passages are ranked: see `ranking_names`."""
-        return ranking_names(self.view.ids(rows), lambda: [self.view.source(row) for row in rows])
-
     def _reranked(
         self, queries: Sequence[Query], rankings: Sequence[Ranking[Row]], reranker: AnyEncoder, depth: int
     ) -> list[Ranking[Row]]:
         """Rerank the rankings; the reranker's scores are one more part."""
         candidates = list(dict.fromkeys(row for ranking in rankings for row, _ in ranking.best))
-        names = dict(zip(candidates, self._names(candidates), strict=True))
+        unique = ranking_names(self.view.ids(candidates), lambda: [self.view.source(row) for row in candidates])
+        names = dict(zip(candidates, unique, strict=True))
         rows = {name: row for row, name in names.items()}
         passages = [
             replace(passage, id=name) for passage, name in zip(self.view.passages(candidates), rows, strict=True)

@@ -23,9 +23,11 @@ from interlingua.data.records import Passage, batched
 from interlingua.errors import BadInput
 from interlingua.index.filters import Filter, Values
 from interlingua.index.metadata import MARKER, IndexMetadata
+from interlingua.index.ranking import ranking_names
 from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
 from interlingua.retrieval.retriever import PassageVectors, Vectors, embed_passages
+from interlingua.retrieval.run import docid_order
 
 if TYPE_CHECKING:
     from interlingua.data.files.unchanged import Held
@@ -130,6 +132,10 @@ class View(ABC, Generic[Row]):
     def source(self, row: Row) -> str:
         """The source of the passage of a row."""
         return self.passages([row])[0].source
+
+    def tie_order(self, rows: Sequence[Row]) -> NDArray[np.int64]:
+        """The positions of `rows` in the order of equal scores: by id descending, equal ids by source descending."""
+        return docid_order(ranking_names(self.ids(rows), lambda: [self.source(row) for row in rows]))
 
     def sourced(self, wanted: Callable[[str], bool]) -> Iterator[tuple[list[Row], list[str]]]:
         """The rows of all sources that are `wanted`, and the source of each, some thousand at a time."""

@@ -7,6 +7,7 @@ those that ask for nothing, and `Connection` adds to uvicorn's protocol a deadli
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import signal
@@ -370,6 +371,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
         if self.started:
+            gc.collect()
+            gc.freeze()  # without what stays to the end, no full collection stops all threads for a fifth of a second
             self._accepting = asyncio.create_task(self._accept())
             log(f"{address(self.listener, tls=self.tls is not None)}  (Ctrl-C ends it)")
 

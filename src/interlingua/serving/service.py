@@ -22,8 +22,8 @@ from interlingua.index.filters import Filter
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
 from interlingua.index.search import finite
+from interlingua.lazy import LateKernel
 from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
-from interlingua.retrieval.bm25.search import compile_early
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher, Call
@@ -478,6 +478,6 @@ class Warm:
 
     def __call__(self, items: Sequence[None]) -> list[None]:
         detect_language("interlingua")
-        compile_early()
+        LateKernel.early = True
         self.index.search_many(["interlingua"], k=1)
         return [None] * len(items)

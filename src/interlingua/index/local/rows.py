@@ -294,10 +294,10 @@ class SubwordRows:
     def __len__(self) -> int:
         return sum(len(ends) - 1 for ends, _ in self._columns)
 
-    def __getitem__(self, row: int) -> NDArray[np.int64]:
-        """The subwords of a passage."""
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        """The subwords of a passage, integers of the column's type."""
         ends, flat = self._columns[row // BATCH]
-        subwords: NDArray[np.int64] = flat[ends[row % BATCH] : ends[row % BATCH + 1]].astype(np.int64)
+        subwords: NDArray[Any] = flat[ends[row % BATCH] : ends[row % BATCH + 1]]
         return subwords
 
 

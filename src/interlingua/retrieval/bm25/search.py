@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from types import ModuleType
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.errors import Damaged
-from interlingua.lazy import compiled_module
+from interlingua.lazy import LateKernel
 from interlingua.retrieval.bm25.postings import Postings, Weights, term_weights
 
 Rows = NDArray[np.int64]
-WORTH_COMPILING = 1e8
-"""Questions times passages, summed up over a process, from which on the kernel is used where numba is installed: what
-it saved till then would be the seconds in which it is loaded, and the first time compiled. The results are the same."""
+KERNEL = LateKernel("retrieval.bm25.kernel", "BM25 is summed up by NumPy", worth=1e8)
+"""Its work is counted in questions times passages. The results are the same with it and without."""
 BLOCK = 64  # passages of which only the best may count
 MANY = 4  # the kernel is for at most this part of the passages
 
@@ -31,8 +29,6 @@ class TermSearch:
     postings: Postings
     values: NDArray[Any]
     norms: NDArray[np.float64] | None = None
-    searched: ClassVar[float] = 0
-    """Questions times passages, of the whole process."""
 
     def __len__(self) -> int:
         return len(self.postings.lengths)
@@ -94,9 +90,8 @@ class TermMatches:
         first, equal scores by `ties` [passages] ascending. Raises Damaged where the kernel finds that the
         postings cannot be right."""
         search = self._search
-        TermSearch.searched += len(search)
-        compiled = kernel() if TermSearch.searched >= WORTH_COMPILING and depth * MANY <= len(search) else None
-        if compiled is None or "scores" in vars(self):
+        compiled = KERNEL(len(search))
+        if compiled is None or depth * MANY > len(search) or "scores" in vars(self):
             return best_rows(self.scores if chosen is None else self.scores * chosen, depth, ties)
         mask = ALL if chosen is None else _read_only(chosen)
         args = (self._terms, self._idfs, self._times, mask, depth)
@@ -107,17 +102,6 @@ class TermMatches:
 
     def _each(self) -> Iterator[tuple[int, Any, Any]]:
         return zip(self._terms.tolist(), self._idfs, self._times, strict=True)
-
-
-def compile_early() -> None:
-    """Use the kernel from now on: a server would otherwise compile it while a client waits."""
-    TermSearch.searched = max(TermSearch.searched, WORTH_COMPILING)
-
-
-@cache
-def kernel() -> ModuleType | None:
-    """The module of numba's kernel, or None without numba (`pip install 'interlingua[index]'`)."""
-    return compiled_module("retrieval.bm25.kernel", "BM25 is summed up by NumPy")
 
 
 def best_rows(scores: Weights, depth: int, ties: Rows) -> tuple[Rows, Weights]:

@@ -81,7 +81,7 @@ def rounded_rows(vectors: Matrix, centre: Floats, bounds: Floats) -> Iterator[ND
         part[:] = np.array([0, 0, -np.inf, 0])[:, None]
         with np.errstate(over="ignore"):
             part[:, : len(block)] = scales, block @ direction, UP * error, UP * np.linalg.norm(block, axis=1)
-        yield laid_out(whole.astype(np.int8), ROWS)
+        yield laid_out(whole.astype(np.int8))
 
 
 def whole_numbers(exact: Doubles, most: int) -> tuple[Doubles, Floats]:
@@ -92,13 +92,15 @@ def whole_numbers(exact: Doubles, most: int) -> tuple[Doubles, Floats]:
     return np.rint(exact / scales[:, None].astype(np.float64)).clip(-most, most), scales
 
 
-def laid_out(whole: NDArray[Any], together: int) -> NDArray[Any]:
-    """[rows, dim] as [blocks, dim / STEP, STEP · together]: a block of rows, STEP components of each row side by side.
+def laid_out(whole: NDArray[np.int8]) -> NDArray[np.int8]:
+    """[rows, dim] as [blocks, dim / STEP, STEP · ROWS]: a block of ROWS rows, STEP components of each side by side.
     Filled up with zeros."""
     rows, dim = whole.shape
-    padded = np.pad(whole, ((0, -rows % together), (0, -dim % STEP)))
-    blocks = padded.reshape(-1, together, -(-dim // STEP), STEP).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(blocks).reshape(-1, -(-dim // STEP), STEP * together)
+    padded = np.zeros((rows + -rows % ROWS, dim + -dim % STEP), dtype=np.int8)
+    padded[:rows, :dim] = whole
+    steps = padded.shape[1] // STEP
+    blocks = padded.reshape(-1, ROWS, steps, STEP).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(blocks).reshape(-1, steps, STEP * ROWS)
 
 
 def as_float32(matrix: Matrix) -> Floats:
@@ -312,8 +314,9 @@ class Int8Matrix:
             UP * (np.linalg.norm(rest - rounded, axis=1) + rounding),
             UP * (rounding * self._length + TINY * (1 + lengths)),
         )
-        numbers = laid_out(whole.astype(np.int8 if compiled.BYTES else np.int16), size)
-        numbers = numbers.reshape(-1, STEP).take(compiled.ORDER, axis=1).reshape(numbers.shape)
+        padded = np.pad(whole, ((0, places - len(queries)), (0, -dim % STEP)))
+        numbers = padded.astype(np.int8 if compiled.BYTES else np.int16).reshape(places, -1, STEP)
+        numbers = numbers.take(compiled.ORDER, axis=2)
         return numbers if size > 1 else numbers[0], terms, shifts
 
 

@@ -1,6 +1,6 @@
 """The first pass of int8 search on the CPU, compiled by numba: no score is ever written to memory, only candidates are.
 
-Imported only where numba is installed (the extra `index`). `_products` spells out its vectors, because LLVM does not
+Imported only where numba is installed (the extra `index`). `products` spells out its vectors, because LLVM does not
 arrive at them from plain loops over int8. Where the processor has `vpdpbusd` (AVX-512 VNNI), which multiplies 64 pairs
 of bytes at once, queries are held in 8 bits. Elsewhere they are held in 16, and no instruction set is named: LLVM
 translates the products to what the processor has (`pmaddwd` on x86). Either way only the bounds differ, never a result.
@@ -26,14 +26,13 @@ BYTES = "avx512_vnni" in processor()
 MOST = 127 if BYTES else 2**15 - 1
 """The largest number of a query."""
 QUERIES, BLOCKS = (8, 2) if BYTES else (4, 1)
-"""How many queries and blocks of rows one pass multiplies: as many sums as there are registers for. A query by itself
-is a tile of one, [steps, STEP] in place of [tiles, steps, STEP · QUERIES]."""
+"""How many queries and blocks of rows one pass multiplies: as many sums as there are registers for."""
 PARTS = 1 if BYTES else 2
 """How many numbers of 32 bits hold the STEP components of a query that are multiplied in one step."""
 ORDER = [0, 1, 2, 3] if BYTES else [0, 2, 1, 3]
 """The order in which a query holds the components of a step."""
 ZERO = 128 if BYTES else 0
-"""What `_products` adds to each number of a row."""
+"""What `products` adds to each number of a row."""
 _BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
@@ -42,30 +41,35 @@ def _compiled(function: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: Any, tile: Any) -> Any:
-    """`sums` [BLOCKS · size of a tile, ROWS] int32 becomes the products of the blocks `first` and `second` (the same
-    with one of BLOCKS) of `packed` [blocks, steps, STEP · ROWS] int8, of which each number is `ZERO` larger then, with
-    one tile of `queries`; a step is STEP components side by side, of a query in `ORDER`."""
+def products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: Any, places: Any) -> Any:
+    """`sums` [BLOCKS · QUERIES, ROWS] int32 becomes the products of the blocks `first` and `second` (the same with one
+    of BLOCKS) of `packed` [blocks, steps, STEP · ROWS] int8, of which each number is `ZERO` larger then, with the
+    `queries` [queries, steps, STEP] at `places` [QUERIES] int64; a step is STEP components, of a query in `ORDER`.
+    `queries` [steps, STEP] is one by itself: `sums` [BLOCKS, ROWS]."""
     size = QUERIES if queries.ndim == 3 else 1
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         total, bytes_ = ir.VectorType(_INT, ROWS), ir.VectorType(_BYTE, STEP * ROWS)
-        arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 4)]
-        out, rows, words = (
+        arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 4, 5)]
+        out, rows, words, numbers_of = (
             builder.bitcast(array.data, kind.as_pointer())
-            for array, kind in zip(arrays, (total, bytes_, _INT), strict=True)
+            for array, kind in zip(arrays, (total, bytes_, _INT, _INDEX), strict=True)
         )
         steps = cgutils.unpack_tuple(builder, arrays[1].shape, 3)[1]
         begins = [builder.mul(args[2 + number], steps) for number in range(BLOCKS)]
-        begin = builder.mul(args[5], steps)
+        width, of_queries = builder.mul(steps, _INDEX(PARTS)), [words]
+        if size > 1:
+            asked = [builder.load(builder.gep(numbers_of, [_INDEX(number)])) for number in range(size)]
+            of_queries = [builder.gep(words, [builder.mul(number, width)]) for number in asked]
         slots = [cgutils.alloca_once_value(builder, ir.Constant(total, None)) for _ in range(BLOCKS * size)]
         multiply = _multiply_bytes if BYTES else _multiply_shorts
         with cgutils.for_range(builder, steps) as loop:
             vectors = [builder.load(builder.gep(rows, [builder.add(at, loop.index)]), align=1) for at in begins]
-            place = builder.mul(builder.add(begin, loop.index), _INDEX(size * PARTS))
+            place = builder.mul(loop.index, _INDEX(PARTS))
             numbers = [
-                _everywhere(builder, builder.load(builder.gep(words, [builder.add(place, _INDEX(number))]), align=2))
-                for number in range(size * PARTS)
+                _everywhere(builder, builder.load(builder.gep(query, [builder.add(place, _INDEX(part))]), align=1))
+                for query in of_queries
+                for part in range(PARTS)
             ]
             for sum_, product in zip(slots, multiply(builder, vectors, numbers), strict=True):
                 builder.store(product(builder.load(sum_)), sum_)
@@ -73,7 +77,7 @@ def _products(_: Any, sums: Any, packed: Any, first: Any, second: Any, queries: 
             builder.store(builder.load(sum_), builder.gep(out, [_INDEX(number)]), align=4)
         return context.get_dummy_value()
 
-    return types.void(sums, packed, first, second, queries, tile), generate
+    return types.void(sums, packed, first, second, queries, places), generate
 
 
 def _multiply_bytes(builder: Any, rows: Any, numbers: Any) -> Any:
@@ -124,7 +128,7 @@ def _reaches(
 ) -> Any:
     """Whether a row of a block may reach the score `needed` of a query. `out` [2, ROWS] float32 becomes the highest
     value of each row, and how far the lowest lies below it, halved. `bounds` are scales, offsets, errors and norms
-    [blocks, ROWS] each, `sums` [sums, ROWS] of `_products`, `terms` [queries, 5], `shifts` [queries]."""
+    [blocks, ROWS] each, `sums` [sums, ROWS] of `products`, `terms` [queries, 5], `shifts` [queries]."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         number_, lanes, integers = ir.FloatType(), ir.VectorType(ir.FloatType(), ROWS), ir.VectorType(_INT, ROWS)
@@ -165,7 +169,7 @@ def _reaches(
 
 
 @_compiled
-def _aligned(count: int) -> Any:
+def aligned(count: int) -> Any:
     """[count, ROWS] int32, each row within one line of the cache."""
     buffer = np.empty((count + 1) * ROWS, np.int32)
     start = (64 - buffer.ctypes.data % 64) // 4
@@ -204,23 +208,24 @@ def scan(
 ) -> bool:
     """Collect, for each query, the rows of `blocks` that may be among its k best; False as soon as one has too many.
 
-    `packed` and `queries` are as `_products` takes them, `scales`, `offsets`, `errors` and `norms` [blocks, ROWS],
-    `terms` [queries of whole tiles, 5] and `shifts` [queries of whole tiles] as `Int8Matrix` computes them. A row whose
-    error is −inf is left out. Filled in: `rows`, `highest`, `lowest` [queries, room] (which row, and between which
-    values its score lies, but for a number that is the same for all rows) and `counts` [queries]. room must be at least
-    4k.
+    `packed` and `queries` are as `products` takes them, the latter of whole tiles of QUERIES; `scales`, `offsets`,
+    `errors` and `norms` [blocks, ROWS], `terms` [queries of whole tiles, 5] and `shifts` [queries of whole tiles] as
+    `Int8Matrix` computes them. A row whose error is −inf is left out. Filled in: `rows`, `highest`, `lowest`
+    [queries, room] (which row, and between which values its score lies, but for a number that is the same for all rows)
+    and `counts` [queries]. room must be at least 4k.
     """
     query_count, room = rows.shape
     size = QUERIES if queries.ndim == 3 else 1  # known when it is compiled
-    sums = _aligned(BLOCKS * size)
-    bounds, out = (scales, offsets, errors, norms), _aligned(2).view(np.float32)
+    sums, places = aligned(BLOCKS * size), np.arange(len(shifts))
+    bounds, out = (scales, offsets, errors, norms), aligned(2).view(np.float32)
     high, radius = out
     thresholds = np.full(query_count, np.finfo(np.float32).min, np.float32)
     full = np.full(query_count, min(room, max(2 * k, 64)), np.int64)
     for begin in range(0, len(blocks), BLOCKS):
         together = min(BLOCKS, len(blocks) - begin)
         for tile in range(-(-query_count // size)):
-            _products(sums, packed, blocks[begin], blocks[begin + together - 1], queries, tile)
+            asked = places[tile * size : (tile + 1) * size]
+            products(sums, packed, blocks[begin], blocks[begin + together - 1], queries, asked)
             for number in range(together * size):
                 query, block = tile * size + number % size, blocks[begin + number // size]
                 if query >= query_count:

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
+from interlingua.lazy import LateKernel
 from interlingua.models.protocols import AnyEncoder
 from interlingua.models.static.encoder import StaticSide, StaticTable, int8_rows, static_sides
+from interlingua.retrieval.dense.int8 import ROWS, STEP, laid_out
 from interlingua.retrieval.retriever import Vectors, passage_texts, searchable
 
 Ids = NDArray[np.int64]
@@ -28,6 +30,8 @@ MOST = 4_096
 """Distinct subwords of a passage that are looked at, the first of them in the order of the vocabulary."""
 LONGEST = 256
 """Distinct subwords of a question that are looked at, the heaviest."""
+KERNEL = LateKernel("retrieval.late_interaction.static_kernel", "subwords are matched by NumPy", worth=5_000)
+"""Its work is counted in questions. The results are the same with it and without."""
 EXACT = 1_040  # dimensions up to which a product of int8 vectors is a whole number that float32 holds
 TOGETHER = 4_096  # passages encoded, and rows of the vocabulary looked at, at a time
 
@@ -102,39 +106,52 @@ class StaticMaxSim:
 
     def scores(self, question: Question, passages: Sequence[Ids]) -> Floats:
         """`[passages]`: the score of each, given by its subwords, from −1 to 1; 0 where either side has none."""
-        scores = np.zeros(len(passages), dtype=np.float32)
-        nonempty = [number for number, ids in enumerate(passages) if len(ids)]
-        if not nonempty or not len(question.subwords):
+        scores, sizes = np.zeros(len(passages), dtype=np.float32), np.array([len(ids) for ids in passages])
+        if not sizes.any() or not len(question.subwords):
             return scores
-        flat = np.concatenate([passages[number] for number in nonempty])
-        sizes = np.array([len(passages[number]) for number in nonempty])
+        flat, compiled = np.concatenate(passages).astype(np.int64), KERNEL(1)
+        weights = question.weights.astype(np.float32)
+        if compiled is not None:
+            asked, held = self._asked.of(question.subwords), self._held.of(flat)
+            packed = laid_out(asked.int8[question.subwords])
+            lengths: Floats = np.zeros(packed.shape[0] * ROWS, dtype=np.float32)
+            lengths[: len(weights)] = asked.inverse[question.subwords]
+            table = held.int8.reshape(len(held.int8), -1, STEP)
+            compiled.scores(packed, lengths, weights, table, held.sums, held.inverse, flat, np.cumsum(sizes), scores)
+            return scores
         distinct, places = _distinct(flat, self.vocabulary)
         cosines = _cosines(self._asked, question.subwords, self._held, distinct)
-        starts, total = np.cumsum(sizes) - sizes, np.zeros(len(nonempty))
-        for weight, row in zip(question.weights.tolist(), cosines, strict=True):  # one after another, in this order
+        starts, total = (np.cumsum(sizes) - sizes)[sizes > 0], np.zeros(np.count_nonzero(sizes))
+        for weight, row in zip(weights, cosines, strict=True):  # one after another, in this order
             total += weight * np.maximum.reduceat(row[places], starts)
-        scores[nonempty] = total
+        scores[sizes > 0] = total
         return scores
 
 
 class _Rows:
-    """Subword vectors `[vocabulary, dim]` as int8, 1 / the lengths of these (0 for zero vectors), and the squared
-    lengths of the vectors themselves. A row is filled in when it is first asked for: a question needs few of them."""
+    """Subword vectors as int8 `[vocabulary, dim in whole STEPs]`, their sums, 1 / their lengths (0 for zero vectors),
+    and the squared lengths of the vectors themselves. A row is filled in when it is first asked for: a question needs
+    few of them."""
 
     def __init__(self, table: StaticTable) -> None:
-        self._table, self._there = table, np.zeros(table.shape[0], dtype=bool)
-        self.int8, self.squares = np.zeros(table.shape, dtype=np.int8), np.zeros(table.shape[0])
-        self.inverse = np.zeros(table.shape[0], dtype=np.float32)
+        rows, dim = table.shape
+        self._table, self._there = table, np.zeros(rows, dtype=bool)
+        self.int8, self.squares = np.zeros((rows, dim + -dim % STEP), dtype=np.int8), np.zeros(rows)
+        self.sums, self.inverse = np.zeros(rows, dtype=np.int32), np.zeros(rows, dtype=np.float32)
 
     def of(self, ids: Ids) -> _Rows:
         """These rows filled in. Another thread may fill in the same ones with the same numbers."""
         new = ids[~self._there[ids]]
+        if not len(new):
+            return self
+        new = np.unique(new)
         for start in range(0, len(new), TOGETHER):
             block = new[start : start + TOGETHER]
             rows = self._table.take(block)
             int8, _ = int8_rows(rows)
             lengths = np.sqrt(_squares(int8))
-            self.int8[block], self.squares[block] = int8, _squares(rows)
+            self.int8[block, : rows.shape[1]], self.squares[block] = int8, _squares(rows)
+            self.sums[block] = int8.sum(axis=1, dtype=np.int32)
             self.inverse[block] = np.divide(1, lengths, where=lengths > 0, out=np.zeros(len(lengths)))
             self._there[block] = True
         return self
