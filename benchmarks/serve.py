@@ -9,6 +9,10 @@ open connection each, every one asking its next question when it has its answer)
 Prints the requests a second, in brackets the server's processor time for one; and how many times as long one at a time
 takes, and one client: the median of the rounds' ratios, in brackets the smallest and the largest; elapsed time, and
 processor time of the server, which other load hardly changes.
+
+Then half as many requests a second as the first server answered, each sent at a time of its own whether others are
+answered or not: how long their answers took from that time on (p50, p99). Meanwhile a process of its own asks for
+/health, for which no model is needed, every `BEAT` seconds: how long the event loop let it wait.
 """
 
 from __future__ import annotations
@@ -20,11 +24,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection
-from itertools import islice
+from itertools import count, islice
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -35,6 +40,8 @@ from interlingua.index.index import Index
 from interlingua.index.metadata import load_to_encode
 from interlingua.models.dual import DualEncoder
 from interlingua.training.backbones import build_encoder
+
+BEAT = 0.005
 
 
 class Server(NamedTuple):
@@ -89,6 +96,42 @@ def load(server: Server, path: str, bodies: list[dict[str, Any]], clients: int) 
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(client, range(clients)))
     return Seconds(time.perf_counter() - start, server.processor() - busy)
+
+
+def steadily(server: Server, path: str, bodies: list[dict[str, Any]], clients: int, rate: float) -> list[float]:
+    """The seconds from the time when each of these is to be sent, `rate` a second, to its answer."""
+    start, numbers, waits = time.perf_counter() + 0.1, count(), list[float]()
+
+    def client(_: int) -> None:
+        connection = HTTPConnection("127.0.0.1", server.port)
+        while (number := next(numbers)) < len(bodies):
+            due = start + number / rate
+            time.sleep(max(0.0, due - time.perf_counter()))
+            connection.request("POST", path, json.dumps(bodies[number]), {"Content-Type": "application/json"})
+            connection.getresponse().read()
+            waits.append(time.perf_counter() - due)
+        connection.close()
+
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(client, range(clients)))
+    return waits
+
+
+def beats(port: int, seconds: float) -> list[float]:
+    """The seconds that each answer of /health took."""
+    connection, waits, end = HTTPConnection("127.0.0.1", port), list[float](), time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+        waits.append(time.perf_counter() - start)
+        time.sleep(BEAT)
+    connection.close()
+    return waits
+
+
+def percentile(values: list[float], share: float) -> float:
+    """In milliseconds: the value that this share of `values` does not exceed."""
+    return 1e3 * sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def random_model(given: Any, texts: list[str]) -> DualEncoder:
@@ -164,6 +207,17 @@ def main() -> None:
             print(f"{kind:16} {rates}")
             for name in ("one at a time", "one client"):
                 print(f"{'':16} {name} takes {ratio(found[name], found['together'])} times")
+            rate = len(asked) / median(one.elapsed for one in found["together"]) / 2
+            with ProcessPoolExecutor(1, get_context("spawn")) as probe:
+                probe.submit(percentile, [0.0], 0).result()  # it has started
+                watched = probe.submit(beats, batched.port, len(asked) * given.repeat / rate)
+                waits = steadily(batched, path, bodies * given.repeat, given.clients, rate)
+                lags = watched.result()
+            print(
+                f"{'':16} {rate:.0f} a second: p50 {percentile(waits, 0.5):.1f} ms, p99 {percentile(waits, 0.99):.1f} "
+                f"ms; /health p50 {percentile(lags, 0.5):.1f} ms, p99 {percentile(lags, 0.99):.1f} ms, at most "
+                f"{percentile(lags, 1):.1f} ms"
+            )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ GROUP = 16
 """Sums that are compared with the bar at once."""
 LOOKED_UP = 64
 """Postings that are added in the time that it takes to look one passage up."""
-WORTH = 16
+WORTH = 64
 """Lists are left out where they hold so many times as many postings as the others: candidates take time, too."""
 TINY = np.float32(1e-38)
 
@@ -118,7 +118,7 @@ def _best(
     at, ends = starts[terms], starts[terms + 1]
     sizes = np.cumsum((ends - at)[order])
     sums = np.zeros(WINDOW, np.float32)
-    groups, ordered = sums.reshape(-1, GROUP), sums.view(np.int32).reshape(-1, GROUP)
+    groups = sums.view(np.int32).reshape(-1, GROUP)
     bar = np.zeros(1, np.float32)
     standing = np.empty(WINDOW + 1, np.int32)  # the candidates of a window
     results, totals, size = np.empty(2 * (k + WINDOW), np.int64), np.empty(2 * (k + WINDOW), np.float32), 0
@@ -149,7 +149,7 @@ def _best(
             continue
         rest = bounds[low - 1] if low else 0.0
         bar[0] = max(np.float32((threshold - rest) * (1 - 2.0**-22)), TINY)
-        candidates = _standing(groups[: width // GROUP], ordered, bar, chosen, start, standing)
+        candidates = _standing(groups[: width // GROUP], bar, chosen, start, standing)
         for place in range(low - 1, -1, -1):
             if not candidates:
                 break
@@ -207,18 +207,19 @@ def _reaching(sums: Any, bar: Any, places: Any, count: Any) -> Any:
     return size
 
 
-def _standing(groups: Any, ordered: Any, bar: Any, chosen: Any, start: Any, places: Any) -> Any:
-    """Write into `places` the places of the sums that reach the bar and whose passages count; how many these are."""
+def _standing(groups: Any, bar: Any, chosen: Any, start: Any, places: Any) -> Any:
+    """Write into `places` the places of the sums that reach the bar and whose passages count; how many these are.
+    `groups` [groups, GROUP] int32 are the bits of the sums."""
     bits = bar.view(np.int32)[0]  # float32 above 0 are ordered as their bits are
     count = 0
     for group in range(len(groups)):
-        maximum = np.int32(0)
+        row, first, reached = groups[group], np.int32(group * GROUP), np.int32(0)
         for inside in range(GROUP):
-            maximum = max(maximum, ordered[group, inside])
-        if maximum >= bits:
+            reached |= np.int32(row[inside] >= bits)
+        if reached:
             for inside in range(GROUP):  # without a branch, which would often be foreseen wrongly
-                places[count] = group * GROUP + inside
-                count += groups[group, inside] >= bar[0]
+                places[count] = first + np.int32(inside)
+                count += row[inside] >= bits
     if not len(chosen):
         return count
     size = 0
